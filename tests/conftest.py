@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for, and how hypothesis works in all of them."""
+"""Fixtures that every test may request, and the settings of hypothesis."""
 
 from hypothesis import HealthCheck, settings
 
@@ -26,6 +26,6 @@ __all__ = [
     "simulated_cluster",
 ]
 
-# How fast inputs are made says how busy the machine is, and nothing about what is tested.
+# How fast inputs are generated depends on the machine's load, not on the tested code.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

@@ -26,8 +26,8 @@ from cloister_crds.kinds import Container, Host, Organization
 from dev import cluster as local
 from dev.cluster.images import Image, push
 from dev.plain_http import NO_TRUST
-from tests.support.chaos.actions import KEY, SECRETS, ChaosRun, OperatorPair, carry_out, fate_of
-from tests.support.chaos.convergence import OrganizationSnapshot, superfluous, unfulfilled
+from tests.support.chaos.actions import KEY, SECRETS, ChaosRun, OperatorPair, carry_out, outcome_of
+from tests.support.chaos.convergence import OrganizationSnapshot, orphans, unfulfilled
 from tests.support.chaos.plan import NODES, SHORT, SHORT_SEED, ZONE
 from tests.support.cluster.clusters import install_crds, session_name
 from tests.support.faults.crashing_operators import ProxiedInstallation, proxied_installation
@@ -91,7 +91,7 @@ def place(
         "graceSeconds": 5,
         "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
     }
-    nodes = {"nodes": NODES, "fate": fate_of}
+    nodes = {"nodes": NODES, "fate": outcome_of}
     with proxied_installation(
         own_cluster, tmp_path, {**SETTINGS, "domains": domains}, **nodes
     ) as found:
@@ -164,7 +164,7 @@ def test_chaos(chaos: ChaosRun) -> None:
         done = carry_out(chaos, SEED, seconds=SECONDS, most=None if SECONDS else SHORT)
         sys.stderr.write(f"{len(done)} actions, and how often what was answered:\n{table(done)}\n")
         assert any("201" in each for each in done), "not one container was created"
-        chaos.calm()
+        chaos.end_faults()
         until_sync(
             lambda: await_settled(chaos), within=PATIENCE, every=0.5, what="all as asked for"
         )
@@ -180,19 +180,21 @@ def nothing_left(chaos: ChaosRun) -> bool:
     """Return whether nothing is left of Containers that are gone."""
     installation = chaos.installation
     left = left_over(chaos.direct, installation.namespace)
-    left += [each["metadata"]["name"] for each in chaos.direct.listed(ROUTE, installation.system)]
+    left += [
+        each["metadata"]["name"] for each in chaos.direct.list_objects(ROUTE, installation.system)
+    ]
     assert not left, left
     return True
 
 
 def await_settled(chaos: ChaosRun) -> bool:
     """Return whether all is as asked for and nothing else is there."""
-    chaos.crew.tend()
+    chaos.crew.restart_exited()
     end = OrganizationSnapshot.read(chaos.direct, chaos.installation, newest=chaos.newest)
     wrong = {
         each.metadata.name: text for each in end.containers if (text := unfulfilled(each, end))
     }
-    left = superfluous(chaos.direct, end)
+    left = orphans(chaos.direct, end)
     assert not wrong, wrong
     assert not left, left
     return True

@@ -128,7 +128,9 @@ def test_the_stop_signal_of_the_file_ends_the_program(
     installation.kubectl("patch", *where, "--type=merge", "-p", HOLD)
     try:
         installation.kubectl("delete", *where, "--wait=false")
-        ended = until_sync(lambda: inside.ended("trap"), within=120, what="the end of the program")
+        ended = until_sync(
+            lambda: inside.termination("trap"), within=120, what="the exit of the program"
+        )
         assert ended is not None
         assert ended["exitCode"] == 100 + USR1
     finally:

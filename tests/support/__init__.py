@@ -1,1 +1,1 @@
-"""What the tests share: clusters, servers, waiting.."""
+"""Code shared by the tests: clusters, servers, clients, builders, faults, waiting."""

@@ -1,4 +1,4 @@
-"""Tests that manuals name, and whether they exist."""
+"""Tests that manuals refer to, and a check that they exist."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def rows_of(manual: str, *headings: str) -> list[str]:
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:
-    """Return file and name of each test that a text names.
+    """Return file and name of each test that a text refers to.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def missing_tests(named: list[tuple[str, str]]) -> list[str]:
 
 @cache
 def found_in(path: str) -> frozenset[str]:
-    """Return the names of the tests in a file; a file that is not there has none."""
+    """Return the names of the tests in a file; empty = there is no such file."""
     if path.endswith(".go"):
         file = ROOT / "operator" / "guest" / path
         return frozenset(GO_TEST.findall(file.read_text("utf-8"))) if file.exists() else frozenset()

@@ -12,78 +12,78 @@ __all__ = ["storage_starts", "until", "until_sync"]
 
 T = TypeVar("T")
 NOT_YET = (AssertionError, KubectlError)
-"""Errors of a question that may pass: what it looks at, or looks with, may not be there yet."""
+"""Errors that count as "not yet": what a probe reads, or reads with, may not exist yet."""
 
 
 async def until(
-    question: Callable[[], Awaitable[T]],
+    probe: Callable[[], Awaitable[T]],
     *,
     within: float = 60.0,
     every: float = 0.1,
     what: str = "",
 ) -> T:
-    """Ask until the answer is true.
+    """Poll until the result is true.
 
     Parameters
     ----------
-    question
-        What is asked; its errors of the kinds in `NOT_YET` count as no answer.
+    probe
+        Probe to call; errors of the kinds in `NOT_YET` count as no result.
     within
-        Seconds until the wait fails.
+        Timeout in seconds.
     every
-        Seconds between two questions.
+        Seconds between two calls.
     what
-        What is waited for, for the message of the failure.
+        What is awaited, for the message of the failure.
 
     Raises
     ------
     AssertionError
-        When no answer was true within the time; it shows the last answer.
+        When no result was true in time; shows the last result.
     """
     deadline = time.monotonic() + within
     while True:
         last: object
         try:
-            answer = await question()
-            if answer:
-                return answer
-            last = answer
+            result = await probe()
+            if result:
+                return result
+            last = result
         except NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
+            raise AssertionError(f"{what or probe} not seen within {within} s; last: {last!r}")
         await asyncio.sleep(every)
 
 
 def until_sync(
-    question: Callable[[], T], *, within: float = 60.0, every: float = 0.2, what: str = ""
+    probe: Callable[[], T], *, within: float = 60.0, every: float = 0.2, what: str = ""
 ) -> T:
-    """Ask until the answer is true, as `until` does, outside an event loop.
+    """Poll until the result is true, as `until` does, outside an event loop.
 
     Raises
     ------
     AssertionError
-        When no answer was true within the time; it shows the last answer.
+        When no result was true in time; shows the last result.
     """
     deadline = time.monotonic() + within
     while True:
         last: object
         try:
-            answer = question()
-            if answer:
-                return answer
-            last = answer
+            result = probe()
+            if result:
+                return result
+            last = result
         except NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what or question} not seen within {within} s; last: {last!r}")
+            raise AssertionError(f"{what or probe} not seen within {within} s; last: {last!r}")
         time.sleep(every)
 
 
 def storage_starts(status: int, text: str) -> bool:
     """Return whether an API server refused because the store of a kind is not ready yet.
 
-    It says so for a moment after a definition was installed or changed, which another test may
-    have done; its clients ask again, and so do ours.
+    It does so for a moment after a CRD was installed or changed, which another test may
+    have done; the server's clients are expected to retry.
     """
     return status == HTTPStatus.TOO_MANY_REQUESTS and "storage is (re)initializing" in text

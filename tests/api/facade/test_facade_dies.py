@@ -81,7 +81,7 @@ async def test_the_death_of_the_facade_leaves_all_or_nothing(
             return client
 
         trial = InterruptedCall(operation, proxy, entitled_world, await client_of(line.serving))
-        count = len(await trial.undisturbed())
+        count = len(await trial.run_uninterrupted())
         assert count
         for at in range(1, count + 1):
             name = f"{trial.stem}-{at}"
@@ -89,4 +89,4 @@ async def test_the_death_of_the_facade_leaves_all_or_nothing(
             before = await trial.state(name)
             await kill_after(trial, line.serving, sent, at)
             trial.client = await client_of(line.start())
-            await trial.ends(sent, name, before)
+            await trial.check_completion(sent, name, before)

@@ -73,7 +73,7 @@ async def test_a_container_made_without_an_answer_is_answered_later(
 ) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/containers", json=world.body("web"))
-        await world.forget_answer(made.json()["id"])
+        await world.forget_response(made.json()["id"])
         again = await client.post("/api/containers", json=world.body("web"))
         assert again.status_code == 201, again.text
         assert again.json()["id"] == made.json()["id"]

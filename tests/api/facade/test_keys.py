@@ -135,7 +135,7 @@ async def test_a_create_whose_answer_was_lost_finds_its_key(
         assert (await client.post("/api/keys", json=body)).status_code == 409
         # As after a kill between the row of the key and the row that says it was answered.
         (row,) = [each for each in await paying.audit() if each.result == "201"]
-        await paying.forget_answer(row.target)
+        await paying.forget_response(row.target)
         found = await client.post("/api/keys", json=body)
         assert (found.status_code, found.json()) == (201, record)
         assert (await client.post("/api/keys", json=body)).status_code == 409

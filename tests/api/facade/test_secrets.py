@@ -133,10 +133,10 @@ async def test_a_create_without_an_answer_is_answered_later(
     async with facade.client(world.key) as client:
         body = {"name": "API_KEY", "value": FIRST}
         made = await client.post("/api/secrets", json=body)
-        await world.forget_answer(made.json()["id"])
+        await world.forget_response(made.json()["id"])
         again = await client.post("/api/secrets", json=body)
         assert (again.status_code, again.json()) == (201, made.json())
-        await world.forget_answer(made.json()["id"])
+        await world.forget_response(made.json()["id"])
         other = await client.post("/api/secrets", json={**body, "value": SECOND})
         assert other.status_code == 409
         assert await value_of(world, "API_KEY") == FIRST

@@ -35,7 +35,7 @@ async def dies(trial: InterruptedCall, at: int, loss: str) -> None:
     sent = await trial.call.prepare(trial.world, trial.client, name)
     before = await trial.state(name)
     await refused(trial, sent, at, loss)
-    await trial.ends(sent, name, before)
+    await trial.check_completion(sent, name, before)
 
 
 async def refused(trial: InterruptedCall, sent: Sent, at: int, loss: str) -> None:
@@ -73,7 +73,7 @@ async def test_the_death_of_the_server_leaves_all_or_nothing(
     async with shaken.client(entitled_world.key) as client:
         await await_entitlements(client)
         trial = InterruptedCall(operation, proxy, entitled_world, client)
-        writes = await trial.undisturbed()
+        writes = await trial.run_uninterrupted()
         assert writes
         if operation in {"create_container", "create_secret", "put_credentials"}:
             await dies(trial, 1, Loss.REQUEST)

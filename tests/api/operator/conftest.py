@@ -37,7 +37,7 @@ def behind_proxy(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstal
 @pytest.fixture
 def succession(behind_proxy: ProxiedInstallation) -> LeaderSuccession:
     found = LeaderSuccession(behind_proxy.installation, behind_proxy.proxy, behind_proxy.direct)
-    found.begin()
+    found.start()
     return found
 
 

@@ -156,7 +156,7 @@ def routed(
 def test_killed_in_the_later_life(routed: ContainerLifecycles) -> None:
     sys.stderr.write(f"CLOISTER_CRASH_SEED={SEED} CLOISTER_CRASH_POINTS={DRAWN}\n")
     succession = LeaderSuccession(routed.installation, routed.proxy, routed.direct)
-    succession.begin()
+    succession.start()
     for step in LATER:
         if step in STEPS and DRAWN < LATE:
             # The first life meets its crashes there.

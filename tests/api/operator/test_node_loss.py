@@ -51,7 +51,7 @@ def copies(lifecycles: ContainerLifecycles, enclave: dict[str, Any]) -> list[Any
     return [
         [each.get("binaryData"), each.get("data"), each["immutable"]]
         for ref in (CONFIG_MAP, SECRET)
-        for each in lifecycles.direct.listed(ref, lifecycles.namespace)
+        for each in lifecycles.direct.list_objects(ref, lifecycles.namespace)
         if uid in {owner["uid"] for owner in each["metadata"].get("ownerReferences", ())}
     ]
 

@@ -55,7 +55,7 @@ def create(walk: SpecWalk, twins: dict[str, str]) -> None:
     for name, twin in twins.items():
         if twin != "fresh":
             walk.create(twin, walk.names[name], 1)
-    walk.rest()
+    walk.await_settled()
 
 
 def set_first(walk: SpecWalk) -> None:
@@ -63,7 +63,7 @@ def set_first(walk: SpecWalk) -> None:
     for name, field in walk.names.items():
         answer = walk.set(name, 0)
         assert answer.is_success, f"{field.text}: {answer.text}"
-    walk.rest()
+    walk.await_settled()
     unmoved = {walk.names[name].text for name in serving(walk) & walk.names.keys()} & FAIL_FIRST
     assert not unmoved, unmoved
 
@@ -74,7 +74,7 @@ def set_second(walk: SpecWalk) -> None:
         answer = walk.set(name, 1)
         assert answer.is_success != field.immutable, f"{field.text}: {answer.text}"
         assert not field.immutable or f"{field.text} cannot be changed" in answer.text
-    walk.rest()
+    walk.await_settled()
 
 
 def refuse(walk: SpecWalk) -> None:
@@ -85,7 +85,7 @@ def refuse(walk: SpecWalk) -> None:
         for place, answer in walk.refused(name):
             assert answer.status_code in {400, 422}, f"{place}: {answer.text}"
             assert place in answer.text, answer.text
-    walk.rest()
+    walk.await_settled()
     assert {name: each["spec"] for name, each in walk.containers().items()} == specs
     for name, before in states.items():
         assert_same(walk.state(name), before, f"{walk.names[name].text} after what was refused")
@@ -110,7 +110,7 @@ def test_every_field_of_a_container(walk: SpecWalk) -> None:
 
     for name in twins:
         walk.put_back(name)
-    walk.rest()
+    walk.await_settled()
     fresh = walk.state("fresh")
     for name in twins:
         assert_same(walk.state(name), fresh, f"{walk.names[name].text} and back")

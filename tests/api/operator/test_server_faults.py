@@ -115,7 +115,7 @@ def test_no_pod_is_created_before_its_network_policies(
     behind_proxy.operator("only").wait_until_it_leads()
     create.do(lifecycles, "guarded")
     until_sync(lambda: len(held.caught) > 1, what="two writes of the guards")
-    assert not lifecycles.direct.listed(POD, lifecycles.namespace)
+    assert not lifecycles.direct.list_objects(POD, lifecycles.namespace)
     held.release()
     await_settled(lifecycles, create, "guarded")
 
@@ -130,7 +130,9 @@ def take_away(lifecycles: ContainerLifecycles, name: str, *kinds: KindRef) -> in
     mine = [
         (ref, each["metadata"]["name"], each["metadata"].get("namespace"))
         for ref in kinds
-        for each in lifecycles.direct.listed(ref, None if ref == CLAIM else lifecycles.namespace)
+        for each in lifecycles.direct.list_objects(
+            ref, None if ref == CLAIM else lifecycles.namespace
+        )
         if each["metadata"]["name"].startswith(name)
     ]
     for ref, known, namespace in mine:
@@ -206,12 +208,12 @@ def test_a_new_leader_that_is_served_a_stale_cache(
     await_settled(lifecycles, delete, "gone")
     for concerns in (lists_of_kopf, lambda _: True):
         stale = StaleReads(past, concerns)
-        succession.renew(stale)
+        succession.replace_both(stale)
         until_sync(stale.has_shown, what="lists of the past")
         if concerns is lists_of_kopf:
             leader = succession.leader
             until_sync(partial(is_syncing, leader), what="one that leads and knows nothing")
-            assert not lifecycles.proxy.written(door=succession.door)
+            assert not lifecycles.proxy.written(client=succession.leader_name)
         stale.release()
         succession.leader.wait_until_it_leads()
         assert not differences(await_settled(lifecycles, stage, "web")[0], web)

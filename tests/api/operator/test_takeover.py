@@ -50,7 +50,7 @@ def test_takeover_after_a_kill(api_cluster: Cluster, tmp_path: Path) -> None:
         took = time.monotonic() - killed
         place.installation.create_container("web", repo="acme/none", tag="v1")
         place.installation.wait_for("web", "Stalled")
-        assert place.proxy.written("web", door="second"), f"led after {took:.1f} s, wrote nothing"
+        assert place.proxy.written("web", client="second"), f"led after {took:.1f} s, wrote nothing"
 
 
 GUARDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
@@ -95,7 +95,7 @@ def guarded(api_cluster: Cluster, tmp_path: Path) -> Iterator[ProxiedInstallatio
 def weaken_guards(place: ProxiedInstallation) -> None:
     """Change the guards by hand: the next leader applies them again."""
     for ref in GUARDS:
-        for each in place.direct.listed(ref, guard(place, ref)):
+        for each in place.direct.list_objects(ref, guard(place, ref)):
             labels = {"metadata": {"labels": {MANAGED_BY_LABEL: "somebody"}}}
             name, namespace = each["metadata"]["name"], guard(place, ref)
             assert place.direct.patch(ref, name, labels, namespace).is_success
@@ -149,6 +149,6 @@ def test_a_suspended_leader_undoes_nothing(
     assert first.wait() == 3
     assert await_settled(lifecycles, create, *names) == before
     assert guards(place) == intact
-    late = [each for each in place.proxy.writes[audited:] if each.request.door == "first"]
+    late = [each for each in place.proxy.writes[audited:] if each.request.client == "first"]
     assert {each.request.number for each in late} >= {each.number for each in held.caught}
     assert [each.request.text for each in late if each.status < 400] == []

@@ -30,14 +30,14 @@ class Certificate:
     """Certificate, DER."""
 
     def server(self) -> ssl.SSLContext:
-        """Build the context of a server that shows it."""
+        """Build the SSL context of a server that presents it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.file, self.key_file)
         return context
 
 
 def certificate(folder: Path, *addresses: str) -> Certificate:
-    """Make a certificate for localhost, 127.0.0.1 and further addresses, good for a day."""
+    """Create a certificate for localhost, 127.0.0.1 and further addresses, valid for a day."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])

@@ -1,8 +1,8 @@
-"""Objects of the kinds as a user might write them, right and wrong, drawn by hypothesis.
+"""Hypothesis strategies for objects of the kinds as users might write them, valid and invalid.
 
 They are drawn from the structural schema of a kind: most values fit, some are of the wrong type,
-missing, unknown, too long or a near miss of a pattern. Which is which is nobody's business here:
-the API server and pydantic say so, and are compared.
+missing, unknown, too long or nearly match a pattern. This module does not know which is which:
+the verdicts of the API server and of pydantic are compared.
 """
 
 import re
@@ -82,18 +82,18 @@ WORDS = (
         "😀",
     ),
 )
-"""Words that are right for some field and a near miss for others."""
+"""Strings that are valid for some field and nearly valid for others."""
 NAMES = (
     *("web", "app.example.com", "ghcr", "dockerhub", "gcr", "web.debug", "x" * 63, "x" * 64),
     *("x" * 65, "9", "acme", "x" * 253, "x" * 254, "-web", "Web", "web_1", "a..b", "a.-b", "1.2"),
 )
-"""Names of objects, most of them right for some kind."""
+"""Names of objects, most of them valid for some kind."""
 LITERAL = re.compile(r"self\.matches\(r'(.*)'\)")
-"""A rule of ours about the form of a string."""
+"""A CEL rule of the CRDs about the form of a string."""
 
 
 def schema_of(kind: type[Resource], part: str) -> dict[str, Any]:
-    """Return the structural schema of ``spec`` or ``status``; empty where the kind has none."""
+    """Return the structural schema of ``spec`` or ``status``; empty = the kind has none."""
     definition = custom_resource_definition(kind)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     part_schema: dict[str, Any] = schema["properties"].get(part, {})
@@ -121,13 +121,13 @@ def statuses(kind: type[Resource]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _clean_or_not(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw objects whose fields all fit by themselves, and as many with something wrong."""
+    """Draw objects whose fields are all valid by themselves, and as many with an invalid one."""
     clean, dirty = _object(schema, clean=True), _object(schema, clean=False)
     return st.booleans().flatmap(lambda tidy: clean if tidy else dirty)
 
 
 def _value(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[Any]:
-    """Draw what fits a schema, and, where it is not to be clean, at times what does not."""
+    """Draw a value that fits a schema; unless ``clean``, sometimes one that does not."""
     fitting = _fitting(schema, clean=clean)
     if clean:
         return fitting
@@ -172,7 +172,7 @@ def _patterns(schema: dict[str, Any]) -> list[str]:
 
 
 def _good_words(schema: dict[str, Any]) -> list[str]:
-    """Return the words that fit a string."""
+    """Return the words that are valid for a string."""
     patterns, shortest = _patterns(schema), schema.get("minLength", 0)
     return [
         word
@@ -183,7 +183,7 @@ def _good_words(schema: dict[str, Any]) -> list[str]:
 
 
 def _string(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[str]:
-    """Draw words that fit all rules, words that fit others, and text of the bounds' lengths."""
+    """Draw words that fit all rules, words that fit others, and text at the length bounds."""
     patterns, good, longest = _patterns(schema), _good_words(schema), schema["maxLength"]
     if clean and good:
         return st.sampled_from(good)
@@ -205,7 +205,7 @@ def _string(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[str]:
 
 
 def _object(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw an object: nearly always with what is required, sometimes with what is unknown."""
+    """Draw an object: nearly always with required fields, sometimes with unknown ones."""
     properties, required = schema["properties"], schema.get("required", [])
     fitting = st.fixed_dictionaries(
         {name: _value(properties[name], clean=clean) for name in required},
@@ -231,15 +231,15 @@ def _object(schema: dict[str, Any], *, clean: bool) -> st.SearchStrategy[dict[st
 
 
 def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
-    """Return copies of a full value with one place of it wrong in each.
+    """Return copies of a full value, each with one invalid place.
 
     Parameters
     ----------
     schema
         Structural schema of the value.
     full
-        Value that has every field and one item in every list; a field may lack that no valid
-        value has together with another one.
+        Value that has every field and one item in every list; fields may be absent that no valid
+        value has together with others.
     """
     yield from WRONG
     match schema["type"]:
@@ -266,7 +266,7 @@ def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
 
 
 def full(schema: dict[str, Any]) -> Any:
-    """Return a value that has every field and one item in every list, each right by itself."""
+    """Return a value that has every field and one item in every list, each valid by itself."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema["type"]:

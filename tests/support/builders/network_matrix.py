@@ -1,7 +1,7 @@
-"""Configuration files with random networks, and what each container of one may reach.
+"""Configuration files with random networks, and the targets that each container may reach.
 
-`may_reach` and its neighbours are the oracle of the packet matrix: written from the manual of the
-format ("Networks"), without a look at how the operator or the guest do it.
+`may_reach_public` and its siblings are the oracle of the packet matrix: written from the manual of
+the format ("Networks"), independently of the operator and the guest.
 """
 
 import random
@@ -15,32 +15,32 @@ EGRESSES = ("closed", "allowlist", "open")
 ALLOWED_NAME = "allowed.example"
 """The only host of every allowlist."""
 PORT = 8080
-"""Port of the first container; in a shared namespace each one takes the next."""
+"""Port of the first container; in a shared namespace each further one takes the next port."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile:
-    """What a file says of networks."""
+    """The networks of a file."""
 
     networks: dict[str, str]
     """Name -> egress."""
     containers: dict[str, tuple[str, ...]]
-    """Name -> networks, none for no connectivity."""
+    """Name -> networks; empty = no connectivity."""
     target: str
-    """Where the shim leads."""
+    """Target container of the shim."""
     old: bool = False
-    """Whether the file is older than networks: one namespace for all, with open egress."""
+    """Whether the file's version predates networks: one namespace for all, with open egress."""
 
     def port(self, container: str) -> int:
         """Return the port that a container listens on."""
         return PORT + (list(self.containers).index(container) if self.old else 0)
 
     def shared(self, one: str, other: str) -> int:
-        """Count the networks that two containers share."""
+        """Return the number of networks that two containers share."""
         return len(set(self.containers[one]) & set(self.containers[other]))
 
     def egress(self, container: str) -> str:
-        """Return where a container may go: open, allowlist, or closed."""
+        """Return the egress of a container: open, allowlist, or closed."""
         if self.old:
             return "open"
         found = {self.networks[name] for name in self.containers[container]}
@@ -52,11 +52,11 @@ class GeneratedFile:
         return egress == "open" or (egress == "allowlist" and allowed)
 
     def has_names(self, container: str) -> bool:
-        """Return whether a container can ask for names at all: not without any network."""
+        """Return whether a container can query DNS at all: only with a network."""
         return self.old or bool(self.containers[container]) or container == self.target
 
     def entries(self, image: str) -> Iterator[dict[str, Any]]:
-        """Go through the containers as the file has them."""
+        """Yield the containers as the file has them."""
         for name, networks in self.containers.items():
             entry: dict[str, Any] = {
                 "name": name,
@@ -68,7 +68,7 @@ class GeneratedFile:
             yield entry
 
     def sections(self) -> dict[str, Any]:
-        """Return the keys of the file beside its containers."""
+        """Return the keys of the file other than its containers."""
         shim = {"upstream-port": PORT, "paths": ["/*"], "upstream-container": self.target}
         if self.old:
             first = next(iter(self.containers))
@@ -85,7 +85,7 @@ class GeneratedFile:
 
 
 def generate(seed: int) -> GeneratedFile:
-    """Make a file; every tenth is older than networks.
+    """Generate a file; every tenth predates networks.
 
     Parameters
     ----------

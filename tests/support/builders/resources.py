@@ -1,4 +1,4 @@
-"""Objects for tests: each builder answers a valid one, and a test says only what matters to it."""
+"""Builders of valid objects; a test passes only the fields that matter to it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -57,13 +57,13 @@ __all__ = [
 ]
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-"""Present of the tests."""
+"""Current time of the tests."""
 NAMESPACE = "acme-ns"
 """Namespace of the organization ``acme``."""
 DOMAIN = "containers.example.test"
 """Domain of generated host names."""
 IMAGE = "registry.example.test/web@sha256:" + "a" * 64
-"""Image of the file."""
+"""Image of the configuration file."""
 COMMIT = "1" * 40
 """Commit of the release."""
 SETTINGS = DecisionSettings(containers_domain=DOMAIN)
@@ -84,7 +84,7 @@ CONFIDENTIAL: dict[str, Any] = {
     "tee_unit": TEEUnit.POD,
     "runtime_class_name": "kata-qemu-snp",
 }
-"""What makes a Host's enclaves confidential machines of their own."""
+"""Settings of a Host whose enclaves are confidential machines."""
 
 
 def host_of(name: str = "plain", **spec: Any) -> Host:
@@ -136,7 +136,7 @@ def subspec(container: Container, *, bump: bool = True, **spec: Any) -> Containe
 
 
 def domain_of(host: str, *, verified: bool = True, lost_at: datetime | None = None) -> Domain:
-    """Build the Domain of a host name as the operator left it."""
+    """Build the Domain of a host name, with the status that the operator writes."""
     unverified = "DomainLost" if lost_at else "DomainNotVerified"
     reason = "DomainVerified" if verified else unverified
     ready = ConditionUpdate("Ready", status=verified, reason=reason, message=f"{host} says so.")
@@ -150,7 +150,7 @@ def domain_of(host: str, *, verified: bool = True, lost_at: datetime | None = No
 
 
 def observed_of(container: Container, **fields: Any) -> Observed:
-    """Build what a pass sees when nothing is wrong and nothing was asked yet."""
+    """Build the observed state of a reconcile without problems and without lookups."""
     given = {
         "container": container,
         "settings": SETTINGS,
@@ -179,7 +179,7 @@ def enclave_of(
     ready_at: datetime | None = None,
     **spec: Any,
 ) -> Enclave:
-    """Build an attempt of what the Container asks for, ready by default."""
+    """Build an attempt of the Container's current request, ready by default."""
     request = requests.record(container.spec)
     revision = requests.revision(request, generation)
     name = enclave_name(container.metadata.name, revision, attempt)
@@ -234,7 +234,7 @@ def _conditions(
 
 
 def file_of(*containers: FileContainer, **fields: Any) -> ServiceConfig:
-    """Build a file with one container ``web`` on port 8080."""
+    """Build a configuration file with one container ``web`` on port 8080."""
     own = containers or (FileContainer(name="web", image=IMAGE),)
     given: dict[str, Any] = {
         "cvm_version": "0.9.0",
@@ -265,7 +265,7 @@ def release_of(config: ServiceConfig | None = None, **fields: Any) -> ReleaseFac
 
 
 def image_of(image: str = IMAGE) -> RegistryImage:
-    """Build what a registry tells of an image."""
+    """Build a registry's lookup result for an image."""
     return RegistryImage(image=image, cmd=("/serve",))
 
 

@@ -1,8 +1,8 @@
-"""Values for the fields of a kind, made from its CRD's schema: some that fit and some that do not.
+"""Valid and invalid values for the fields of a kind, made from its CRD's schema.
 
 In the manner of Acto: each field of a spec goes through valid values and invalid ones and back. The
-fields are those of the schema, with the fields of list items. A field for which no valid
-values can be made up needs an entry in the test that walks, so that no new one is left out.
+fields are those of the schema, including those of list items. A field for which no valid
+values can be generated needs an entry in the test that walks, so that no new field is left out.
 """
 
 import copy
@@ -15,24 +15,24 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Field", "Refused", "fields", "immutable", "spec_schema"]
+__all__ = ["Field", "InvalidValue", "fields", "immutable", "spec_schema"]
 
 _MANIFESTS = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
 _ITEM = "[]"
 _NONSENSE = "~ ^ ?"
-"""A text that no pattern of ours allows."""
+"""A text that no pattern of the CRDs allows."""
 
 Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Refused:
+class InvalidValue:
     """A value that the schema does not allow."""
 
     value: Any
     """The value."""
     place: str
-    """What the refusal must name."""
+    """Text that the refusal must contain."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Field:
     """A field of a spec."""
 
     path: tuple[str, ...]
-    """Path in the object; ``[]`` is the first entry of a list."""
+    """Path in the object; ``[]`` = the first entry of a list."""
     valid: tuple[Any, Any]
     """Two values that the schema allows, one after the other."""
-    invalid: tuple[Refused, ...]
+    invalid: tuple[InvalidValue, ...]
     """Values that it does not allow."""
     immutable: bool
-    """Whether it may be set at the creation alone."""
+    """Whether it is immutable after creation."""
     default: Any
-    """What the schema says that it is when unset; None = it says nothing."""
+    """Default of the schema; None = it has none."""
 
     @property
     def text(self) -> str:
-        """Its place as people write it."""
+        """Its path as text."""
         return _text(self.path)
 
     def set(self, spec: Mapping[str, Any], value: Any) -> dict[str, Any]:
@@ -75,14 +75,14 @@ def spec_schema(plural: str) -> Schema:
 
 
 def fields(plural: str, known: Mapping[str, tuple[Any, Any]]) -> list[Field]:
-    """Go through the fields of a kind's spec, and those within them.
+    """Yield the fields of a kind's spec, including nested ones.
 
     Parameters
     ----------
     plural
         The kind.
     known
-        Valid values of fields that none can be made up for, by their place.
+        Valid values of fields that none can be generated for, by path.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def fields(plural: str, known: Mapping[str, tuple[Any, Any]]) -> list[Field]:
 
 
 def immutable(schema: Schema) -> set[str]:
-    """Name the fields of a spec that may not be changed: their rules ask for what was before."""
+    """Return the immutable fields of a spec: those whose rules use ``oldSelf``."""
     inner = {
         name
         for name, part in schema["properties"].items()
@@ -115,7 +115,7 @@ def _text(path: Sequence[str]) -> str:
 def _fields(
     path: tuple[str, ...], schema: Schema, known: Mapping[str, tuple[Any, Any]], fixed: set[str]
 ) -> Iterator[Field]:
-    """Go down; an object is walked by its fields, a list as a whole and by those of its entries."""
+    """Recurse; an object is walked by its fields, a list as a whole and by those of its entries."""
     entries = schema.get("items", {})
     if path and not (schema["type"] == "object" and "properties" in schema):
         valid = known.get(_text(path)) or _valid(_text(path), schema)
@@ -129,7 +129,7 @@ def _fields(
 
 
 def _valid(text: str, schema: Schema) -> tuple[Any, Any]:
-    """Make up two values; the last is the default where there is one."""
+    """Generate two values; the last is the default where there is one."""
     kind = schema["type"]
     if "enum" in schema and len(schema["enum"]) > 1:
         default = schema.get("default", schema["enum"][0])
@@ -146,47 +146,47 @@ def _valid(text: str, schema: Schema) -> tuple[Any, Any]:
     raise LookupError(f"name two valid values of {text}")
 
 
-def _invalid(place: str, schema: Schema) -> Iterator[Refused]:
-    """Go through values that break a rule of the schema."""
+def _invalid(place: str, schema: Schema) -> Iterator[InvalidValue]:
+    """Yield values that violate the schema."""
     match schema["type"]:
         case "boolean":
-            yield Refused("perhaps", place)
+            yield InvalidValue("perhaps", place)
         case "integer":
-            yield Refused("many", place)
-            yield Refused(schema["minimum"] - 1, place)
-            yield Refused(schema["maximum"] + 1, place)
+            yield InvalidValue("many", place)
+            yield InvalidValue(schema["minimum"] - 1, place)
+            yield InvalidValue(schema["maximum"] + 1, place)
         case "string":
             yield from _wrong_texts(place, schema)
         case "array":
-            yield Refused("none", place)
-            yield Refused([[1]], f"{place}[0]")
+            yield InvalidValue("none", place)
+            yield InvalidValue([[1]], f"{place}[0]")
             yield from _wrong_lists(place, schema)
         case _:
-            yield Refused("text", place)
+            yield InvalidValue("text", place)
 
 
-def _wrong_texts(place: str, schema: Schema) -> Iterator[Refused]:
-    yield Refused(7, place)
+def _wrong_texts(place: str, schema: Schema) -> Iterator[InvalidValue]:
+    yield InvalidValue(7, place)
     if "enum" in schema:
-        yield Refused("Elsewhere", place)
+        yield InvalidValue("Elsewhere", place)
     if schema.get("minLength"):
-        yield Refused("", place)
+        yield InvalidValue("", place)
     if "maxLength" in schema:
-        yield Refused("x" * (schema["maxLength"] + 1), place)
+        yield InvalidValue("x" * (schema["maxLength"] + 1), place)
     if schema.get("x-kubernetes-validations"):
-        yield Refused(_NONSENSE, place)
+        yield InvalidValue(_NONSENSE, place)
 
 
-def _wrong_lists(place: str, schema: Schema) -> Iterator[Refused]:
-    """Too many, two that are one, and an entry that is wrong by itself."""
+def _wrong_lists(place: str, schema: Schema) -> Iterator[InvalidValue]:
+    """Yield lists that are too long, have duplicates, or have an invalid entry."""
     keys = schema.get("x-kubernetes-list-map-keys", ())
 
     def entry(text: str) -> Any:
         return dict.fromkeys(keys, text) if keys else text
 
     if "maxItems" in schema:
-        yield Refused([entry(f"a{number}") for number in range(schema["maxItems"] + 1)], place)
+        yield InvalidValue([entry(f"a{number}") for number in range(schema["maxItems"] + 1)], place)
     if schema.get("x-kubernetes-list-type") in {"set", "map"}:
-        yield Refused([entry("a"), entry("a")], f"{place}[1]")
+        yield InvalidValue([entry("a"), entry("a")], f"{place}[1]")
     if schema["items"].get("x-kubernetes-validations"):
-        yield Refused([entry(_NONSENSE)], f"{place}[0]")
+        yield InvalidValue([entry(_NONSENSE)], f"{place}[0]")

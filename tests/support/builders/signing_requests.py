@@ -1,4 +1,4 @@
-"""Keys and certificate signing requests, as an enclave makes them and as it does not."""
+"""Keys and certificate signing requests: those of an enclave, and invalid ones."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ __all__ = ["new_key", "signing_request"]
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Make a key on P-256."""
+    """Create a key on P-256."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -23,7 +23,7 @@ def signing_request(
     general: Sequence[x509.GeneralName] = (),
     challenge: bytes = b"",
 ) -> str:
-    """Make a request, PEM.
+    """Create a signing request, PEM.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Carries out the actions of a chaos run: users at all doors, and trouble of all kinds.
+"""Carry out the actions of a chaos run: requests through both interfaces, and faults of all kinds.
 
-What a state forbids is refused by the API or the server, which is as good an answer as any.
+Actions that a state forbids are refused by the API or the server, which is a valid outcome.
 """
 
 import itertools
@@ -37,18 +37,18 @@ from tests.support.servers.nameserver import NameServer
 from tests.support.stand_ins.nodes import READY, PodOutcome, SimulatedNodes
 from tests.support.waiting import until_sync
 
-__all__ = ["KEY", "SECRETS", "ChaosRun", "OperatorPair", "carry_out", "fate_of"]
+__all__ = ["KEY", "SECRETS", "ChaosRun", "OperatorPair", "carry_out", "outcome_of"]
 
 SECRETS = {"token": "TOKEN", "spare": "SPARE"}
 """Secrets of the organization: name of the object -> name in files; files need the first."""
 KEY = "me"
 """Name of the SSHKey that debug enclaves are given."""
 _FIRST = 1_700_000_000
-"""When the first release was published, in seconds."""
+"""Publication time of the first release, in seconds since the epoch."""
 
 
-def fate_of(pod: dict[str, Any]) -> PodOutcome:
-    """Return the fate of a Pod: that of a broken release ends with an error, others run."""
+def outcome_of(pod: dict[str, Any]) -> PodOutcome:
+    """Return the outcome of a Pod: one of a broken release exits with an error, others run."""
     env = [each for car in pod["spec"]["containers"] for each in car.get("env", ())]
     broken = any(each["name"] == "FATE" and is_broken(each["value"]) for each in env)
     return PodOutcome(code=3) if broken else READY
@@ -56,52 +56,52 @@ def fate_of(pod: dict[str, Any]) -> PodOutcome:
 
 @dataclass
 class OperatorPair:
-    """Two operators behind doors of the proxy; one that exits is restarted, as in a cluster."""
+    """Two operators behind ports of the proxy; one that exits is restarted, as in a cluster."""
 
     installation: Installation
     """The installation."""
     proxy: FaultyProxy
     """The proxy."""
     members: dict[str, OperatorProcess] = field(default_factory=dict)
-    """Door -> the process that has it."""
+    """Name -> its process."""
     starts: int = 0
-    """How often one was started."""
+    """Number of starts."""
 
-    def tend(self) -> None:
-        """Start what does not run."""
+    def restart_exited(self) -> None:
+        """Restart operators that have exited."""
         for name in ("red", "blue"):
             member = self.members.get(name)
             if member is None or not member.running:
-                doors = {each.name: each for each in self.proxy.doors.values()}
-                door = doors.get(name) or self.proxy.door(name)
-                self.members[name] = self.installation.operator(kubeconfig=door.kubeconfig)
+                ports = {each.name: each for each in self.proxy.ports.values()}
+                port = ports.get(name) or self.proxy.open_port(name)
+                self.members[name] = self.installation.operator(kubeconfig=port.kubeconfig)
                 self.starts += 1
 
     def kill(self, which: int) -> None:
-        """Kill one without a warning."""
+        """Kill one of them (SIGKILL)."""
         member = list(self.members.values())[which % len(self.members)]
         if member.running:
             member.send(signal.SIGKILL)
             member.wait()
-        self.tend()
+        self.restart_exited()
 
 
 @dataclass
 class ChaosRun:
-    """Carries actions out on a cluster of its own."""
+    """Carry out actions on a cluster of its own."""
 
     cluster: local.Cluster
     """The cluster; its API server is restarted."""
     installation: Installation
     """The installation."""
     direct: DirectClient
-    """The server itself, as a user with kubectl reaches it."""
+    """Client of the API server without proxy, as a user with kubectl."""
     nodes: SimulatedNodes
-    """The nodes, which play."""
+    """The simulated nodes."""
     crew: OperatorPair
     """The operators."""
     rest: httpx.Client
-    """The API, with an admin key."""
+    """Client of the API with an admin key."""
     zone: NameServer
     """The zone of the custom domains."""
     image: str
@@ -109,12 +109,12 @@ class ChaosRun:
     newest: dict[str, str] = field(default_factory=dict)
     """Repository -> its newest release."""
     releases: int = 0
-    """How many releases were published."""
+    """Number of published releases."""
     done: list[str] = field(default_factory=list)
-    """Each action and what was answered."""
+    """Each action and its response."""
 
     def prepare(self) -> None:
-        """Publish the first releases, and make what Containers name."""
+        """Publish the first releases, and create the objects that Containers refer to."""
         for repo in REPOS:
             self.installation.repository(repo)
             for tag in (BROKEN, *TAGS):
@@ -123,13 +123,13 @@ class ChaosRun:
             self._make_secret(name)
         for domain in DOMAINS:
             self._make_domain(domain)
-        self.crew.tend()
+        self.crew.restart_exited()
         for domain in DOMAINS:
             until_sync(partial(self._find_record, domain), what="records to make")
 
     def act(self, act: ChaosAction) -> None:
-        """Carry one action out; whatever it meets, the next one follows."""
-        self.crew.tend()
+        """Carry one action out; continue whatever its outcome."""
+        self.crew.restart_exited()
         method: Callable[..., str] = getattr(self, f"_{act.verb}")
         try:
             answer = method(act.name, **act.value)
@@ -137,14 +137,14 @@ class ChaosRun:
             answer = f"failed: {error}"[:200]
         self.done.append(f"{act.text}: {answer}")
 
-    def calm(self) -> None:
-        """End all trouble: everything runs, and every node is there."""
+    def end_faults(self) -> None:
+        """End all faults: everything runs, and every node is ready."""
         self._behave("")
         until_sync(self._server_answers, within=120, what="the API server")
         for name in NODES:
             self._find_node(name)
             self._uncordon(name)
-        self.crew.tend()
+        self.crew.restart_exited()
         self._make_secret("")
         for domain in DOMAINS:
             self._make_domain(domain)
@@ -153,23 +153,25 @@ class ChaosRun:
     def containers(self) -> list[Container]:
         """Read all Containers."""
         namespace = self.installation.namespace
-        return [Container.read(each) for each in self.direct.listed(of(Container), namespace)]
+        return [Container.read(each) for each in self.direct.list_objects(of(Container), namespace)]
 
     # Users of the REST API.
 
     def _create(self, name: str, **fields: Any) -> str:
-        return _reported(self.rest.post("/api/containers", json={"name": name, **_asked(fields)}))
+        return _reported(
+            self.rest.post("/api/containers", json={"name": name, **_rest_body(fields)})
+        )
 
     def _replace(self, name: str, *, old: str, **fields: Any) -> str:
-        """Let a new container take over from the first one of a name."""
+        """Create a container that replaces the first one of a name."""
         every = self._named(old)
         if not every:
             return "no such container"
-        body = {"name": name, "replace_container_id": every[0], **_asked(fields)}
+        body = {"name": name, "replace_container_id": every[0], **_rest_body(fields)}
         return _reported(self.rest.post("/api/containers", json=body))
 
     def _relaunch(self, name: str, **fields: Any) -> str:
-        return self._post(name, "relaunch", _asked(fields))
+        return self._post(name, "relaunch", _rest_body(fields))
 
     def _follow(self, name: str, *, auto: bool) -> str:
         return self._post(name, "auto-update", {"auto_update": auto})
@@ -194,7 +196,7 @@ class ChaosRun:
         return self._post(name, "", method="DELETE")
 
     def _post(self, name: str, path: str, body: Any = None, *, method: str = "POST") -> str:
-        """Ask for something of each container of a name; production and debug may share it."""
+        """Call an action of each container of a name; production and debug may share it."""
         reported = [
             _reported(
                 self.rest.request(method, f"/api/containers/{each}/{path}".rstrip("/"), json=body)
@@ -211,7 +213,7 @@ class ChaosRun:
     # Users of kubectl and GitOps.
 
     def _apply(self, name: str, *, replaces: str | None, **fields: Any) -> str:
-        spec = _specified(fields)
+        spec = _spec(fields)
         namespace = self.installation.namespace
         reported = {key: each for key, each in spec.items() if each is not None}
         reported |= {"replaces": replaces} if replaces is not None else {}
@@ -222,10 +224,10 @@ class ChaosRun:
         return self._patch(name, {key: each for key, each in spec.items() if key != "repo"})
 
     def _edit(self, name: str, **fields: Any) -> str:
-        return self._patch(name, _specified(fields))
+        return self._patch(name, _spec(fields))
 
     def _patch(self, name: str, spec: dict[str, Any]) -> str:
-        """Change a spec; the commit that the API pinned goes with the tag that it belongs to."""
+        """Change a spec; with a new tag, drop the commit that the API had pinned."""
         pin = {"commit": None} if "tag" in spec else {}
         namespace = self.installation.namespace
         return _reported(self.direct.patch(of(Container), name, {"spec": spec | pin}, namespace))
@@ -234,7 +236,7 @@ class ChaosRun:
         return _reported(self.direct.delete(of(Container), name, self.installation.namespace))
 
     def _make_secret(self, name: str) -> str:
-        """Make the Secrets that are not there; their values were never lost."""
+        """Create the missing Secrets with their old values."""
         del name
         return " ".join(
             self._post_object(Secret, each, {"name": known, "secretRef": {"name": f"{each}-value"}})
@@ -268,10 +270,10 @@ class ChaosRun:
         repository.release(tag, text, when=_FIRST + 60 * self.releases)
         self.newest[repo] = tag
 
-    # Trouble.
+    # Faults.
 
     def _find_record(self, name: str) -> str:
-        """Make the records that a Domain asks for; empty = it does not say them yet."""
+        """Create the records that a Domain requires; empty = its status does not list them yet."""
         body = self.direct.get(of(Domain), name, self.installation.namespace)
         records = (body or {}).get("status", {}).get("records")
         if records is None:
@@ -281,7 +283,7 @@ class ChaosRun:
         return "found"
 
     def _lose_record(self, name: str) -> str:
-        """Take the TXT record of a Domain away; its name is that of the first look."""
+        """Remove the TXT record of a Domain, whose name was recorded at its creation."""
         body = self.direct.get(of(Domain), name, self.installation.namespace)
         records = (body or {}).get("status", {}).get("records")
         if records is None:
@@ -311,17 +313,17 @@ class ChaosRun:
         )
 
     def _a_pod(self, name: str, which: int) -> str:
-        """Choose a Pod of a Container; empty = it has none."""
-        pods = self.direct.listed(POD, self.installation.namespace)
+        """Choose a Pod of a Container; empty = there is none."""
+        pods = self.direct.list_objects(POD, self.installation.namespace)
         names = sorted(each["metadata"]["name"] for each in pods)
         mine = [each for each in names if each.startswith(name)]
         return mine[which % len(mine)] if mine else ""
 
     def _drain(self, name: str) -> str:
-        """Let no Pod come to a node, and evict those that are there; a budget may say no."""
+        """Cordon a node and evict its Pods; a disruption budget may refuse."""
         reported = [_reported(self.direct.patch(NODE, name, {"spec": {"unschedulable": True}}))]
         namespace = self.installation.namespace
-        for pod in self.direct.listed(POD, namespace, fieldSelector=f"spec.nodeName={name}"):
+        for pod in self.direct.list_objects(POD, namespace, fieldSelector=f"spec.nodeName={name}"):
             metadata = {"name": pod["metadata"]["name"], "namespace": namespace}
             body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
             path = POD.path(namespace, metadata["name"], "eviction")
@@ -333,13 +335,13 @@ class ChaosRun:
 
     def _lose_node(self, name: str) -> str:
         if self.nodes.nodes == [name]:
-            return "it is the last one"
+            return "it is the last node"
         self.nodes.nodes = [each for each in self.nodes.nodes if each != name]
         return _reported(self.direct.delete(NODE, name))
 
     def _find_node(self, name: str) -> str:
         if name in self.nodes.nodes:
-            return "it is there"
+            return "it is ready"
         answer = self.direct.request("POST", NODE.path(), _node(name))
         if answer.is_success or answer.status_code == httpx.codes.CONFLICT:
             self.nodes.nodes.append(name)
@@ -363,7 +365,8 @@ class ChaosRun:
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
             until_sync(
-                lambda: self.cluster.components["kube-apiserver"] != pid, what="the server's end"
+                lambda: self.cluster.components["kube-apiserver"] != pid,
+                what="the API server to exit",
             )
         local.up(self.cluster.name, node=False)
         return "restarted"
@@ -379,14 +382,14 @@ def _node(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
-def _asked(fields: dict[str, Any]) -> dict[str, Any]:
-    """Write what a user asks for as the REST API takes it; an empty domain takes one away."""
+def _rest_body(fields: dict[str, Any]) -> dict[str, Any]:
+    """Build the REST body of a request; an empty domain removes the custom domain."""
     body = dict(fields)
     if "text" in body:
         body["variables"] = {"GREETING": body.pop("text")}
     if "domain" in body:
         domain = body.pop("domain")
-        # A create takes no empty domain.
+        # A create accepts no empty domain.
         body |= {"custom_domain": domain} if domain else {}
     if "secrets" in body:
         body["secrets"] = list(body["secrets"])
@@ -395,8 +398,8 @@ def _asked(fields: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _specified(fields: dict[str, Any]) -> dict[str, Any]:
-    """Write what a user asks for as a spec has it; None takes a field away."""
+def _spec(fields: dict[str, Any]) -> dict[str, Any]:
+    """Build the spec of a request; None removes a field."""
     spec = dict(fields)
     if "text" in spec:
         spec["variables"] = [{"name": "GREETING", "value": spec.pop("text")}]
@@ -413,7 +416,7 @@ def _reported(answer: httpx.Response) -> str:
 
 
 def carry_out(chaos: ChaosRun, seed: int, *, seconds: float, most: int | None) -> list[str]:
-    """Carry out the actions of a seed; answer what was done.
+    """Carry out the actions of a seed and return them.
 
     Parameters
     ----------
@@ -435,6 +438,6 @@ def carry_out(chaos: ChaosRun, seed: int, *, seconds: float, most: int | None) -
         if over.is_set():
             break
         chaos.act(act)
-        # The pauses are a part of what is random: an operator killed at once, or after a while.
+        # The pauses are part of the randomness: an operator is killed at once, or after a while.
         pause.wait(act.pause)
     return chaos.done

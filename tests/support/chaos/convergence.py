@@ -1,4 +1,4 @@
-"""Whether a cluster is as its Containers ask for, and whether anything else is there."""
+"""Checks that a cluster has converged to its Containers' specs and holds no orphans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from tests.support.cluster.direct_client import DirectClient
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
 from tests.support.stand_ins.gateway_controller import ROUTE
 
-__all__ = ["OrganizationSnapshot", "superfluous", "unfulfilled"]
+__all__ = ["OrganizationSnapshot", "orphans", "unfulfilled"]
 
 
 @dataclass(frozen=True)
 class OrganizationSnapshot:
-    """What is there of an organization."""
+    """The objects of an organization at one time."""
 
     namespace: str
     """Its namespace."""
@@ -42,17 +42,19 @@ class OrganizationSnapshot:
     def read(
         cls, direct: DirectClient, installation: Installation, *, newest: Mapping[str, str]
     ) -> "OrganizationSnapshot":
-        """Read what is there now."""
+        """Read the current objects."""
         namespace = installation.namespace
-        claims = [HostnameClaim.read(each) for each in direct.listed(of(HostnameClaim))]
+        claims = [HostnameClaim.read(each) for each in direct.list_objects(of(HostnameClaim))]
         organization = direct.get(of(Organization), installation.slug)
         assert organization is not None
         return cls(
             namespace=namespace,
             system=installation.system,
             organization=Organization.read(organization),
-            containers=[Container.read(each) for each in direct.listed(of(Container), namespace)],
-            enclaves=[Enclave.read(each) for each in direct.listed(of(Enclave), namespace)],
+            containers=[
+                Container.read(each) for each in direct.list_objects(of(Container), namespace)
+            ],
+            enclaves=[Enclave.read(each) for each in direct.list_objects(of(Enclave), namespace)],
             claims={each.metadata.name: each for each in claims},
             newest=newest,
         )
@@ -63,20 +65,20 @@ class OrganizationSnapshot:
 
 
 def unfulfilled(container: Container, end: OrganizationSnapshot) -> str:
-    """Return in what a Container is not as its spec asks; empty = it is.
+    """Return how a Container differs from its spec; empty = it has converged.
 
     Parameters
     ----------
     container
         The Container.
     end
-        What is there. Of a release that cannot start, of a missing secret, and of a host name that
-        another Container has, the status must say so.
+        The observed objects. For a release that cannot start, a missing secret, and a host name
+        that another Container holds, the status must report.
     """
     spec, status = container.spec, container.status
     found = {each.type: each for each in status.conditions}
     if status.observed_generation != container.metadata.generation or "Ready" not in found:
-        return "its spec was not looked at"
+        return "its spec was not reconciled"
     ready = found["Ready"]
     heir = successor(container, end.containers)
     replaced = heir is not None and has_taken_over(heir)
@@ -90,11 +92,11 @@ def unfulfilled(container: Container, end: OrganizationSnapshot) -> str:
         return "" if failed else f"a release that cannot start: {ready.reason} {ready.message}"
     if ready.status != "True":
         return f"not ready: {ready.reason} {ready.message}"
-    return _astray(container, end)
+    return _mismatch(container, end)
 
 
 def _still_there(container: Container, end: OrganizationSnapshot, reason: str) -> str:
-    """Return what is there of a Container that is to have nothing."""
+    """Return what exists of a Container that should have nothing."""
     mine = [each for each in end.enclaves if _is_of(each, container)]
     ready = next(each for each in container.status.conditions if each.type == "Ready")
     phase = container.status.phase
@@ -104,7 +106,7 @@ def _still_there(container: Container, end: OrganizationSnapshot, reason: str) -
 
 
 def _is_taken(container: Container, end: OrganizationSnapshot) -> bool:
-    """Return whether another Container that asks for it, or serves there, has a host name."""
+    """Return whether another Container that requests or serves a host name holds it."""
     return any(
         (claim := end.claims.get(host)) is not None
         and is_held_by(claim, other)
@@ -120,13 +122,13 @@ def _serves_at(container: Container, host: str, end: OrganizationSnapshot) -> bo
 
 
 def _tag(container: Container, end: OrganizationSnapshot) -> str:
-    """Return the tag that a Container is to serve."""
+    """Return the tag that a Container should serve."""
     spec = container.spec
     return end.newest[spec.repo] if spec.auto_update else spec.tag
 
 
-def _astray(container: Container, end: OrganizationSnapshot) -> str:
-    """Return in what a ready Container does not serve what is asked for; empty = it does."""
+def _mismatch(container: Container, end: OrganizationSnapshot) -> str:
+    """Return how a ready Container does not serve its spec; empty = it does."""
     status = container.status
     tag = _tag(container, end)
     wanted = status.update.enclave if status.update is not None else status.active_enclave
@@ -141,26 +143,28 @@ def _astray(container: Container, end: OrganizationSnapshot) -> str:
     return ""
 
 
-def superfluous(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
-    """Name what is there although no Container asks for it."""
+def orphans(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
+    """Return the objects that belong to no Container's spec."""
     namespace, containers = end.namespace, end.containers
     known = {name for each in containers for name in _enclaves_of(each, end)}
     left = [
         f"Enclave {each.metadata.name}" for each in end.enclaves if each.metadata.name not in known
     ]
-    left += [f"Pod {name}" for name in _names(direct.listed(POD, namespace)) if name not in known]
+    left += [
+        f"Pod {name}" for name in _names(direct.list_objects(POD, namespace)) if name not in known
+    ]
     services = {name for each in containers for name in _services_of(each)}
-    found = _names(direct.listed(SERVICE, namespace))
+    found = _names(direct.list_objects(SERVICE, namespace))
     left += [f"Service {name}" for name in found if name not in services]
     repos = {each.spec.repo for each in containers}
-    for body in direct.listed(of(Deployment), namespace):
+    for body in direct.list_objects(of(Deployment), namespace):
         if body["spec"]["repo"] not in repos:
             left.append(f"Deployment {body['metadata']['name']}")
-    return left + _superfluous_hostnames(direct, end)
+    return left + _orphaned_hostnames(direct, end)
 
 
-def _superfluous_hostnames(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
-    """Name the claims and routes that nobody asks for or serves."""
+def _orphaned_hostnames(direct: DirectClient, end: OrganizationSnapshot) -> list[str]:
+    """Return the claims and routes that no Container requests or serves."""
     served = {each for enclave in end.enclaves for each in enclave.spec.hostnames}
     holders = {(end.namespace, each.metadata.name) for each in end.containers}
     asked = {host for each in end.containers for host in end.hostnames(each)}
@@ -171,7 +175,7 @@ def _superfluous_hostnames(direct: DirectClient, end: OrganizationSnapshot) -> l
         and ((end.namespace, claim.spec.holder.name) not in holders or name not in asked | served)
     ]
     previews = {each.spec.preview for each in end.enclaves}
-    routes = _names(direct.listed(ROUTE, end.system))
+    routes = _names(direct.list_objects(ROUTE, end.system))
     return left + [f"TLSRoute {name}" for name in routes if name not in served | previews]
 
 
@@ -184,7 +188,7 @@ def _names(bodies: list[dict[str, Any]]) -> list[str]:
 
 
 def _enclaves_of(container: Container, end: OrganizationSnapshot) -> set[str]:
-    """Return the Enclaves that a Container may have: of failed ones the last, to be looked at."""
+    """Return the Enclaves that a Container may have: of failed ones only the last."""
     status = container.status
     update = status.update.enclave if status.update is not None else ""
     mine = [each for each in end.enclaves if _is_of(each, container)]

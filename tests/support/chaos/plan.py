@@ -1,4 +1,4 @@
-"""The plan of a chaos run: which actions follow from a seed.
+"""The plan of a chaos run: the actions of a seed.
 
 It depends on the seed alone, never on what the cluster does, so that a seed reproduces it.
 """
@@ -25,15 +25,15 @@ __all__ = [
 ]
 
 NAMES = ("one", "two", "three", "four", "five")
-"""Names of Containers; one name is made and deleted many times."""
+"""Names of Containers; each is created and deleted many times."""
 REPOS = ("acme/shop", "acme/blog")
 """Repositories."""
 TAGS = ("v1", "v2", "v3")
 """Releases that run, the oldest first."""
 BROKEN = "broken"
-"""A release whose container ends with an error at its start; it is older than all others."""
+"""A release whose container exits with an error at start; older than all others."""
 NODES = ("left", "right")
-"""Nodes that play."""
+"""Simulated nodes."""
 ZONE = "customer.test"
 """Zone of the custom domains."""
 DOMAINS = (f"shop.{ZONE}", f"blog.{ZONE}")
@@ -54,11 +54,11 @@ class ChaosAction:
     """One action."""
 
     verb: str
-    """What is done; a method of `ChaosRun`."""
+    """The kind of action; a method of `ChaosRun`."""
     name: str
     """Container, node, custom domain or repository."""
     value: dict[str, Any]
-    """What it is done with."""
+    """Arguments of the action."""
     pause: float
     """Seconds until the next one."""
 
@@ -107,12 +107,12 @@ VERBS = frozenset(_WEIGHTS)
 
 
 def is_broken(tag: str) -> bool:
-    """Return whether the container of a release ends with an error at its start."""
+    """Return whether the container of a release exits with an error at start."""
     return tag.endswith(BROKEN)
 
 
 def plan(seed: int) -> Iterator[ChaosAction]:
-    """Go through the actions of a seed, without end.
+    """Yield the actions of a seed, endlessly.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def plan(seed: int) -> Iterator[ChaosAction]:
     chance = random.Random(seed)
     verbs, weights = tuple(_WEIGHTS), tuple(_WEIGHTS.values())
     for name in NAMES:
-        # Nothing else has anything to act on at first.
+        # At first there is nothing for other actions to act on.
         verb = chance.choice(("create", "apply"))
         yield ChaosAction(verb, name, _value(verb, chance), chance.choice(_PAUSES))
     while True:
@@ -132,7 +132,7 @@ def plan(seed: int) -> Iterator[ChaosAction]:
 
 
 def _places(verb: str) -> tuple[str, ...]:
-    """Return what an action may be about."""
+    """Return the possible targets of an action."""
     if verb in _ON_NODES:
         return NODES
     if verb in _ON_DOMAINS:
@@ -141,7 +141,7 @@ def _places(verb: str) -> tuple[str, ...]:
 
 
 def _value(verb: str, chance: random.Random) -> dict[str, Any]:
-    """Choose what an action is done with."""
+    """Choose the arguments of an action."""
     every = _fields(chance)
     text, repo, debug = every["text"], chance.choice(REPOS), {"debug": chance.random() < 0.2}
     state = chance.choice(("Running", "Running", "Running", "Stopped"))
@@ -168,7 +168,7 @@ def _value(verb: str, chance: random.Random) -> dict[str, Any]:
 
 
 def _fields(chance: random.Random) -> dict[str, Any]:
-    """Choose what both doors let a user ask for."""
+    """Choose fields that users can set through both interfaces."""
     return {
         "tag": chance.choice((*TAGS, *TAGS, BROKEN)),
         "text": chance.choice(_VALUES),

@@ -1,1 +1,1 @@
-"""Clients and judges of what programs answer."""
+"""Clients of the programs, and checks of their responses."""

@@ -11,9 +11,9 @@ from lupa.lua51 import LuaRuntime
 __all__ = ["PATCH", "health_of"]
 
 PATCH = Path(__file__).parents[3] / "docs" / "gitops" / "argocd-cm.yaml"
-"""What we ship for the ConfigMap of Argo CD."""
+"""The health checks that Cloister ships for Argo CD's ConfigMap."""
 _LIBRARIES = ("io", "debug", "require", "loadfile", "dofile", "python", "string", "math")
-"""What Argo CD does not load for a check, or forbids (its manual, "Custom Health Checks")."""
+"""Lua libraries that Argo CD does not load or forbids (its manual, "Custom Health Checks")."""
 
 
 @cache
@@ -24,12 +24,12 @@ def _check() -> str:
 
 
 def health_of(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Return an object's health and the message beside it.
+    """Return an object's health and its message.
 
     Parameters
     ----------
     body
-        The object as the server answers it.
+        The object as read from the API server.
     """
     lua = LuaRuntime(unpack_returned_tuples=True)
     for name in _LIBRARIES:

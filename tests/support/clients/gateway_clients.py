@@ -1,4 +1,4 @@
-"""Clients that send requests all the time, and remember each that failed."""
+"""Clients that send requests through the gateway continuously, and record failures."""
 
 import contextlib
 import http.client
@@ -22,38 +22,38 @@ class GatewayClient:
     """A client that opens a connection for each request, in a thread of its own."""
 
     host: str
-    """Host name that it asks for."""
+    """Host name of its requests."""
     port: int
     """Port of the gateway on the loopback."""
     pages: Counter[str] = field(default_factory=Counter)
-    """How often each page was answered."""
+    """Page -> number of its responses."""
     certificates: set[tuple[tuple[str, ...], bytes]] = field(default_factory=set)
-    """Host names and key of each certificate that was shown."""
+    """Host names and key of each certificate that was presented."""
     failures: list[str] = field(default_factory=list)
-    """What became of each request that failed, with its time."""
+    """Time and error of each failed request."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Finish the request that is under way, and end."""
+        """Finish the current request, and stop the thread."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(30)
 
     def fetch(self) -> str:
-        """Send one request and answer the page.
+        """Send one request and return the page.
 
         Raises
         ------
         OSError
-            When nobody answers.
+            When there is no response.
         http.client.HTTPException
-            When the connection ends before the answer.
+            When the connection is closed before the response.
         """
         page: Page = fetch_page("127.0.0.1", self.port, self.host, "/")
         self.certificates.add((page.certificate_names, page.key))
@@ -77,34 +77,34 @@ class GatewayClient:
 
 @dataclass
 class KeepAliveClient(GatewayClient):
-    """A client that keeps its connection, as browsers and libraries do.
+    """A client with a persistent connection, as browsers and libraries have.
 
-    One that the server has closed between two requests is opened again, once (RFC 9112, section
-    9.3.1: a client may repeat what is idempotent).
+    A connection that the server closed between two requests is reopened, once (RFC 9112, section
+    9.3.1: a client may retry idempotent requests).
     """
 
     opened: int = 0
-    """Connections that it opened."""
+    """Number of connections that it opened."""
     _connection: http.client.HTTPConnection | None = None
 
     @override
     def end(self) -> None:
-        """Finish the request that is under way, and end."""
+        """Finish the current request, and stop the thread."""
         super().end()
         if self._connection is not None:
             self._connection.close()
 
     @override
     def fetch(self) -> str:
-        """Send one request and answer the page."""
+        """Send one request and return the page."""
         if self._connection is not None:
             try:
-                return self._ask(self._connection)
+                return self._send(self._connection)
             except (ConnectionError, http.client.RemoteDisconnected, ssl.SSLEOFError):
                 self._connection.close()
                 self._connection = None
         self._connection = self._open()
-        return self._ask(self._connection)
+        return self._send(self._connection)
 
     def _open(self) -> http.client.HTTPConnection:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -116,12 +116,12 @@ class KeepAliveClient(GatewayClient):
             failing.callback(plain.close)
             connection.sock = context.wrap_socket(plain, server_hostname=self.host)
             failing.pop_all()
-        # What is closed is opened by `fetch` alone, which counts it.
+        # Only `fetch` reopens connections, so that each is counted.
         connection.auto_open = 0
         self.opened += 1
         return connection
 
-    def _ask(self, connection: http.client.HTTPConnection) -> str:
+    def _send(self, connection: http.client.HTTPConnection) -> str:
         connection.request("GET", "/", headers={"Host": self.host})
         answer = connection.getresponse()
         body = answer.read().decode()

@@ -1,4 +1,4 @@
-"""One request over HTTP/2, event by event, for what a client library would hide."""
+"""One request over HTTP/2, event by event, to observe details that client libraries hide."""
 
 import socket
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ __all__ = ["Http2Request"]
 
 
 class Http2Request:
-    """A request on a connection of its own; it closes the connection when the block ends.
+    """A request on a connection of its own, which is closed when the block ends.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Http2Request:
                 return
 
     def read_until(self, mark: bytes | None = None) -> bytes:
-        """Read until the body holds a mark, or (None) until its end; the whole body so far."""
+        """Read until the body contains a mark, or (None) until its end; return the body so far."""
         while not self.ended and (mark is None or mark not in self.body):
             self._read()
         assert mark is None or mark in self.body, self.body

@@ -1,7 +1,7 @@
-"""Whether answers of the facade are what its OpenAPI document says.
+"""Check of the facade's responses against its OpenAPI document.
 
-Every answer that a test gets from a facade is compared. Fields that the document does not name
-are refused here, although clients tolerate them: the document is to be whole.
+Every response that a test receives from a facade is checked. Fields that the document does not name
+are refused here, although clients tolerate them: the document must be complete.
 """
 
 import copy
@@ -15,11 +15,11 @@ from jsonschema import Draft202012Validator, FormatChecker
 from cloister_api.main import ROUTERS
 from cloister_api.openapi.document import document, operations
 
-__all__ = ["check_answer", "described", "operation_of"]
+__all__ = ["check_response", "described", "operation_of"]
 
 FORMS = "#/components/schemas/"
 GATE = {401, 403, 404, 405, 429, 501, 503}
-"""Statuses that paths and methods which are in no document may answer."""
+"""Allowed statuses for paths and methods that the document does not have."""
 
 TRANSPORT = {"connection", "content-length", "content-type", "date", "server", "transfer-encoding"}
 """Headers of HTTP itself, which no operation declares."""
@@ -43,13 +43,13 @@ def strict() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Return what matches each path of the document; those without parameters come first."""
+    """Return a pattern for each path of the document; those without parameters come first."""
     paths = sorted({path for path, _, _ in operations(described())}, key=lambda path: "{" in path)
     return [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path) + "$"), path) for path in paths]
 
 
 def operation_of(method: str, path: str) -> dict[str, Any] | None:
-    """Return the operation of a request; None = the document has none."""
+    """Return the operation of a request; None = it is not in the document."""
     for pattern, template in patterns():
         if pattern.match(path):
             found: dict[str, Any] | None = strict()["paths"][template].get(method.lower())
@@ -57,13 +57,13 @@ def operation_of(method: str, path: str) -> dict[str, Any] | None:
     return None
 
 
-async def check_answer(answer: httpx.Response) -> None:
-    """Fail when an answer is not what the document says of it.
+async def check_response(answer: httpx.Response) -> None:
+    """Fail when a response does not conform to the document.
 
     Parameters
     ----------
     answer
-        The answer; a hook of httpx.
+        The response; used as an event hook of httpx.
     """
     method, path = answer.request.method, answer.request.url.raw_path.decode().split("?")[0]
     await answer.aread()
@@ -98,7 +98,7 @@ def check_headers(declared: dict[str, Any], sent: httpx.Headers, reported: str) 
 
 
 def check_form(form: dict[str, Any], value: Any, reported: str) -> None:
-    """Fail when a value does not have a form of the document."""
+    """Fail when a value does not conform to a schema of the document."""
     whole = {"components": strict()["components"], **form}
     validator = Draft202012Validator(whole, format_checker=FormatChecker())
     for error in validator.iter_errors(value):

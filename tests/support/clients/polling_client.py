@@ -1,4 +1,4 @@
-"""A client that asks all the time, to see whether what serves is ever away."""
+"""A client that polls a page continuously, to detect any downtime."""
 
 import contextlib
 import threading
@@ -15,20 +15,20 @@ PAUSE = 0.05
 
 @dataclass
 class PollingClient:
-    """What a client that does not cease to ask has seen."""
+    """A client that polls continuously, and its observations."""
 
     bodies: list[str] = field(default_factory=list)
     """Responses in order, one for each change of the body."""
     failures: list[str] = field(default_factory=list)
-    """Requests that were not answered with 200, with what came instead."""
+    """Requests without a 200 response, each with its status or error."""
     count: int = 0
-    """Requests that were sent."""
-    over: threading.Event = field(default_factory=threading.Event)
-    """Set when it is to end."""
+    """Number of requests."""
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set to stop polling."""
 
-    def request(self, address: str, host: str) -> None:
-        """Send requests, each on a connection of its own, until it is over."""
-        while not self.over.wait(PAUSE):
+    def run(self, address: str, host: str) -> None:
+        """Send requests, each on a connection of its own, until stopped."""
+        while not self.stopped.wait(PAUSE):
             self.count += 1
             try:
                 page = fetch_page(address, 443, host, "/")
@@ -43,12 +43,12 @@ class PollingClient:
 
 @contextlib.contextmanager
 def polling(address: str, host: str) -> Iterator[PollingClient]:
-    """Ask in the background until the block ends."""
-    asker = PollingClient()
-    thread = threading.Thread(target=asker.request, args=(address, host), daemon=True)
+    """Poll in the background until the block ends."""
+    client = PollingClient()
+    thread = threading.Thread(target=client.run, args=(address, host), daemon=True)
     thread.start()
     try:
-        yield asker
+        yield client
     finally:
-        asker.over.set()
+        client.stopped.set()
         thread.join(30)

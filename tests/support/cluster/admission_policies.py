@@ -1,4 +1,4 @@
-"""Cloister's admission policies at a real API server, as they are published."""
+"""Cloister's published admission policies on a real API server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ PATHS = {
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1"
     "/validatingadmissionpolicybindings/{name}",
 }
-"""Where objects of a kind live."""
+"""API path of each kind."""
 
 
 def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -29,12 +29,12 @@ def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 async def install_policies(server: ApiServer) -> None:
-    """Install the admission policies; they work some moments later."""
+    """Install the admission policies; they take effect some moments later."""
     for path, document in _documents():
         await server.apply(document, path)
 
 
 async def remove_policies(server: ApiServer) -> None:
-    """Take the admission policies away, so that others may use the server as they like."""
+    """Remove the admission policies, so that they do not restrict other tests."""
     for path, _ in _documents():
         await server.delete(path)

@@ -1,6 +1,6 @@
-"""A real API server as tests talk to it: raw requests, as administrator or as a service account.
+"""Raw requests to a real API server, as administrator or as a service account.
 
-No client of ours is in between: what is tested with it is the server's own verdict.
+None of Cloister's clients is involved: tests see the server's own response.
 """
 
 import base64
@@ -25,12 +25,12 @@ PATCHES = {
     "merge": "application/merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-"""Short words for the media types of patches."""
+"""Short names for the media types of patches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What the API server answered."""
+    """A response of the API server."""
 
     status: int
     """HTTP status."""
@@ -39,12 +39,12 @@ class ApiResponse:
 
     @property
     def accepted(self) -> bool:
-        """Whether the request went through."""
+        """Whether the request was accepted."""
         return self.status < HTTPStatus.BAD_REQUEST
 
     @property
     def message(self) -> str:
-        """Sentence of a refusal; empty when there is none."""
+        """Message of a refusal; empty = there is none."""
         return "" if self.accepted else str(self.body.get("message", self.body))
 
 
@@ -62,7 +62,7 @@ class ApiServer:
 
     @property
     def _session(self) -> aiohttp.ClientSession:
-        """The connection pool, made by the first request: it belongs to the loop that runs then."""
+        """The connection pool, created by the first request in the running event loop."""
         if self._opened is None:
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=self._trust, limit=32),
@@ -79,16 +79,16 @@ class ApiServer:
         return cls(cluster["server"], _trust(cluster, user, kubeconfig.parent))
 
     def bearer(self, token: str) -> "ApiServer":
-        """Return another identity at the same server, which has a token and no certificate."""
+        """Return an identity with a token instead of a certificate."""
         return ApiServer(self.address, self._anonymous(), [("Authorization", f"Bearer {token}")])
 
     def impersonating(self, user: str, *groups: str) -> "ApiServer":
-        """Return another user in whose name this administrator asks."""
+        """Return an identity that impersonates a user."""
         headers = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
         return ApiServer(self.address, self._trust, headers)
 
     def _anonymous(self) -> ssl.SSLContext:
-        """Trust the same authority, show no certificate."""
+        """Return a context that trusts the same authority but presents no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for authority in self._trust.get_ca_certs(binary_form=True):
             context.load_verify_locations(cadata=authority)
@@ -97,7 +97,7 @@ class ApiServer:
     async def request(
         self, method: str, path: str, body: Any = None, *, patch: str | None = None, **query: str
     ) -> ApiResponse:
-        """Send one request and answer the verdict, whatever it is, once the kind has its store."""
+        """Send a request and return the response; retry while the kind's storage starts."""
         headers = {"Content-Type": PATCHES[patch] if patch else "application/json"}
         content = None
         if body is not None:
@@ -143,7 +143,7 @@ class ApiServer:
         return await self.request("DELETE", path, **query)
 
     async def apply(self, manifest: dict[str, Any], path: str) -> ApiResponse:
-        """Create or change by server-side apply, and insist that it goes through."""
+        """Create or change by server-side apply; fail when it is refused."""
         verdict = await self.patch(
             path, manifest, form="apply", fieldManager="cloister-tests", force="true"
         )
@@ -151,7 +151,7 @@ class ApiServer:
         return verdict
 
     async def token(self, namespace: str, account: str) -> str:
-        """Make a service account when it is not there, and a token for it."""
+        """Create a service account if it is missing, and a token for it."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}"
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
         await self.apply(body, path)
@@ -168,7 +168,7 @@ class ApiServer:
 
 
 def _trust(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:
-    """Trust the cluster's authority and show the user's certificate."""
+    """Return a context that trusts the cluster's authority and presents the user's certificate."""
     context = ssl.create_default_context(
         cadata=_material(cluster, "certificate-authority", folder).decode()
     )
@@ -181,7 +181,7 @@ def _trust(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.S
 
 
 def _material(entry: dict[str, Any], name: str, folder: Path) -> bytes:
-    """Read what a kubeconfig holds itself or names as a file."""
+    """Return data that a kubeconfig contains inline or refers to as a file."""
     if f"{name}-data" in entry:
         return base64.b64decode(entry[f"{name}-data"])
     return (folder / str(entry[name])).read_bytes()

@@ -1,8 +1,8 @@
-"""The clusters that tests share: one control plane, one with a real node, one that simulates it.
+"""The clusters that tests share: one control plane, one with a real node, one with a simulated one.
 
-Each is there once per session. They are brought up after the collection, when a collected test asks
-for them: building their programs may take longer than a test may. With several workers each asks,
-and the first one's call does the work. The controlling process ends them after the last test.
+Each exists once per session. They are started after collection, when a collected test requests
+them: building their programs may exceed a test's timeout. With several workers each requests them,
+and the first call does the work. The controlling process stops them after the last test.
 ``CLOISTER_TEST_CLUSTER`` names them, ``CLOISTER_KEEP_CLUSTER=1`` keeps them for the next session.
 
 Only one test at a time runs an operator on a cluster
@@ -46,18 +46,18 @@ __all__ = [
 ROOT = Path(__file__).parents[3]
 """The checkout."""
 SUFFIX = {"api_cluster": "-api", "cluster": "", "simulated_cluster": "-sim"}
-"""Fixture -> end of its cluster's name."""
+"""Fixture -> suffix of its cluster's name."""
 MARKS = "CLOISTER_TEST_SESSION"
-"""Variable that names the session's folder: which clusters it brought up, what failed."""
+"""Variable with the session's folder, which records started clusters and failures."""
 
 
 def unique(prefix: str) -> str:
-    """Return a name that no other test has."""
+    """Return a unique name."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the session's folder; workers inherit its name, and may have names of their own."""
+    """Create the session's folder, inherited by workers; name the workers' own clusters."""
     if not hasattr(config, "workerinput"):
         os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
     elif os.environ.get("CLOISTER_OWN_CLUSTERS") == "1":
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build programs and bring up clusters of collected tests, outside of any test's time limit."""
+    """Build programs and start clusters for the collected tests, outside of any test's timeout."""
     if session.config.option.collectonly:
         return
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
@@ -78,7 +78,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     try:
         ensure(sorted(programs))
     except local.LocalClusterError as trouble:
-        # The test that needs it fails with the same words.
+        # The test that needs it fails with the same message.
         sys.stderr.write(f"\n{trouble}\n")
     for fixture in sorted(asked & SUFFIX.keys()):
         if fixture == "cluster" and _no_node():
@@ -86,7 +86,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         try:
             _bring_up(fixture)
         except local.LocalClusterError as trouble:
-            # The fixture fails with the same words, in the tests that need it.
+            # The fixture fails with the same message, in the tests that need it.
             sys.stderr.write(f"\n{trouble}\n")
 
 
@@ -106,7 +106,7 @@ def cluster() -> local.Cluster:
 
 @pytest.fixture(scope="session")
 def simulated_cluster() -> local.Cluster:
-    """Provide a cluster whose nodes only pretend, with Cloister's CRDs."""
+    """Provide a cluster with simulated nodes, with Cloister's CRDs."""
     return _bring_up("simulated_cluster")
 
 
@@ -114,7 +114,7 @@ def simulated_cluster() -> local.Cluster:
 def namespace(api_cluster: local.Cluster) -> str:
     """Provide a namespace of the control plane for one test; it stays until the cluster ends.
 
-    Its deletion would be some two hundred requests of the controller manager: more work than most
+    Its deletion would take some two hundred requests of the controller manager: more work than most
     tests are.
     """
     return _namespace(api_cluster)
@@ -122,14 +122,14 @@ def namespace(api_cluster: local.Cluster) -> str:
 
 @pytest.fixture
 def node_namespace(cluster: local.Cluster) -> Iterator[str]:
-    """Provide a namespace of the cluster with a node for one test; its Pods end with it."""
+    """Provide a namespace of the cluster with a node for one test; it is deleted with its Pods."""
     name = _namespace(cluster)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false", check=False)
 
 
 def install_crds(cluster: local.Cluster) -> None:
-    """Apply the CRDs and wait until the server serves them; harmless when it does."""
+    """Apply the CRDs and wait until the server serves them; idempotent."""
     folder = ROOT / "crds" / "manifests" / "crds"
     if not folder.is_dir():
         return
@@ -144,7 +144,7 @@ def administrator(kubeconfig: Path) -> KubeConfig:
 
 
 def _no_node() -> str:
-    """Return why no real node can run here; empty when one can."""
+    """Return why no real node can run here; empty = one can."""
     if docker_is_available():
         return ""
     if sys.platform != "linux":
@@ -165,7 +165,7 @@ def _bring_up(fixture: str) -> local.Cluster:
 
 
 def session_name() -> str:
-    """Return how the names of this session's clusters begin."""
+    """Return the prefix of the names of this session's clusters."""
     return os.environ.get("CLOISTER_TEST_CLUSTER", "test")
 
 
@@ -180,7 +180,7 @@ def _namespace(cluster: local.Cluster) -> str:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember that a test failed, so that the logs are kept, and tell it before the run ends."""
+    """Record that a test failed, so that the logs are kept, and print it at once."""
     if not report.failed:
         return
     if MARKS in os.environ:
@@ -192,7 +192,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End the clusters of this session; after a failure keep the logs of their components."""
+    """Stop the clusters of this session; after a failure keep the logs of their components."""
     if hasattr(session.config, "workerinput") or MARKS not in os.environ:
         return
     marks = Path(os.environ.pop(MARKS))
@@ -213,5 +213,5 @@ def _keep_logs(cluster: local.Cluster) -> None:
         objects = cluster.kubectl("get", "all,ctr,encl", "-A", "-o", "yaml", check=False)
         (target / "objects.yaml").write_text(objects)
     except (OSError, subprocess.SubprocessError):
-        (target / "objects.yaml").write_text("the API server did not answer\n")
+        (target / "objects.yaml").write_text("the API server did not respond\n")
     sys.stderr.write(f"\nlogs of cluster {cluster.name}: {target}\n")

@@ -1,4 +1,4 @@
-"""The real API server as a test reads and writes it, without kubectl: quick, and not in the way."""
+"""A client of the real API server for tests, faster than kubectl."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class DirectClient:
-    """One connection pool with the rights of a kubeconfig; may be used by several threads."""
+    """A thread-safe connection pool with the identity of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = KubeConfig.from_file(kubeconfig)
@@ -29,7 +29,7 @@ class DirectClient:
         self._http.close()
 
     def request(self, method: str, path: str, body: Any = None, **query: str) -> httpx.Response:
-        """Send a request and answer whatever comes, once the kind has its store."""
+        """Send a request and return the response; retry while the kind's storage starts."""
         kind = _MERGE if method == "PATCH" else "application/json"
         content = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": kind}
@@ -44,14 +44,16 @@ class DirectClient:
         assert answer is not None
         return answer
 
-    def listed(self, ref: KindRef, namespace: str | None = None, **query: str) -> list[Object]:
-        """List objects of a namespace; None = of all, or of a kind without."""
+    def list_objects(
+        self, ref: KindRef, namespace: str | None = None, **query: str
+    ) -> list[Object]:
+        """List objects of a namespace; None = of all namespaces, or of a cluster-scoped kind."""
         body = msgspec.json.decode(self._sent("GET", ref.path(namespace), None, query).content)
         items: list[Object] = body["items"] or []
         return items
 
     def version(self, ref: KindRef) -> str:
-        """Return the resourceVersion of the present."""
+        """Return the current resourceVersion."""
         body = self._sent("GET", ref.path(), None, {"limit": "1"}).json()
         return str(body["metadata"]["resourceVersion"])
 
@@ -78,13 +80,13 @@ class DirectClient:
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> httpx.Response:
-        """Merge a patch into an object; answer whatever comes."""
+        """Apply a merge patch and return the response."""
         return self.request("PATCH", ref.path(namespace, name, subresource), patch)
 
     def delete(
         self, ref: KindRef, name: str, namespace: str | None = None, *, grace: int | None = None
     ) -> httpx.Response:
-        """Delete an object; answer whatever comes."""
+        """Delete an object and return the response."""
         options = {"gracePeriodSeconds": grace} if grace is not None else {}
         return self.request("DELETE", ref.path(namespace, name), options)
 

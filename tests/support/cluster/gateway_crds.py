@@ -10,9 +10,9 @@ from dev.cluster import Cluster
 __all__ = ["GATEWAY_CRDS", "gateway_crd_files", "install_gateway_crds"]
 
 _MODULE = Path(__file__).parent / "gateway_api"
-"""Our module that pins the version and the hash."""
+"""The Go module that pins version and hash."""
 GATEWAY_CRDS = ("gatewayclasses", "gateways", "referencegrants", "tlsroutes")
-"""Those that tests need."""
+"""The CRDs that tests need."""
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Faults between a program and the API server, and programs that die."""
+"""Faults between a program and the API server, and crashing programs."""

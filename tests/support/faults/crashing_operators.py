@@ -1,7 +1,7 @@
-"""Operators that die after a certain write, one after the other, behind the faulty proxy.
+"""Operators behind the faulty proxy that crash after a chosen write, one after the other.
 
-The next operator is started before the last one dies, so that its start costs no time; it leads as
-soon as the dead one's Lease is taken away.
+The next operator is started before the last one crashes, so that its start costs no time; it leads
+as soon as the Lease is deleted.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from dev.cluster import Cluster
 from tests.support.cluster.direct_client import DirectClient
 from tests.support.cluster.gateway_crds import install_gateway_crds
 from tests.support.faults.fault_kinds import Fault
-from tests.support.faults.faulty_proxy import Door, FaultyProxy, faulty_proxy
+from tests.support.faults.faulty_proxy import FaultyProxy, ProxyPort, faulty_proxy
 from tests.support.programs.operator import Installation, OperatorProcess, operator_lock
 from tests.support.stand_ins.gateway_controller import SimulatedGateway
 from tests.support.stand_ins.nodes import SimulatedNodes
@@ -24,32 +24,32 @@ from tests.support.waiting import until_sync
 __all__ = ["QUICK_LEASE", "LeaderSuccession", "ProxiedInstallation", "proxied_installation"]
 
 QUICK_LEASE = {"durationSeconds": 10, "renewSeconds": 8, "retrySeconds": 0.2}
-"""Times of the Lease: a standby looks often; a busy machine costs no leader its Lease."""
+"""Lease times: a standby retries often, and a busy machine costs no leader its Lease."""
 
 
 @dataclass(frozen=True)
 class ProxiedInstallation:
-    """An installation whose operators come through the proxy."""
+    """An installation whose operators use the proxy."""
 
     installation: Installation
     """The installation; no operator runs yet."""
     proxy: FaultyProxy
     """The proxy."""
     direct: DirectClient
-    """The server itself."""
+    """Client of the API server without proxy."""
     nodes: SimulatedNodes
-    """The nodes, which play."""
+    """The simulated nodes."""
 
     def operator(self, name: str) -> OperatorProcess:
-        """Start an operator with a door of that name."""
-        return self.installation.operator(kubeconfig=self.proxy.door(name).kubeconfig)
+        """Start an operator with a proxy port of that name."""
+        return self.installation.operator(kubeconfig=self.proxy.open_port(name).kubeconfig)
 
 
 @contextlib.contextmanager
 def proxied_installation(
     cluster: Cluster, folder: Path, settings: dict[str, Any] | None = None, **nodes: Any
 ) -> Iterator[ProxiedInstallation]:
-    """Make an installation behind a faulty proxy, with played nodes, until the block ends.
+    """Create an installation behind a faulty proxy, with simulated nodes, until the block ends.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ def proxied_installation(
     folder
         Files of the installation.
     settings
-        Settings of the operator beside the usual ones; None = no others. With a gateway the kinds
-        of the Gateway API are installed, and one is played.
+        Additional settings of the operator; None = none. With a gateway the CRDs
+        of the Gateway API are installed, and its controller is simulated.
     nodes
-        What `SimulatedNodes` takes.
+        Arguments of `SimulatedNodes`.
     """
     usual = {"claimAgeSeconds": 0, "lease": QUICK_LEASE, "workers": 64}
     with operator_lock(cluster.name), faulty_proxy(cluster.kubeconfig, folder) as proxy:
@@ -87,64 +87,64 @@ def proxied_installation(
 
 @dataclass
 class LeaderSuccession:
-    """Operators of one installation, of which one leads and one stands by."""
+    """Operators of one installation: a leader and a standby."""
 
     installation: Installation
     """The installation."""
     proxy: FaultyProxy
     """The proxy."""
     direct: DirectClient
-    """The server itself."""
-    _standby: tuple[Door, OperatorProcess] | None = None
-    _leader: tuple[Door, OperatorProcess] | None = None
+    """Client of the API server without proxy."""
+    _standby: tuple[ProxyPort, OperatorProcess] | None = None
+    _leader: tuple[ProxyPort, OperatorProcess] | None = None
     _count: int = field(default=0)
 
     @property
-    def door(self) -> str:
-        """The door of the one that leads."""
+    def leader_name(self) -> str:
+        """The proxy port of the leader."""
         assert self._leader is not None
         return self._leader[0].name
 
     @property
     def leader(self) -> OperatorProcess:
-        """The one that leads."""
+        """The leader."""
         assert self._leader is not None
         return self._leader[1]
 
-    def begin(self) -> None:
-        """Let the first one lead and a second one stand by."""
+    def start(self) -> None:
+        """Start a leader and a standby."""
         self._leader = self._start()
         self.leader.wait_until_it_leads()
         self._standby = self._start()
 
     def kill(self, *faults: Fault) -> None:
-        """Kill the leader; the standby leads then, and meets these faults."""
+        """Kill the leader; the standby then leads, with these faults."""
         self.leader.kill()
         self._hand_over(*faults)
 
-    def renew(self, *faults: Fault) -> None:
-        """Kill both; one that knows nothing of the cluster yet leads then, with these faults."""
+    def replace_both(self, *faults: Fault) -> None:
+        """Kill both; an operator with an empty cache then leads, with these faults."""
         assert self._standby is not None
         self._standby[1].kill()
         self.leader.kill()
         self.proxy.faults = faults
         self.direct.delete(LEASE, "cloister-operator", self.installation.system)
         self._leader = self._start()
-        until_sync(self._leads, what="one that leads")
+        until_sync(self._leads, what="a leader")
         self._standby = self._start()
 
     def _leads(self) -> bool:
-        """Return whether the leader leads, whatever it knows."""
+        """Return whether the leader holds the Lease, even without a complete cache."""
         return self.leader.request("/readyz")[1] in {"syncing\n", "working\n"}
 
     def _hand_over(self, *faults: Fault) -> None:
-        """Take the dead one's Lease away; the standby leads, and another one stands by."""
+        """Delete the dead leader's Lease; the standby leads, and another standby starts."""
         self.proxy.faults = faults
         self.direct.delete(LEASE, "cloister-operator", self.installation.system)
         assert self._standby is not None
         self._leader, self._standby = self._standby, self._start()
 
-    def _start(self) -> tuple[Door, OperatorProcess]:
+    def _start(self) -> tuple[ProxyPort, OperatorProcess]:
         self._count += 1
-        door = self.proxy.door(f"operator-{self._count}")
-        return door, self.installation.operator(kubeconfig=door.kubeconfig)
+        port = self.proxy.open_port(f"operator-{self._count}")
+        return port, self.installation.operator(kubeconfig=port.kubeconfig)

@@ -1,9 +1,9 @@
-"""What goes wrong between a program and the API server: one class per kind of fault.
+"""Faults between a program and the API server: one class per kind of fault.
 
-`tests.support.faults.faulty_proxy` asks each fault about each request and each watch event; which
-fault is in force is the test's choice. The kinds are those of the published work on testing
+`tests.support.faults.faulty_proxy` consults each fault about each request and each watch event;
+which faults are active is the test's choice. The kinds are those of the published work on testing
 controllers: crashes after each single write, stale reads after a restart, missed intermediate
-states (Sieve), and the answers that a busy or broken server gives.
+states (Sieve), and the responses of a busy or broken server.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ __all__ = [
     "StaleReads",
     "Unreliable",
     "WatchesGone",
-    "Writes",
+    "WriteRecorder",
     "is_about",
 ]
 
@@ -43,7 +43,7 @@ _ASIDE = (
     *("leases", "events"),
     *("selfsubjectaccessreviews", "selfsubjectrulesreviews", "tokenreviews"),
 )
-"""Kinds whose creation changes nothing that a decision reads."""
+"""Kinds whose creation does not affect any decision."""
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,27 @@ class ApiRequest:
     """One request to the API server."""
 
     number: int
-    """Its place in the order of arrival at the proxy."""
-    door: str
-    """Through which door it came: who asks."""
+    """Sequence number of its arrival at the proxy."""
+    client: str
+    """Name of the proxy port that it came through: the client."""
     verb: str
     """get, list, watch, create, update, patch or delete."""
     kind: str
-    """Plural of the kind; empty for paths that name none."""
+    """Plural of the kind; empty = the path names none."""
     namespace: str
-    """Namespace; empty where there is none."""
+    """Namespace; empty = there is none."""
     name: str
-    """Name of the object, also of one that is created; empty for lists."""
+    """Name of the object, including a created one; empty = a list."""
     subresource: str
     """Such as ``status``; empty = the object itself."""
     accept: str
-    """Media type that is wanted."""
+    """Media type of the Accept header."""
     body: bytes = b""
     """Body."""
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something that is acted on: no Lease, no Event, no question."""
+        """Whether it changes an object other than a Lease, an Event or a review."""
         return self.verb in _VERBS.values() and self.kind not in _ASIDE
 
     @property
@@ -82,7 +82,7 @@ class ApiRequest:
 
     @classmethod
     def read(
-        cls, number: int, door: str, method: str, path: str, query: str, accept: str, body: bytes
+        cls, number: int, client: str, method: str, path: str, query: str, accept: str, body: bytes
     ) -> "ApiRequest":
         """Read a request by the paths of the API (Kubernetes, "API Concepts")."""
         parts = [unquote(each) for each in path.strip("/").split("/")]
@@ -96,7 +96,7 @@ class ApiRequest:
             verb = "watch"
         if verb == "create" and not name:
             name = _name_in(body)
-        return cls(number, door, verb, kind, namespace, name, subresource, accept, body)
+        return cls(number, client, verb, kind, namespace, name, subresource, accept, body)
 
 
 def _name_in(body: bytes) -> str:
@@ -108,60 +108,60 @@ def _name_in(body: bytes) -> str:
 
 
 class Loss:
-    """Words for what is lost of a request."""
+    """Which part of a request is lost."""
 
     REQUEST = "request"
-    """The connection ends before the server sees it."""
+    """The connection is closed before the request reaches the server."""
     ANSWER = "answer"
-    """The server does it, and the connection ends before the answer."""
+    """The server executes it, and the connection is closed before the response."""
 
 
 @dataclass(frozen=True)
 class Injection:
-    """What becomes of one request."""
+    """What the proxy does with one request."""
 
     delay: float = 0.0
-    """Seconds until it is passed on."""
+    """Delay in seconds before it is forwarded."""
     status: int = 0
-    """Status that is answered in the server's place; 0 = the server answers."""
+    """Status to return instead of the server's response; 0 = forward it."""
     reason: str = ""
-    """Reason in that answer, such as ``Conflict``."""
+    """Reason in that response, such as ``Conflict``."""
     loss: str = ""
     """What is lost (`Loss`); empty = nothing."""
     version: str = ""
-    """resourceVersion whose state a list shows; empty = the present."""
+    """resourceVersion that a list returns; empty = the current one."""
 
 
 PASS = Injection()
-"""It goes through."""
+"""It is forwarded unchanged."""
 
 
 class Fault:
-    """What a fault may do; this one does nothing."""
+    """Base of the faults; it does nothing."""
 
     def inject(self, request: ApiRequest) -> Injection:
-        """Return what becomes of a request, before the server sees it."""
+        """Return what to do with a request before it reaches the server."""
         del request
         return PASS
 
     async def before(self, request: ApiRequest) -> None:
-        """Wait as long as a request is on its way to the server."""
+        """Hold a request on its way to the server."""
 
     async def after(self, request: ApiRequest, status: int) -> None:
-        """Learn what the server answered, before the one who asked does."""
+        """Observe the server's response before the client receives it."""
 
     async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
-        """Return whether an event of a watch is delivered; it waits while it takes."""
+        """Return whether to deliver an event of a watch; waiting delays it."""
         del request, event
         return True
 
 
 class CrashPoints(Fault):
-    """Cuts a process off after the n-th write about each of several objects, from 1.
+    """Isolate a process after the n-th write about each of several objects, from 1.
 
-    The server's answer to that write is never delivered, and no further write about the object
-    arrives: for the object the process has died. When that is so for all of them the test kills
-    the process, and one kill has been a crash at many points.
+    The server's response to that write is never delivered, and no further write about the object
+    arrives: as far as the object is concerned, the process has crashed. Once this holds for all of
+    them, the test kills the process, so that one kill is a crash at many points.
     """
 
     def __init__(
@@ -169,39 +169,39 @@ class CrashPoints(Fault):
     ) -> None:
         self._points = dict(points)
         self._concerns = concerns or is_about
-        self._gate = Gate()
+        self._released = ThreadsafeEvent()
         self.seen: dict[str, list[str]] = {name: [] for name in points}
-        """Beginning of an object's name -> the writes about it that the server accepted."""
+        """Prefix of an object's name -> number of accepted writes about it."""
 
     def release(self) -> None:
-        """End what is held: the process that asked is dead."""
-        self._gate.open()
+        """Release held requests: their process is dead."""
+        self._released.open()
 
     def is_cut(self, name: str) -> bool:
-        """Return whether the process is dead for an object."""
+        """Return whether the process has crashed as far as an object is concerned."""
         return len(self.seen[name]) >= self._points[name]
 
     def _about(self, request: ApiRequest) -> str | None:
-        """Return which of the objects a write is about; None = none."""
+        """Return which of the objects a write is about; None = none of them."""
         return next((name for name in self._points if self._concerns(request, name)), None)
 
     @override
     async def before(self, request: ApiRequest) -> None:
-        """Let no further write through after the crash."""
+        """Hold every further write after the crash."""
         name = self._about(request)
         if name is not None and self.is_cut(name):
-            await self._gate.passed()
+            await self._released.passed()
             raise ConnectionResetError("the process is dead")
 
     @override
     async def after(self, request: ApiRequest, status: int) -> None:
-        """Count a write that the server accepted; the answer to the n-th never arrives."""
+        """Count a write that the server accepted; the response to the n-th is never delivered."""
         name = self._about(request)
         if name is None or status >= 400:
             return
         self.seen[name].append(request.text)
         if self.is_cut(name):
-            await self._gate.passed()
+            await self._released.passed()
             raise ConnectionResetError("the process is dead")
 
 
@@ -212,24 +212,24 @@ def is_about(request: ApiRequest, name: str) -> bool:
 
 @dataclass
 class Unreliable(Fault):
-    """Fails a part of the requests with an error, or loses them, by chance with a seed."""
+    """Fail or lose a random fraction of the requests, with a seed."""
 
     chance: random.Random
-    """Where chance comes from."""
+    """Source of randomness."""
     share: float
-    """Part of the requests, 0 to 1."""
+    """Fraction of the requests, 0 to 1."""
     statuses: Collection[int] = (409, 429, 500, 503)
-    """Errors that are answered; a conflict only to writes that name a version."""
+    """Errors to return; a conflict only for writes with a resourceVersion."""
     losses: Collection[str] = ()
     """What may be lost (`Loss`)."""
     verbs: Collection[str] = ("get", "list", "create", "update", "patch", "delete")
-    """Requests that are concerned; a watch is not by itself."""
+    """Verbs of the affected requests; by default without watches."""
     hits: int = 0
-    """How many requests were hit."""
+    """Number of affected requests."""
 
     @override
     def inject(self, request: ApiRequest) -> Injection:
-        """Throw the dice."""
+        """Choose at random."""
         if request.verb not in self.verbs or request.kind == "leases":
             return PASS
         if self.chance.random() >= self.share:
@@ -256,10 +256,10 @@ _REASONS = {
 
 @dataclass
 class Delay(Fault):
-    """Passes every request on late."""
+    """Delay every request."""
 
     seconds: float
-    """How late."""
+    """Delay in seconds."""
 
     @override
     def inject(self, request: ApiRequest) -> Injection:
@@ -269,17 +269,17 @@ class Delay(Fault):
 
 @dataclass
 class WatchesGone(Fault):
-    """Ends each watch with 410 Gone after some events: whoever watches has to list again."""
+    """End each watch with 410 Gone after some events, so that the client must list again."""
 
     events: int
-    """Events that come through."""
+    """Events that are delivered."""
     ended: int = 0
-    """How many watches it ended."""
+    """Number of ended watches."""
     _counts: dict[int, int] = field(default_factory=dict)
 
     @override
     async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
-        """Count the events of a watch, and turn the one after the last into its end."""
+        """Count the events of a watch, and replace the one after the last with 410 Gone."""
         count = self._counts[request.number] = self._counts.get(request.number, 0) + 1
         if count > self.events:
             self.ended += 1
@@ -290,17 +290,17 @@ class WatchesGone(Fault):
         return True
 
 
-class Gate:
-    """Lets coroutines of other threads wait until it is opened."""
+class ThreadsafeEvent:
+    """An event for coroutines of several threads' loops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[asyncio.Future[None]] = []
         self.is_open = False
-        """Whether nobody waits any more."""
+        """Whether it is set."""
 
     def open(self) -> None:
-        """Let everybody go on."""
+        """Set it and wake all waiters."""
         with self._lock:
             self.is_open = True
             for each in self._waiting:
@@ -308,7 +308,7 @@ class Gate:
             self._waiting.clear()
 
     async def passed(self) -> None:
-        """Wait until it is open."""
+        """Wait until it is set."""
         opened = asyncio.get_running_loop().create_future()
         with self._lock:
             if self.is_open:
@@ -318,29 +318,29 @@ class Gate:
 
 
 def _settle(waiting: asyncio.Future[None]) -> None:
-    """Let who waits go on, unless the connection has ended meanwhile."""
+    """Wake a waiter, unless its connection has been closed meanwhile."""
     if not waiting.done():
         waiting.set_result(None)
 
 
-class Writes(Fault):
-    """Writes down what the server did; what it refused, as for a conflict, comes again."""
+class WriteRecorder(Fault):
+    """Record accepted writes; refused ones, such as conflicts, are retried by the client."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        """The writes that it accepted."""
+        """The accepted writes."""
 
     @override
     async def after(self, request: ApiRequest, status: int) -> None:
-        """Remember a write that went through."""
+        """Record an accepted write."""
         if request.writes and status < HTTPStatus.MULTIPLE_CHOICES:
             self.done.append(request.text)
 
 
 class ServerDeath(Fault):
-    """The server dies at the n-th write, from 1, and from then on refuses all but open watches.
+    """Crash the server at the n-th write, from 1; afterwards only open watches go on.
 
-    With a loss (`Loss`) that write is cut off before or after the server does it; without one it
+    With a loss (`Loss`) that write is lost before or after its execution; without one it
     is refused with 503.
     """
 
@@ -348,16 +348,16 @@ class ServerDeath(Fault):
         self._at = at
         self._loss = loss
         self.writes: list[str] = []
-        """The writes that arrived, the last one included."""
+        """The received writes, including the last one."""
 
     @property
     def dead(self) -> bool:
-        """Whether the server has died."""
+        """Whether the server has crashed."""
         return len(self.writes) >= self._at
 
     @override
     def inject(self, request: ApiRequest) -> Injection:
-        """Count writes, and refuse what comes after the last one."""
+        """Count writes, and refuse all requests after the last one."""
         if request.verb == "watch":
             return PASS
         refused = Injection(status=503, reason="ServiceUnavailable")
@@ -372,46 +372,46 @@ class ServerDeath(Fault):
 
 
 class HeldWrites(Fault):
-    """Holds writes of a process on their way, and freezes the process when it holds all of them.
+    """Hold writes of a process on their way, and freeze the process once all of them are held.
 
-    Each question catches the first write that it is true of. Without ``pid`` nothing is frozen.
+    Each predicate catches the first write that it matches. Without ``pid`` nothing is frozen.
     """
 
     def __init__(
         self, pid: Callable[[], int] | None, *questions: Callable[[ApiRequest], bool]
     ) -> None:
         self._pid = pid
-        self._questions = list(questions)
-        self._gate = Gate()
+        self._predicates = list(questions)
+        self._released = ThreadsafeEvent()
         self.caught: list[ApiRequest] = []
-        """The writes that are held."""
+        """The held writes."""
         self.frozen = threading.Event()
         """Set once all are held and the process is frozen."""
 
     def release(self) -> None:
-        """Let the writes arrive."""
-        self._gate.open()
+        """Forward the held writes."""
+        self._released.open()
 
     @override
     async def before(self, request: ApiRequest) -> None:
-        """Hold a write that was asked for."""
-        if not request.writes or self._gate.is_open:
+        """Hold a write that matches a predicate."""
+        if not request.writes or self._released.is_open:
             return
-        question = next((each for each in self._questions if each(request)), None)
-        if question is None:
+        predicate = next((each for each in self._predicates if each(request)), None)
+        if predicate is None:
             return
-        self._questions.remove(question)
+        self._predicates.remove(predicate)
         self.caught.append(request)
-        if not self._questions and self._pid is not None:
+        if not self._predicates and self._pid is not None:
             os.kill(self._pid(), signal.SIGSTOP)
             self.frozen.set()
-        await self._gate.passed()
+        await self._released.passed()
 
 
 class HeldEvents(Fault):
-    """Holds the events of watches back until it is released.
+    """Hold back the events of watches until released.
 
-    With ``newest`` only the last event of each object is delivered then: what was between was
+    With ``newest`` only the last event of each object is delivered then: intermediate ones are
     missed, as after a lost connection.
     """
 
@@ -420,26 +420,26 @@ class HeldEvents(Fault):
     ) -> None:
         self._concerns = concerns
         self._newest = newest
-        self._gate = Gate()
+        self._released = ThreadsafeEvent()
         self._last: dict[str, str] = {}
         self.dropped = 0
-        """How many events were left out."""
+        """Number of skipped events."""
 
     def release(self) -> None:
-        """Let the events go."""
-        self._gate.open()
+        """Deliver the held events."""
+        self._released.open()
 
     @override
     async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
-        """Wait for the release; tell whether the event is still the newest of its object."""
+        """Wait for the release; return whether the event is still the newest of its object."""
         if not self._concerns(request) or event["type"] == "BOOKMARK":
             return True
         metadata = event["object"]["metadata"]
         place, version = f"{request.number} {metadata['uid']}", metadata["resourceVersion"]
-        if self._gate.is_open:
+        if self._released.is_open:
             return True
         self._last[place] = version
-        await self._gate.passed()
+        await self._released.passed()
         if self._newest and self._last[place] != version:
             self.dropped += 1
             return False
@@ -447,9 +447,9 @@ class HeldEvents(Fault):
 
 
 class StaleReads(HeldEvents):
-    """Shows a process that was just started the past: lists of then, and watches that stand still.
+    """Serve a just started process stale reads: lists of an earlier version, and stalled watches.
 
-    The lists are the server's own, of an older resourceVersion.
+    The lists are the server's own, at an older resourceVersion.
     """
 
     def __init__(
@@ -463,16 +463,16 @@ class StaleReads(HeldEvents):
         self._version = version
         self._lists = lists
         self.shown = 0
-        """How many lists were of the past."""
+        """Number of stale lists."""
 
     def has_shown(self) -> bool:
-        """Return whether somebody has read all that is watched as it was."""
+        """Return whether a client has read stale lists of all watched kinds."""
         return self.shown > 10
 
     @override
     def inject(self, request: ApiRequest) -> Injection:
-        """Show the past to lists."""
-        past = request.verb == "list" and self._lists and not self._gate.is_open
+        """Serve lists at the older version."""
+        past = request.verb == "list" and self._lists and not self._released.is_open
         if not past or not self._concerns(request):
             return PASS
         self.shown += 1

@@ -1,8 +1,8 @@
-"""A proxy in front of the real API server that does what networks and servers do wrong.
+"""A proxy in front of the real API server that injects faults of networks and servers.
 
-It runs in a thread of its own and speaks plain HTTP on the loopback to whoever is tested, and
-HTTPS with the administrator's certificate to the server. Each program gets a door, a port of its
-own, so that the audit says who wrote what. What goes wrong is said by
+It runs in a thread of its own and uses plain HTTP on the loopback to the tested program, and
+HTTPS with the administrator's certificate to the server. Each program gets a port of its
+own, so that writes can be attributed. The kinds of faults are in
 `tests.support.faults.fault_kinds`.
 """
 
@@ -24,7 +24,7 @@ from yarl import URL
 from cloister_clients.kube import KubeConfig
 from tests.support.faults.fault_kinds import PASS, ApiRequest, Fault, Injection, Loss
 
-__all__ = ["Door", "FaultyProxy", "Write", "faulty_proxy"]
+__all__ = ["FaultyProxy", "ProxyPort", "Write", "faulty_proxy"]
 
 T = TypeVar("T")
 
@@ -32,31 +32,31 @@ _NOT_PASSED = {"host", "accept-encoding", "connection", "content-length", "trans
 _LINE = 1 << 24
 """Longest line of a watch, in bytes."""
 _TURNS = 10
-"""Turns of the loop after its end: more than a TLS connection takes until its socket is closed."""
+"""Iterations of the loop after its end: more than a TLS connection needs to close its socket."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """A request that would change something, and what became of it."""
+    """A write request, and its outcome."""
 
     request: ApiRequest
     """The request."""
     status: int
-    """What the server answered; 0 = it never got there."""
+    """Status of the server's response; 0 = it never reached the server."""
     at: float
-    """When it was answered, by the monotonic clock."""
+    """Time of the response, by the monotonic clock."""
 
 
 @dataclass(frozen=True)
-class Door:
-    """A port for one program."""
+class ProxyPort:
+    """A proxy port for one program."""
 
     name: str
-    """Who comes through it."""
+    """Name of the program."""
     port: int
     """The port on the loopback."""
     kubeconfig: Path
-    """Configuration for that program."""
+    """Kubeconfig for that program."""
 
 
 @dataclass
@@ -64,31 +64,31 @@ class FaultyProxy:
     """A running proxy."""
 
     upstream: KubeConfig
-    """The real server."""
+    """Configuration of the real server."""
     folder: Path
     """Where kubeconfigs are written."""
     faults: Sequence[Fault] = ()
-    """What goes wrong now; may be replaced at any time."""
+    """The active faults; may be replaced at any time."""
     writes: list[Write] = field(default_factory=list)
-    """Every write, in the order of the answers."""
-    doors: dict[int, Door] = field(default_factory=dict)
-    """Port -> door."""
+    """Every write, in the order of the responses."""
+    ports: dict[int, ProxyPort] = field(default_factory=dict)
+    """Port number -> proxy port."""
     _count: int = 0
     _loop: asyncio.AbstractEventLoop | None = None
     _runner: web.AppRunner | None = None
     _session: aiohttp.ClientSession | None = None
 
-    def door(self, name: str) -> Door:
-        """Open a door for a program."""
-        return self._call(self._open_door(name))
+    def open_port(self, name: str) -> ProxyPort:
+        """Open a port for a program."""
+        return self._call(self._open_port(name))
 
-    def written(self, about: str = "", *, door: str = "") -> list[Write]:
-        """Return the writes that the server accepted, of objects whose name begins like that."""
+    def written(self, about: str = "", *, client: str = "") -> list[Write]:
+        """Return the accepted writes of objects whose name has a prefix."""
         return [
             each
             for each in tuple(self.writes)
             if each.request.name.startswith(about)
-            and door in ("", each.request.door)
+            and client in ("", each.request.client)
             and 0 < each.status < 400
         ]
 
@@ -97,19 +97,19 @@ class FaultyProxy:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
-    async def _open_door(self, name: str) -> Door:
+    async def _open_port(self, name: str) -> ProxyPort:
         assert self._runner is not None
         site = web.TCPSite(self._runner, "127.0.0.1", 0, reuse_address=True)
         await site.start()
-        known = set(self.doors)
+        known = set(self.ports)
         port = next(int(each[1]) for each in self._runner.addresses if int(each[1]) not in known)
         path = self.folder / f"{name}.kubeconfig"
         path.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))
-        self.doors[port] = Door(name, port, path)
-        return self.doors[port]
+        self.ports[port] = ProxyPort(name, port, path)
+        return self.ports[port]
 
     async def _start(self) -> None:
-        """Begin to serve; no door is open yet."""
+        """Start serving; no port is open yet."""
         self._loop = asyncio.get_running_loop()
         connector = aiohttp.TCPConnector(limit=0, ssl=self.upstream.tls or True)
         self._session = aiohttp.ClientSession(
@@ -126,19 +126,19 @@ class FaultyProxy:
         await self._runner.setup()
 
     async def _stop(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         assert self._runner is not None
         assert self._session is not None
         await self._runner.cleanup()
         await self._session.close()
 
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
-        """Pass one request on, as the faults allow."""
+        """Handle one request, as the faults prescribe."""
         assert incoming.transport is not None
         port = int(incoming.transport.get_extra_info("sockname")[1])
         self._count += 1
         request = ApiRequest.read(
-            self._count, self.doors[port].name, incoming.method, incoming.path,
+            self._count, self.ports[port].name, incoming.method, incoming.path,
             incoming.query_string, incoming.headers.get("Accept", ""), await incoming.read(),
         )  # fmt: skip
         injection = next(
@@ -156,7 +156,7 @@ class FaultyProxy:
                 await fault.before(request)
             if request.verb == "watch":
                 return await self._watch(incoming, request, injection)
-            # Whoever asked may be gone; what was sent arrives nevertheless.
+            # Even if the client has disconnected, its request must still reach the server.
             return await asyncio.shield(self._pass(incoming, request, injection))
         except (aiohttp.ClientError, ConnectionError):
             return self._cut(incoming)
@@ -164,7 +164,7 @@ class FaultyProxy:
     async def _pass(
         self, incoming: web.Request, request: ApiRequest, injection: Injection
     ) -> web.StreamResponse:
-        """Pass a request on and its answer back."""
+        """Forward a request, and its response back."""
         async with self._ask_server(incoming, request, injection) as answer:
             body = await answer.read()
         self._note(request, answer.status)
@@ -181,7 +181,7 @@ class FaultyProxy:
     async def _watch(
         self, incoming: web.Request, request: ApiRequest, injection: Injection
     ) -> web.StreamResponse:
-        """Pass the events of a watch on, one by one."""
+        """Forward the events of a watch, one by one."""
         async with self._ask_server(incoming, request, injection) as answer:
             response = web.StreamResponse(status=answer.status)
             response.content_type = "application/json"
@@ -200,7 +200,7 @@ class FaultyProxy:
         pending: "asyncio.Queue[Awaitable[bytes] | None]",
         start: Callable[[Coroutine[Any, Any, bytes]], Awaitable[bytes]],
     ) -> None:
-        """Read events as they come, so that a held one does not hide the next from the faults."""
+        """Read events as they arrive, so that a held one does not hide the next from the faults."""
         try:
             async for line in answer.content:
                 pending.put_nowait(start(self._judge_event(request, line)))
@@ -210,7 +210,7 @@ class FaultyProxy:
             pending.put_nowait(None)
 
     async def _judge_event(self, request: ApiRequest, line: bytes) -> bytes:
-        """Return the line that is delivered in the place of one; empty = none."""
+        """Return the line to deliver for an event; empty = none."""
         faults = self.faults
         if not faults or not line.strip():
             return line
@@ -242,20 +242,20 @@ class FaultyProxy:
             yield answer
 
     def _note(self, request: ApiRequest, status: int) -> None:
-        """Write a write down."""
+        """Record a write."""
         if request.writes:
             self.writes.append(Write(request, status, time.monotonic()))
 
     @staticmethod
     def _cut(incoming: web.Request) -> web.StreamResponse:
-        """End the connection without an answer."""
+        """Close the connection without a response."""
         if incoming.transport is not None:
             incoming.transport.abort()
         return web.Response(status=500)
 
 
 async def _late(seconds: float) -> None:
-    """Be slow: the delay is the fault that is tested."""
+    """Delay a request: the delay is the tested fault."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.Event().wait()
@@ -265,7 +265,7 @@ _PASSED_BACK = ("Content-Type", "Retry-After", "Warning")
 
 
 def _refusal(injection: Injection) -> web.Response:
-    """Return as the API server refuses."""
+    """Build a refusal as the API server does."""
     headers = {"Retry-After": "1"} if injection.status == 429 else {}
     body = {
         "kind": "Status",
@@ -273,13 +273,13 @@ def _refusal(injection: Injection) -> web.Response:
         "status": "Failure",
         "reason": injection.reason,
         "code": injection.status,
-        "message": f"{injection.reason}: made up by a test",
+        "message": f"{injection.reason}: injected by a test",
     }
     return web.json_response(body, status=injection.status, headers=headers)
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:
-    """Write a kubeconfig without a user: the proxy has the certificate."""
+    """Build a kubeconfig without a user: the proxy has the certificate."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -290,7 +290,7 @@ def _kubeconfig(server: str) -> dict[str, Any]:
 
 
 async def _finish(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel what still runs, and let the loop do what is due."""
+    """Cancel the remaining tasks, and let the loop finish due callbacks."""
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -309,7 +309,7 @@ def faulty_proxy(kubeconfig: Path, folder: Path) -> Iterator[FaultyProxy]:
         loop.run_until_complete(proxy._start())
         started.set()
         loop.run_forever()
-        # What was closed and cancelled takes a turn or two until its sockets are.
+        # Sockets of closed and cancelled connections need an iteration or two to close.
         loop.run_until_complete(_finish(asyncio.all_tasks(loop)))
 
     thread = threading.Thread(target=serve, name="faulty api", daemon=True)

@@ -1,6 +1,6 @@
-"""One call of the facade, cut off at a write: all or nothing is seen, and a retry ends it.
+"""One call of the facade, interrupted at a write: it is atomic, and a retry completes it.
 
-Who dies is the test's choice: the API server (`test_server_dies`) or the facade
+The test chooses what crashes: the API server (`test_server_dies`) or the facade
 (`test_facade_dies`).
 """
 
@@ -25,9 +25,9 @@ from cloister_crds.kinds import (
 from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
-from tests.support.faults.fault_kinds import Writes
+from tests.support.faults.fault_kinds import WriteRecorder
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
-from tests.support.faults.mutations import CALLS, Call, Sent, domains_answered
+from tests.support.faults.mutations import CALLS, Call, Sent, simulated_domain_checks
 from tests.support.programs.facade import FacadeInstallation
 from tests.support.waiting import until
 
@@ -38,7 +38,7 @@ LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registr
 VOLATILE = {"id", "deployment_id", "update_deployment_id", "created_at", "updated_at"} | {
     f"{each}_count" for each in ("instance", "ready", "failed", "stopped", "deploying")
 }
-"""Fields of records that differ between two objects made alike, or follow from others."""
+"""Fields of records that differ between equal objects, or follow from others."""
 Seen = Counter[str]
 
 
@@ -51,28 +51,28 @@ def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def proxied_settings(proxy: FaultyProxy, facade_settings: Path) -> Path:
-    """Provide settings of a facade that reaches the cluster through the proxy."""
+    """Provide settings of a facade that uses the proxy."""
     settings = yaml.safe_load(facade_settings.read_text())
     path = facade_settings.with_name("shaken.yml")
     path.write_text(
-        yaml.safe_dump({**settings, "kubeconfig": str(proxy.door("facade").kubeconfig)})
+        yaml.safe_dump({**settings, "kubeconfig": str(proxy.open_port("facade").kubeconfig)})
     )
     return path
 
 
 @pytest.fixture
 async def entitled_world(world: FacadeInstallation) -> AsyncIterator[FacadeInstallation]:
-    """Provide an organization that may do everything, and somebody who answers for its domains."""
+    """Provide an organization with all entitlements, and a simulated operator for its Domains."""
     await world.change_organization(
         entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
         limits={"containers": 1000},
     )
-    async with domains_answered(world):
+    async with simulated_domain_checks(world):
         yield world
 
 
 async def records(client: httpx.AsyncClient, name: str) -> Seen:
-    """Return what a reader of the API sees, without what differs between two names."""
+    """Return the records that the API shows, without what depends on the name."""
     found: Seen = Counter()
     for each in LISTS:
         answer = await client.get(f"/api/{each}")
@@ -86,7 +86,7 @@ async def records(client: httpx.AsyncClient, name: str) -> Seen:
 
 
 async def objects(world: FacadeInstallation, name: str) -> Seen:
-    """Return what is in the cluster of the organization, without what differs between two names."""
+    """Return the organization's objects in the cluster, without what depends on the name."""
     found: Seen = Counter()
     for kind in KINDS:
         for each in (await world.kube.list(of(kind), world.namespace)).items:
@@ -105,7 +105,7 @@ async def objects(world: FacadeInstallation, name: str) -> Seen:
         if meta.get("ownerReferences") or meta["name"] in named:
             owned = "owned" if meta.get("ownerReferences") else "nobody's"
             found[f"core Secret {meta['name']} {owned}"] += 1
-        # One that nobody owns or names is what the operator deletes.
+        # The operator deletes Secrets without owner or reference.
     return Counter(
         {
             re.sub(r"(-[0-9a-f]{16}-)?-[a-z2-7]{10}\b", "-HASH", key.replace(name, "NAME")): count
@@ -115,12 +115,12 @@ async def objects(world: FacadeInstallation, name: str) -> Seen:
 
 
 def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
-    """Return what was added and what was taken away."""
+    """Return what was added and what was removed."""
     return after - before, before - after
 
 
 class InterruptedCall:
-    """One operation that is cut off at its writes."""
+    """One operation that is interrupted at its writes."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class InterruptedCall:
         self.stem = operation.replace("_", "-")
         self.proxy, self.world, self.client = proxy, world, client
         self.whole: tuple[tuple[Seen, Seen], tuple[Seen, Seen]] | None = None
-        """What the call does: to what a reader sees, and to the cluster."""
+        """Effect of the call: on the records, and on the cluster."""
 
-    async def undisturbed(self) -> list[str]:
-        """Make the call once as it is, learn what it does, and answer its writes."""
+    async def run_uninterrupted(self) -> list[str]:
+        """Make the call once without faults, record its effect, and return its writes."""
         name = f"{self.stem}-whole"
         sent = await self.call.prepare(self.world, self.client, name)
         shown, there = await self.state(name)
-        writes = Writes()
+        writes = WriteRecorder()
         self.proxy.faults = (writes,)
         answer = await sent.by(self.client)
         self.proxy.faults = ()
@@ -150,11 +150,11 @@ class InterruptedCall:
         return writes.done
 
     async def state(self, name: str) -> tuple[Seen, Seen]:
-        """Return what a reader sees and what is in the cluster."""
+        """Return the records and the objects in the cluster."""
         return await records(self.client, name), await objects(self.world, name)
 
-    async def ends(self, sent: Sent, name: str, before: tuple[Seen, Seen]) -> None:
-        """Check that a call which was cut off is done or not, and that another try ends it."""
+    async def check_completion(self, sent: Sent, name: str, before: tuple[Seen, Seen]) -> None:
+        """Check that an interrupted call was atomic, and that a retry completes it."""
         shown, there = before
         assert self.whole is not None
         seen_whole, made_whole = self.whole
@@ -162,10 +162,10 @@ class InterruptedCall:
 
         async def all_or_nothing() -> bool:
             seen = difference(shown, await records(self.client, name))
-            assert seen in (nothing, seen_whole), f"half is seen: {seen}"
+            assert seen in (nothing, seen_whole), f"a partial effect is visible:  {seen}"
             return True
 
-        # What the watch has not brought yet may still be on its way.
+        # Events that the watch has not delivered yet may still arrive.
         await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
         again = await sent.by(self.client)
         assert again.is_success or again.status_code in self.call.again, again.text
@@ -176,11 +176,13 @@ class InterruptedCall:
             assert difference(there, now[1]) == made_whole
             return True
 
-        await until(is_whole, within=30, every=0.05, what=f"{name}: the whole and nothing else")
+        await until(
+            is_whole, within=30, every=0.05, what=f"{name}: the entire effect and nothing else"
+        )
 
 
 async def await_entitlements(client: httpx.AsyncClient) -> None:
-    """Wait until a facade knows what the organization may do."""
+    """Wait until a facade has cached the organization's entitlements."""
 
     async def known() -> bool:
         return (await client.get("/api/registry-credentials")).status_code == 200

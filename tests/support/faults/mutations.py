@@ -1,7 +1,7 @@
-"""Every call of the facade that changes the cluster: what it needs, and what it sends.
+"""Every call of the facade that changes the cluster, with its preconditions and its request.
 
-`CALLS` and `ELSEWHERE` together name every operation of the OpenAPI document that is no GET; a test
-compares them, so that a new one is covered or named with the reason why it need not be.
+`CALLS` and `ELSEWHERE` together have every operation of the OpenAPI document that is not a GET; a
+test compares them, so that a new one is covered or listed with the reason why it need not be.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.support.programs.facade import WEBHOOK_SECRET, FacadeInstallation, co
 from tests.support.servers.git import Repositories
 from tests.support.waiting import until
 
-__all__ = ["CALLS", "ELSEWHERE", "Call", "Sent", "domains_answered"]
+__all__ = ["CALLS", "ELSEWHERE", "Call", "Sent", "simulated_domain_checks"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Sent:
     body: Any = None
     """Body as JSON data; None = none."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of its own."""
+    """Additional headers."""
 
     async def by(self, client: httpx.AsyncClient) -> httpx.Response:
         """Send it."""
@@ -48,7 +48,7 @@ class Sent:
 
 
 Prepare = Callable[[FacadeInstallation, httpx.AsyncClient, str], Awaitable[Sent]]
-"""Makes what a call needs, about objects of a name that no other call has."""
+"""Create what a call needs, for objects of a unique name, and return its request."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Call:
     """One call."""
 
     prepare: Prepare
-    """Makes what it needs."""
+    """Creates its preconditions."""
     again: frozenset[int] = frozenset()
-    """What may be answered beside success when it is sent again: it was done the first time."""
+    """Allowed statuses of a retry other than success: the first try had taken effect."""
 
 
 READY = {"phase": "ready", "currentTag": "v1.0.0"}
@@ -68,7 +68,7 @@ PENDING = {"revision": "b", "tag": "v1.1.0", "uid": "0b", "status": "ready", "ty
 async def container(
     world: FacadeInstallation, client: httpx.AsyncClient, name: str, **status: Any
 ) -> str:
-    """Create a container in a state, and answer its path."""
+    """Create a container in a state, and return its path."""
     made = await client.post("/api/containers", json=world.body(name))
     assert made.status_code == 201, made.text
     path = str(made.headers["location"])
@@ -87,7 +87,7 @@ async def container(
 
 
 async def post(client: httpx.AsyncClient, path: str, body: Any) -> None:
-    """Make something that a call needs."""
+    """Create an object that a call needs."""
     answer = await client.post(path, json=body)
     assert answer.is_success, answer.text
 
@@ -162,7 +162,7 @@ def of_update(word: str) -> Prepare:
 
 
 async def deployment(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> str:
-    """Make a deployment with one container that is ready, and answer its path."""
+    """Create a deployment with one ready container, and return its path."""
     sent = await create(world, client, name)
     await post(client, sent.path, sent.body)
     await world.report(name, **READY)
@@ -180,7 +180,7 @@ async def deployment(world: FacadeInstallation, client: httpx.AsyncClient, name:
 async def change_deployment(
     world: FacadeInstallation, client: httpx.AsyncClient, name: str
 ) -> Sent:
-    """Change the default of staging."""
+    """Change the default for staging."""
     path = await deployment(world, client, name)
     return Sent("PATCH", path, {"default_staging": True})
 
@@ -188,7 +188,7 @@ async def change_deployment(
 async def update_deployment(
     world: FacadeInstallation, client: httpx.AsyncClient, name: str
 ) -> Sent:
-    """Bring a tag to the containers of a deployment."""
+    """Update the containers of a deployment to a tag."""
     path = await deployment(world, client, name)
     return Sent("POST", f"{path}/update", {"tag": "v1.0.0", "staging": True})
 
@@ -199,7 +199,7 @@ async def create_secret(_: FacadeInstallation, __: httpx.AsyncClient, name: str)
 
 
 def of_secret(method: str, body: Any = None) -> Prepare:
-    """Do something with a secret."""
+    """Update or delete a secret."""
 
     async def prepare(_: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
         await post(client, "/api/secrets", {"name": name, "value": "made-up"})
@@ -236,7 +236,7 @@ async def create_domain(world: FacadeInstallation, _: httpx.AsyncClient, name: s
 
 
 async def registered(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> str:
-    """Make a Domain, as an administrator does with kubectl, and answer its path."""
+    """Create a Domain, as an administrator does with kubectl, and return its path."""
     host = host_of(world, name)
     body = {"metadata": {"name": host}, "spec": {"domain": host}}
     await world.kube.create(of(Domain), body, world.namespace)
@@ -250,7 +250,7 @@ async def registered(world: FacadeInstallation, client: httpx.AsyncClient, name:
 
 
 async def verify_domain(world: FacadeInstallation, client: httpx.AsyncClient, name: str) -> Sent:
-    """Have a domain looked at."""
+    """Request a check of a domain."""
     return Sent("POST", f"{await registered(world, client, name)}/verify")
 
 
@@ -263,7 +263,7 @@ LOGIN = {"username": "ada", "token": "made-up"}
 
 
 async def no_credentials(world: FacadeInstallation, client: httpx.AsyncClient) -> None:
-    """Take credentials away; there is only one of a registry."""
+    """Delete credentials; there is only one per registry."""
     del world
     gone = await client.delete("/api/registry-credentials/ghcr")
     assert gone.status_code in {204, 404}, gone.text
@@ -284,9 +284,9 @@ async def delete_credentials(world: FacadeInstallation, client: httpx.AsyncClien
 
 
 @contextlib.asynccontextmanager
-async def domains_answered(world: FacadeInstallation) -> AsyncIterator[None]:
-    """Do for Domains what the operator does, until the block ends: no operator runs there."""
-    answering = asyncio.create_task(answer_domains(world))
+async def simulated_domain_checks(world: FacadeInstallation) -> AsyncIterator[None]:
+    """Report on Domains as the operator does, until the block ends: no operator runs there."""
+    answering = asyncio.create_task(report_on_domains(world))
     try:
         yield
     finally:
@@ -295,8 +295,8 @@ async def domains_answered(world: FacadeInstallation) -> AsyncIterator[None]:
             await answering
 
 
-async def answer_domains(world: FacadeInstallation) -> None:
-    """Do for Domains what the operator does, until cancelled."""
+async def report_on_domains(world: FacadeInstallation) -> None:
+    """Report on Domains as the operator does, until cancelled."""
     while True:
         with contextlib.suppress(KubeError):
             for each in (await world.kube.list(of(Domain), world.namespace)).items:
@@ -344,7 +344,7 @@ CALLS: dict[str, Call] = {
     "report_release": Call(released),
 }
 """Operation -> the call."""
-LEDGER = "writes the ledger alone, in one transaction"
+LEDGER = "writes only to the ledger, in one transaction"
 NOTHING = "changes nothing"
 ELSEWHERE: dict[str, str] = {
     "create_key": LEDGER,
@@ -359,4 +359,4 @@ ELSEWHERE: dict[str, str] = {
     "report_payment": "one status write of the Organization, which the processor's next event or "
     "the next look at the processor repeats",
 }
-"""Operation -> why no death of the API server can leave half of it."""
+"""Operation -> why a crash of the API server cannot leave a partial effect."""

@@ -1,1 +1,1 @@
-"""Lives of Containers in steps, and the end states that they reach."""
+"""Lifecycles of Containers in steps, and the end states that they reach."""

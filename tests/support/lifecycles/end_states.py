@@ -1,7 +1,7 @@
-"""What is there about one Container, written so that two of them can be compared.
+"""The objects of one Container, normalized so that those of two Containers can be compared.
 
 Names, times and what follows from them (uids, versions, hashes of a request that names the
-Container) are replaced by words; everything else is as the server has it.
+Container) are replaced by placeholders; everything else is as the server has it.
 """
 
 import copy
@@ -43,8 +43,8 @@ CHILDREN: tuple[KindRef, ...] = (
     SERVICE,
     of(Deployment),
 )
-"""Kinds of what the operator makes for a Container, in its namespace; HostnameClaims have none."""
-_GUARDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
+"""Kinds that the operator creates for a Container, in its namespace; HostnameClaims have none."""
+_FENCES = (NETWORK_POLICY, POD_DISRUPTION_BUDGET)
 _CONTAINER = of(Container)
 _CLAIM = of(HostnameClaim)
 _ROUTE = TLS_ROUTES[0]
@@ -71,7 +71,7 @@ _BINARY = re.compile(r"[A-Za-z0-9+/=]{200,}")
 
 @dataclass(frozen=True)
 class NamespaceSnapshot:
-    """All that is there of a namespace at a time, read once for all its Containers."""
+    """The objects of a namespace at one time, read once for all its Containers."""
 
     namespace: str
     """The namespace."""
@@ -80,7 +80,7 @@ class NamespaceSnapshot:
 
     @classmethod
     def read(cls, direct: DirectClient, namespace: str, *, routes: str = "") -> "NamespaceSnapshot":
-        """Read what is there now.
+        """Read the current objects.
 
         Parameters
         ----------
@@ -91,14 +91,14 @@ class NamespaceSnapshot:
         routes
             Namespace of TLSRoutes; empty = there is no Gateway.
         """
-        found = {ref: direct.listed(ref, namespace) for ref in (_CONTAINER, *CHILDREN)}
-        found[_CLAIM] = direct.listed(_CLAIM)
+        found = {ref: direct.list_objects(ref, namespace) for ref in (_CONTAINER, *CHILDREN)}
+        found[_CLAIM] = direct.list_objects(_CLAIM)
         if routes:
-            found[_ROUTE] = direct.listed(_ROUTE, routes)
+            found[_ROUTE] = direct.list_objects(_ROUTE, routes)
         return cls(namespace, found)
 
     def about(self, name: str) -> dict[str, Any]:
-        """Return a Container and all that belongs to it, by kind, in a form that can be compared.
+        """Return a Container and all its objects by kind, normalized.
 
         Parameters
         ----------
@@ -106,14 +106,14 @@ class NamespaceSnapshot:
             Its name; no other Container's may begin with it.
         """
         mine = {ref.plural: self._of(ref, name) for ref in self.objects}
-        # Sorted as they are compared: the hash in a name says nothing about which one it is.
+        # Sorted in normalized form: the hash in a name does not tell which object it is.
         return {
             kind: sorted((plain(each, name) for each in bodies), key=str)
             for kind, bodies in mine.items()
         }
 
     def orphans(self, name: str) -> list[str]:
-        """Name what still waits for the garbage collector: its Enclave is gone already."""
+        """Return what still waits for the garbage collector: objects of a deleted Enclave."""
         enclaves = {each["metadata"]["name"] for each in self.objects[of(Enclave)]}
         return [
             each["metadata"]["name"]
@@ -124,12 +124,12 @@ class NamespaceSnapshot:
         ]
 
     def draining(self, name: str) -> list[str]:
-        """Name the Enclaves that served and still end their requests; nobody writes meanwhile."""
+        """Return the replaced Enclaves that are still draining; there are no writes meanwhile."""
         mine = self._of(of(Enclave), name)
         return [each["metadata"]["name"] for each in mine if "demotedAt" in each.get("status", {})]
 
     def _of(self, ref: KindRef, name: str) -> list[dict[str, Any]]:
-        """Return the objects of a kind that are a Container's."""
+        """Return the objects of a kind that belong to a Container."""
         every = self.objects[ref]
         if ref == _CONTAINER:
             return [each for each in every if each["metadata"]["name"] == name]
@@ -139,7 +139,7 @@ class NamespaceSnapshot:
 
 
 def desired_part(state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of an end state how it came about: what is left follows from the spec alone."""
+    """Return the part of an end state that follows from the spec alone, without its history."""
     state = copy.deepcopy(state)
     for container in state["containers"]:
         container["status"] = {key: each for key, each in container["status"].items() if each}
@@ -155,7 +155,7 @@ def desired_part(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
-    """Name where two end states differ, with both values."""
+    """Return where two end states differ, with both values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         keys = sorted(found.keys() | wanted.keys())
         pairs = [(f"{place}.{key}", found.get(key), wanted.get(key)) for key in keys]
@@ -169,27 +169,27 @@ def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
 
 
 def left_over(direct: DirectClient, namespace: str) -> list[str]:
-    """Name what the operator made for Containers of a namespace and is still there."""
+    """Return the remaining objects that the operator created for Containers of a namespace."""
     names = [
         f"{ref.plural}/{each['metadata']['name']}"
         for ref in (of(Container), *CHILDREN)
-        for each in direct.listed(ref, namespace)
+        for each in direct.list_objects(ref, namespace)
         if ref not in {SECRET, CONFIG_MAP} or "ownerReferences" in each["metadata"]
     ]
-    claims = [each for each in direct.listed(_CLAIM) if _holder(each)[0] == namespace]
+    claims = [each for each in direct.list_objects(_CLAIM) if _holder(each)[0] == namespace]
     return names + [f"{_CLAIM.plural}/{each['metadata']['name']}" for each in claims]
 
 
 def guards_of(direct: DirectClient, namespace: str) -> dict[str, Any]:
-    """Return what guards a namespace, in a form that can be compared."""
+    """Return the objects that guard a namespace, normalized."""
     return {
-        ref.plural: [plain(each, namespace) for each in direct.listed(ref, namespace)]
-        for ref in _GUARDS
+        ref.plural: [plain(each, namespace) for each in direct.list_objects(ref, namespace)]
+        for ref in _FENCES
     }
 
 
 def _is_about(body: dict[str, Any], name: str) -> bool:
-    """Return whether an object is the Container's: its own name says so."""
+    """Return whether an object belongs to the Container, by its name."""
     return bool(re.match(rf"(acme-)?{re.escape(name)}(\b|--)", body["metadata"]["name"]))
 
 
@@ -199,7 +199,7 @@ def _holder(claim: dict[str, Any]) -> tuple[str, str]:
 
 
 def plain(value: Any, name: str) -> Any:
-    """Replace what differs between two objects that were asked for in the same way.
+    """Replace what differs between two objects of equal requests.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def plain(value: Any, name: str) -> Any:
         Name of the object that it is about.
     """
     if isinstance(value, dict):
-        # A message that is over is empty; one that was never reported is absent.
+        # A cleared message is empty; one that was never reported is absent.
         kept = {
             key: each
             for key, each in value.items()
@@ -222,7 +222,7 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _word(text: str, name: str) -> str:
-    """Replace the name of the Container, times, uids and digests in a text."""
+    """Replace the Container's name, times, uids and digests in a text."""
     text = re.sub(rf"{re.escape(name)}-[a-z2-7]{{10}}-(\d+)", r"<enclave>-\1", text)
     text = re.sub(rf"({re.escape(name)}[a-z-]*)--[a-z2-7]{{10}}", r"\1--<hash>", text)
     text = re.sub(r"promote to [a-z2-7]{10}", "promote to <revision>", text)

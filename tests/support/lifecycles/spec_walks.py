@@ -1,7 +1,7 @@
-"""Containers that are led through the fields of their spec, behind a Gateway that is played.
+"""Containers whose spec fields are changed one after the other, behind a simulated Gateway.
 
-Each Container goes through one field, so that all fields are walked at the same time. Twins are
-made with the values that others are led to.
+Each Container has one field, so that all fields are walked at the same time. Twins are
+created with the values that others are changed to.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.waiting import until_sync
 __all__ = ["SpecWalk"]
 
 PATIENCE = 240.0
-"""Seconds until all are at rest."""
+"""Seconds until all are settled."""
 GREETING = {"name": "GREETING", "value": "hello"}
 KNOWN: dict[str, tuple[Any, Any]] = {
     "name": ("{name}-named", "{name}-renamed"),
@@ -34,7 +34,7 @@ KNOWN: dict[str, tuple[Any, Any]] = {
     "host": ("absent", "{host}"),
     "replaces": ("{name}-before", "{name}-elder"),
 }
-"""Valid values that cannot be made up: where there is one that the operator cannot satisfy, first
+"""Valid values that cannot be generated: where there is one that the operator cannot satisfy, first
 that, then one that it can. A new field of the schema may need an entry."""
 TOGETHER: dict[str, dict[str, Any]] = {
     "sshKeys": {"debug": True},
@@ -44,7 +44,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 
 
 class SpecWalk:
-    """Containers, each led through one field."""
+    """Containers, one per field."""
 
     def __init__(self, lifecycles: ContainerLifecycles) -> None:
         self.lifecycles = lifecycles
@@ -57,7 +57,7 @@ class SpecWalk:
         return f"{self.lifecycles.installation.host}-other"
 
     def prepare(self) -> None:
-        """Make what the values name."""
+        """Create the objects that the values refer to."""
         lifecycles, namespace = self.lifecycles, self.lifecycles.namespace
         lifecycles.prepare()
         metadata = {"name": "spare", "namespace": namespace}
@@ -71,20 +71,20 @@ class SpecWalk:
         )
 
     def end(self) -> None:
-        """Remove what is in no namespace."""
+        """Remove cluster-scoped objects."""
         self.lifecycles.direct.delete(of(Host), self._host)
 
     def create(self, name: str, field: Field | None = None, at: int = 0) -> None:
-        """Make a Container with a repository of its own, and a value of a field; None = neither."""
+        """Create a Container with a repository and a value of a field; None = neither."""
         self._commits[name] = self.lifecycles.release(name)
         spec = self._base(name) | (self._change(name, field, field.valid[at]) if field else {})
         body = manifest("Container", name, spec, self.lifecycles.namespace)
         self.lifecycles.direct.create(of(Container), body)
 
     def twin(self, name: str) -> str:
-        """Name the Container that is made with the second value of another one's field.
+        """Return the Container that is created with the second value of another one's field.
 
-        Where that is the first spec again, it is the one that is never touched.
+        Where that is the first spec again, it is the one that is never changed.
         """
         field = self.names[name]
         change = self._change(name, field, field.valid[1])
@@ -94,23 +94,23 @@ class SpecWalk:
         )
 
     def set(self, name: str, at: int) -> httpx.Response:
-        """Provide the field of a Container its first or its second value; answer whatever comes."""
+        """Set the field of a Container to its first or second value, and return the response."""
         field = self.names[name]
         return self.patch(name, self._change(name, field, field.valid[at]))
 
     def put_back(self, name: str) -> None:
-        """Take the field of a Container back to what it was."""
+        """Reset the field of a Container."""
         base, changed = self._base(name), self._change(name, self.names[name], None)
         answer = self.patch(name, {each: base.get(each) for each in changed})
         assert answer.is_success, answer.text
 
     def refused(self, name: str) -> list[tuple[str, httpx.Response]]:
-        """Provide the field of a Container what it may not be.
+        """Set the field of a Container to invalid values.
 
         Returns
         -------
         list[tuple[str, httpx.Response]]
-            What each refusal must name, and the answer.
+            Text that each refusal must contain, and the response.
         """
         field, base = self.names[name], self._base(name)
         return [
@@ -118,23 +118,23 @@ class SpecWalk:
         ]
 
     def patch(self, name: str, spec: dict[str, Any]) -> httpx.Response:
-        """Change the spec of a Container; answer whatever comes."""
+        """Change the spec of a Container and return the response."""
         return self.lifecycles.direct.patch(
             of(Container), name, {"spec": spec}, self.lifecycles.namespace
         )
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """Read all Containers."""
-        found = self.lifecycles.direct.listed(of(Container), self.lifecycles.namespace)
+        found = self.lifecycles.direct.list_objects(of(Container), self.lifecycles.namespace)
         return {each["metadata"]["name"]: each for each in found}
 
-    def rest(self) -> None:
-        """Wait until the operator has looked at every spec and has nothing more to say."""
+    def await_settled(self) -> None:
+        """Wait until the operator has reconciled every spec and writes nothing more."""
         last: list[Any] = []
 
         def quiet() -> bool:
             before, found = last[:], self.containers()
-            enclaves = self.lifecycles.direct.listed(of(Enclave), self.lifecycles.namespace)
+            enclaves = self.lifecycles.direct.list_objects(of(Enclave), self.lifecycles.namespace)
             ending = [each for each in enclaves if "deletionTimestamp" in each["metadata"]]
             assert not ending, [each["metadata"]["name"] for each in ending]
             last[:] = [each["metadata"]["resourceVersion"] for each in found.values()]
@@ -142,14 +142,14 @@ class SpecWalk:
             assert not moving, moving
             return before == last
 
-        until_sync(quiet, within=PATIENCE, every=0.7, what="all at rest")
+        until_sync(quiet, within=PATIENCE, every=0.7, what="all settled")
 
     def state(self, name: str) -> dict[str, Any]:
-        """Return what is there of a Container, as it follows from its spec alone."""
+        """Return the part of a Container's state that follows from its spec alone."""
         return desired_part(self.lifecycles.state(name))
 
     def _base(self, name: str) -> dict[str, Any]:
-        """Return the spec that each begins with."""
+        """Return the spec that each starts with."""
         return {
             "repo": f"acme/{name}", "tag": "v1", "host": self.lifecycles.installation.host,
             "secrets": ["TOKEN"], "variables": [GREETING],
@@ -163,9 +163,9 @@ class SpecWalk:
 
 
 def _is_moving(body: dict[str, Any]) -> bool:
-    """Return whether more is to come by itself.
+    """Return whether further changes are due.
 
-    A spec was not looked at, a question is not answered, an enclave or a route is on its way.
+    A spec was not reconciled, a lookup is pending, or an enclave or a route is not settled.
     """
     status = body["status"]
     if status.get("observedGeneration") != body["metadata"]["generation"]:

@@ -1,6 +1,6 @@
-"""The life of a Container in steps: what its user does, and how one sees that it is done.
+"""The lifecycle of a Container in steps: the user's action, and the condition that ends the step.
 
-Tests that disturb the operator take Containers through these steps and compare the ends.
+Tests with injected faults take Containers through these steps and compare the end states.
 """
 
 import shutil
@@ -28,37 +28,37 @@ __all__ = [
     "LifecycleStep",
     "await_settled",
     "condition",
-    "heir",
+    "successor",
 ]
 
 
 KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA{'I' + 'A' * 43} nobody@example.test"
-"""Public key that nobody has the private one of."""
+"""Public key without a known private key."""
 CUSTOM = "customer.example"
-"""Zone of custom domains, which nobody has to prove here."""
+"""Zone of custom domains, which need no verification here."""
 
 
 @dataclass(frozen=True)
 class LifecycleStep:
-    """One step of a Container's life."""
+    """One step of a Container's lifecycle."""
 
     name: str
     """Name of the step."""
     do: Callable[["ContainerLifecycles", str], None]
-    """What the user does."""
+    """The user's action."""
     done: Callable[[dict[str, Any]], bool]
-    """Whether the Container, as the server has it, has come to the step's end."""
+    """Whether the Container, as read from the server, has completed the step."""
     hands_over: bool = False
-    """Whether the Container's heir must serve in the end."""
+    """Whether the Container's successor must serve at the end."""
 
 
-def heir(name: str) -> str:
-    """Name the Container that takes over from another one."""
+def successor(name: str) -> str:
+    """Return the name of the Container that replaces another one."""
     return f"next-{name}"
 
 
 class ContainerLifecycles:
-    """Containers that go through their steps, with a file that has a variable and a secret."""
+    """Containers that go through the steps, with a file that has a variable and a secret."""
 
     def __init__(
         self, installation: Installation, proxy: FaultyProxy, direct: DirectClient, image: str
@@ -69,10 +69,10 @@ class ContainerLifecycles:
         self.image = image
         self.namespace = installation.namespace
         self._first: tuple[Path, str] | None = None
-        """The first repository, and the commit of its first release; None = none was made."""
+        """The first repository, and the commit of its first release; None = none yet."""
 
     def prepare(self) -> None:
-        """Make the secret that the files name, and a key to log in with."""
+        """Create the secret that the files refer to, and an SSH key."""
         self.installation.apply(manifest("SSHKey", "me", {"publicKey": KEY}, self.namespace))
         metadata = {"name": "token", "namespace": self.namespace}
         self.direct.create(SECRET, {"metadata": metadata, "stringData": {"value": "x"}})
@@ -80,12 +80,12 @@ class ContainerLifecycles:
         self.installation.apply(manifest("Secret", "token", spec, self.namespace))
 
     def create(self, name: str) -> None:
-        """Make a repository with two releases, and a Container of the first."""
+        """Create a repository with two releases, and a Container of the first."""
         self.release(name)
         self.create_again(name)
 
     def release(self, name: str) -> str:
-        """Make a repository with two releases, the same for all; answer the commit of the first."""
+        """Create a repository with two releases, equal for all; return the commit of the first."""
         repositories = self.installation.repositories
         if self._first is None:
             repository = repositories.create(f"acme/{name}")
@@ -98,7 +98,7 @@ class ContainerLifecycles:
         return self._first[1]
 
     def create_again(self, name: str, **more: Any) -> None:
-        """Make a Container of a repository that is there."""
+        """Create a Container of an existing repository."""
         spec = {
             "repo": f"acme/{name}", "tag": "v1", "host": self.installation.host,
             "secrets": ["TOKEN"], "variables": [{"name": "GREETING", "value": "hello"}], **more,
@@ -106,7 +106,7 @@ class ContainerLifecycles:
         self.direct.create(of(Container), manifest("Container", name, spec, self.namespace))
 
     def serves(self, name: str, tag: str) -> bool:
-        """Return whether a Container serves a tag, and what is asked for."""
+        """Return whether a Container serves a tag and its current request."""
         body = self.direct.get(of(Container), name, self.namespace)
         serving = body is not None and body["status"].get("currentTag") == tag
         return serving and self.reached(STEPS[0], name)
@@ -117,7 +117,7 @@ class ContainerLifecycles:
         assert answer.is_success, answer.text
 
     def use_custom_domain(self, name: str) -> None:
-        """Ask for a custom domain, whose Domain a paused operator leaves as it is: verified."""
+        """Request a custom domain, whose Domain is paused and verified."""
         metadata = {
             "name": name, "namespace": self.namespace, "annotations": {PAUSED_ANNOTATION: "true"}
         }  # fmt: skip
@@ -135,53 +135,53 @@ class ContainerLifecycles:
         self.change(name, promote=body["status"]["update"]["revision"])
 
     def replace(self, name: str) -> None:
-        """Make a Container that takes over from another one."""
-        self.create_again(heir(name), repo=f"acme/{name}", tag="v2", replaces=name)
+        """Create a Container that replaces another one."""
+        self.create_again(successor(name), repo=f"acme/{name}", tag="v2", replaces=name)
 
     def delete(self, name: str) -> None:
         """Delete a Container."""
         assert self.direct.delete(of(Container), name, self.namespace).is_success
 
     def delete_both(self, name: str) -> None:
-        """Delete a Container and its heir."""
+        """Delete a Container and its successor."""
         self.delete(name)
-        self.delete(heir(name))
+        self.delete(successor(name))
 
     def concerns(self, request: ApiRequest, name: str) -> bool:
-        """Return whether a request writes an object of a Container or of its heir."""
-        return is_about(request, name) or is_about(request, heir(name))
+        """Return whether a request writes an object of a Container or of its successor."""
+        return is_about(request, name) or is_about(request, successor(name))
 
     def writes(self, name: str) -> int:
-        """Count what was written about a Container and its heir."""
+        """Count the writes about a Container and its successor."""
         return sum(self.concerns(each.request, name) for each in self.proxy.written())
 
     def reached(self, step: LifecycleStep, name: str) -> bool:
-        """Return whether a Container has come to the end of a step."""
+        """Return whether a Container has completed a step."""
         body = self.direct.get(of(Container), name, self.namespace)
         if body is None:
             return not any(self.state(name).values())
-        if step.hands_over and not self.reached(STEPS[0], heir(name)):
+        if step.hands_over and not self.reached(STEPS[0], successor(name)):
             return False
         status = body["status"]
         current = status.get("observedGeneration") == body["metadata"]["generation"]
         return current and step.done(body)
 
     def read(self) -> NamespaceSnapshot:
-        """Read all that is there."""
+        """Read all objects."""
         routes = self.installation.system if "gateway" in self.installation.settings else ""
         return NamespaceSnapshot.read(self.direct, self.namespace, routes=routes)
 
     def state(self, name: str, everything: NamespaceSnapshot | None = None) -> dict[str, Any]:
-        """Return everything about a Container and its heir, as it is now or was read."""
+        """Return the objects of a Container and its successor, now or at a snapshot."""
         everything = everything or self.read()
-        inherited = plain(everything.about(heir(name)), name)
+        inherited = plain(everything.about(successor(name)), name)
         return everything.about(name) | {
-            f"{kind} of the heir": found for kind, found in inherited.items()
+            f"{kind} of the successor": found for kind, found in inherited.items()
         }
 
 
 def condition(body: dict[str, Any], kind: str) -> str:
-    """Return the reason of a condition that is True; empty = it is not."""
+    """Return the reason of a condition that is True; empty = it is not True."""
     found = (each for each in body["status"].get("conditions", ()) if each["type"] == kind)
     return next((each["reason"] for each in found if each["status"] == "True"), "")
 
@@ -257,18 +257,18 @@ LATER = (
     ),
     LifecycleStep("delete", ContainerLifecycles.delete_both, lambda _: False),
 )
-"""Another life: what was staged is cancelled, the names change, and another one takes over."""
+"""Further steps: a staged update is cancelled, the names change, and a successor takes over."""
 
 
 def await_settled(
     lifecycles: ContainerLifecycles, step: LifecycleStep, *names: str, within: float = 120.0
 ) -> list[dict[str, Any]]:
-    """Wait until Containers are at the end of a step and nobody has more to write about them.
+    """Wait until Containers have completed a step and there are no more writes about them.
 
     Returns
     -------
     list[dict[str, Any]]
-        What is there of each in the end (`ContainerLifecycles.state`).
+        The end state of each (`ContainerLifecycles.state`).
     """
     for name in names:
         what = f"the end of {step.name} of {name}"
@@ -283,7 +283,7 @@ def await_settled(
         waiting = any(
             everything.orphans(each) or everything.draining(each)
             for name in names
-            for each in (name, heir(name))
+            for each in (name, successor(name))
         )
         return before == last and not waiting
 

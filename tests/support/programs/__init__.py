@@ -1,1 +1,1 @@
-"""Our own programs as processes for tests."""
+"""Cloister's programs as processes for tests."""

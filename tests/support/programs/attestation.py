@@ -1,4 +1,4 @@
-"""What evidence of an enclave binds, computed as docs/measurement.md tells clients to."""
+"""The report data of an enclave's evidence, computed as docs/measurement.md describes it."""
 
 import gzip
 import hashlib
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["NO_KEY", "report_data", "report_of"]
 
 NO_KEY = bytes(32)
-"""What is bound in place of a key where the shim makes one of its own."""
+"""Bound in place of a key where the shim creates a key of its own."""
 
 
 def report_data(key: bytes, measurement: bytes, nonce: bytes) -> str:
@@ -22,7 +22,7 @@ def report_data(key: bytes, measurement: bytes, nonce: bytes) -> str:
     measurement
         The measurement document's canonical form.
     nonce
-        The nonce; empty without one.
+        The nonce; empty = none.
     """
     second = hashlib.sha256(hashlib.sha256(measurement).digest() + nonce).digest()
     return (key + second).hex()

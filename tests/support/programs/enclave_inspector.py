@@ -1,4 +1,4 @@
-"""What tests see of a real enclave: its well-known paths, and its processes on this machine."""
+"""Inspection of a real enclave: its well-known paths, and its processes on this machine."""
 
 import json
 import os
@@ -14,7 +14,7 @@ __all__ = ["EnclaveInspector", "kill"]
 
 
 class EnclaveInspector:
-    """The enclave of a Container that serves."""
+    """The serving enclave of a Container."""
 
     def __init__(self, installation: Installation, pages: PageServices, name: str) -> None:
         self._installation = installation
@@ -23,30 +23,30 @@ class EnclaveInspector:
 
     @property
     def enclave(self) -> str:
-        """Name of the enclave that serves, and of its Pod."""
+        """Name of the serving enclave, and of its Pod."""
         container = self._installation.container(self._name)
         assert container is not None
         return container.status.active_enclave
 
     def well_known(self, path: str) -> Any:
-        """Fetch a well-known path through the shim's TLS; None = it did not answer with 200."""
+        """Fetch a well-known path through the shim's TLS; None = the status is not 200."""
         page = self._pages.fetch_page(self._installation, self._name, f"/.well-known/{path}")
         if page is None or page.status != 200:
             return None
         return page.body if path == "metrics" else json.loads(page.body)
 
     def container(self, name: str) -> dict[str, Any]:
-        """Fetch the state of one container, as the enclave tells it; empty = it does not answer."""
+        """Fetch the state of one container as the enclave reports it; empty = no response."""
         reported = self.well_known("cloister-containers") or {"containers": ()}
         return next((each for each in reported["containers"] if each["name"] == name), {})
 
     def page(self, path: str = "/") -> str:
-        """Fetch a page; empty = it does not answer with 200."""
+        """Fetch a page; empty = the status is not 200."""
         found = self._pages.fetch_page(self._installation, self._name, path)
         return found.body.strip() if found is not None and found.status == 200 else ""
 
     def status(self, container: str) -> dict[str, Any]:
-        """Read what the kubelet says of a container of the Pod."""
+        """Return the kubelet's status of a container of the Pod."""
         pods = self._installation.objects("pods")
         (pod,) = (each for each in pods if each["metadata"]["name"] == self.enclave)
         status = pod["status"]
@@ -55,7 +55,7 @@ class EnclaveInspector:
         return found
 
     def kill(self, container: str) -> None:
-        """Kill the first process of a container of the Pod, and wait until it was started again."""
+        """Kill the first process of a container of the Pod, and wait until it is restarted."""
         before = self.status(container)
         kill(before["containerID"].partition("://")[2])
 
@@ -89,7 +89,7 @@ def kill(container: str) -> None:
             groups = (folder / "cgroup").read_text()
             status = (folder / "status").read_text()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # it has exited meanwhile
         spaces = next((x.split()[1:] for x in status.splitlines() if x.startswith("NSpid:")), [])
         if container in groups and len(spaces) > 1 and spaces[-1] == "1":
             os.kill(int(folder.name), signal.SIGKILL)

@@ -41,7 +41,7 @@ from cloister_crds.names import CONTAINER_LABEL, service_name
 from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
 from dev.plain_http import NO_TRUST
-from tests.support.clients.openapi_check import check_answer
+from tests.support.clients.openapi_check import check_response
 from tests.support.cluster.clusters import administrator, unique
 from tests.support.servers.git import Repositories, Repository
 from tests.support.servers.registry import Registry, registry
@@ -66,9 +66,9 @@ __all__ = [
 DOMAIN = "containers.test"
 """Domain of generated host names in these tests."""
 WEBHOOK_SECRET = "made-up-secret-of-webhooks"
-"""What signs release webhooks."""
+"""Secret of release webhooks."""
 COMMAND = Path(sys.executable).parent / "cloister"
-"""The command that is tested."""
+"""The tested command."""
 ADMIN = "ada@example.test"
 """Administrator of every organization of these tests."""
 
@@ -94,29 +94,29 @@ class Facade:
     base: str
     """Its address."""
     log: Path
-    """What it wrote."""
+    """Its log."""
 
     def client(self, key: str | None = None) -> httpx.AsyncClient:
-        """Return a client with an admin key; its answers are compared with the OpenAPI document."""
+        """Return a client with an admin key; responses are checked against the OpenAPI document."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.AsyncClient(
             base_url=self.base,
             headers=headers,
             timeout=60,
             verify=NO_TRUST,
-            # Well below the five seconds after which the facade closes a connection: a request on
-            # one that is being closed at this moment would be lost.
+            # Well below the facade's keep-alive timeout of five seconds: a request on
+            # a connection that is being closed would be lost.
             limits=httpx.Limits(keepalive_expiry=1),
-            event_hooks={"response": [check_answer]},
+            event_hooks={"response": [check_response]},
         )
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill it (SIGKILL)."""
         self.process.kill()
         self.process.wait(30)
 
     def stop(self) -> int:
-        """End it as an administrator does, and answer its exit status."""
+        """Stop it (SIGTERM), and return its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
@@ -149,9 +149,11 @@ def start_facade(settings: Path) -> Iterator[Facade]:
             stderr=subprocess.STDOUT,
         )
     try:
-        base = until_sync(lambda: announced(process, log), within=60, what="the facade's address")
+        base = until_sync(
+            lambda: printed_address(process, log), within=60, what="the facade's address"
+        )
         ready = Facade(process, base, log)
-        until_sync(lambda: answers(ready), within=60, what="the facade to be ready")
+        until_sync(lambda: is_ready(ready), within=60, what="the facade to be ready")
         yield ready
     except BaseException:
         sys.stderr.write(f"\n--- {log} ---\n{log.read_text()[-8000:]}\n")
@@ -161,24 +163,24 @@ def start_facade(settings: Path) -> Iterator[Facade]:
         process.wait(30)
 
 
-def announced(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Return the address that the facade printed; empty = not yet."""
-    refuse_ended(process)
+def printed_address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the address that the facade has printed; empty = not yet."""
+    assert_running(process)
     for line in log.read_text().splitlines():
         if line.startswith("listening on "):
             return line.removeprefix("listening on ")
     return ""
 
 
-def refuse_ended(process: subprocess.Popen[bytes]) -> None:
-    """Fail at once when the process has ended: waiting will not help."""
+def assert_running(process: subprocess.Popen[bytes]) -> None:
+    """Fail at once when the process has exited."""
     if process.poll() is not None:
-        raise RuntimeError(f"the facade ended with {process.returncode}")
+        raise RuntimeError(f"the facade exited with {process.returncode}")
 
 
-def answers(facade: Facade) -> bool:
+def is_ready(facade: Facade) -> bool:
     """Return whether the facade is ready."""
-    refuse_ended(facade.process)
+    assert_running(facade.process)
     with contextlib.suppress(httpx.TransportError):
         return httpx.get(f"{facade.base}/readyz", timeout=5, verify=NO_TRUST).is_success
     return False
@@ -186,10 +188,10 @@ def answers(facade: Facade) -> bool:
 
 @dataclass
 class FacadeInstallation:
-    """An organization and what it works with; its names are unique to the test."""
+    """An organization and its Host, repository, image and keys; names are unique to the test."""
 
     kube: KubeClient
-    """Client with all rights."""
+    """Client with all permissions."""
     organization: str
     """Slug."""
     host: str
@@ -210,16 +212,16 @@ class FacadeInstallation:
 
     @property
     def repo(self) -> str:
-        """Repository with the releases v1.0.0 and v1.1.0."""
+        """Name of a repository with the releases v1.0.0 and v1.1.0."""
         return f"{self.organization}/web"
 
     @property
     def repository(self) -> Repository:
-        """The same, to be written to."""
+        """The repository, for writing."""
         return Repository(self.settings.parent / "repositories" / f"{self.repo}.git")
 
     async def build(self) -> None:
-        """Make everything."""
+        """Create everything."""
         repository = Repositories(self.settings.parent / "repositories").create(self.repo)
         repository.release("v1.0.0", config_file(self.image))
         repository.release("v1.1.0", config_file(self.image))
@@ -235,8 +237,8 @@ class FacadeInstallation:
         await self.kube.create(of(Organization), body)
         self.key = await self.new_key()
 
-    async def shown_by(self, facade: Facade) -> None:
-        """Wait until the copy of a facade that runs already shows what was made."""
+    async def await_cached_by(self, facade: Facade) -> None:
+        """Wait until a running facade has cached what was created."""
         async with facade.client(self.key) as client:
 
             async def shown() -> bool:
@@ -247,7 +249,7 @@ class FacadeInstallation:
             await until(shown, every=0.02, what=f"the Host {self.host}")
 
     async def sweep(self) -> None:
-        """Delete what facades work on; the rest stays with its namespace (see `namespace`)."""
+        """Delete what facades process; the rest stays with its namespace (see `namespace`)."""
         await self.kube.delete(of(Host), self.host)
         with contextlib.suppress(NotFound):
             await self.kube.delete(of(Organization), self.organization)
@@ -260,12 +262,12 @@ class FacadeInstallation:
                 await self.kube.delete(of(HostnameClaim), item["metadata"]["name"])
 
     async def new_key(self, *, user: str = ADMIN, days: int | None = None) -> str:
-        """Create an admin key as the command does."""
+        """Create an admin key with the command."""
         settings = ApiSettings.read(self.settings)
         return await create_key(settings, self.organization, user, "test", days)
 
     async def claims(self) -> list[str]:
-        """Return the host names that containers of the organization hold."""
+        """Return the host names claimed by containers of the organization."""
         items = (await self.kube.list(of(HostnameClaim))).items
         return sorted(
             item["metadata"]["name"]
@@ -274,22 +276,22 @@ class FacadeInstallation:
         )
 
     def body(self, name: str, **more: Any) -> dict[str, Any]:
-        """Return the body of a create."""
+        """Return the body of a create request."""
         return {"name": name, "repo": self.repo, "tag": "v1.0.0", **more}
 
     async def containers(self) -> list[dict[str, Any]]:
-        """Return the Containers of the organization as the server has them."""
+        """Read the Containers of the organization from the server."""
         return list((await self.kube.list(of(Container), self.namespace)).items)
 
     async def container(self, name: str) -> dict[str, Any] | None:
-        """Return a Container as the server has it; None = there is none."""
+        """Read a Container from the server; None = it does not exist."""
         try:
             return await self.kube.get(of(Container), name, self.namespace)
         except NotFound:
             return None
 
     async def report(self, name: str, **status: Any) -> None:
-        """Write a Container's status as the operator does: for its present generation."""
+        """Write a Container's status as the operator does, for its current generation."""
         present = await self.kube.get(of(Container), name, self.namespace)
         seen = {"observedGeneration": present["metadata"]["generation"], **status}
         await self.kube.merge_patch(
@@ -299,7 +301,7 @@ class FacadeInstallation:
     async def enclave(
         self, container: str, *, name: str = "", finalizers: Sequence[str] = ()
     ) -> str:
-        """Make an Enclave of a Container's present request, as the operator does."""
+        """Create an Enclave of a Container's current request, as the operator does."""
         present = await self.kube.get(of(Container), container, self.namespace)
         owner = Container.read(present)
         name = name or f"{container}-a-1"
@@ -317,7 +319,7 @@ class FacadeInstallation:
         return await self._create_enclave(name, metadata, spec)
 
     async def enclave_with_token(self, name: str, *hostnames: str) -> str:
-        """Make an Enclave with host names, by default the generated one, and answer its token."""
+        """Create an Enclave with host names, by default the generated one, and return its token."""
         token = token_of(self.namespace, name, secrets.token_urlsafe(32))
         request = {"repo": self.repo, "tag": "v1.0.0"}
         spec = {
@@ -334,7 +336,7 @@ class FacadeInstallation:
     async def _create_enclave(
         self, name: str, metadata: dict[str, Any], spec: dict[str, Any]
     ) -> str:
-        """Create an Enclave; what every one of these tests has is added."""
+        """Create an Enclave; common fields are added."""
         always = {
             "revision": "a",
             "attempt": 1,
@@ -354,7 +356,7 @@ class FacadeInstallation:
         await self.kube.merge_patch(of(Enclave), name, patch, self.namespace, subresource="status")
 
     async def end_enclave(self, name: str) -> None:
-        """End an Enclave, finalizers and all; no garbage collector runs here."""
+        """Delete an Enclave and its finalizers; no garbage collector runs here."""
         patch: dict[str, Any] = {"metadata": {"finalizers": None}}
         await self.kube.merge_patch(of(Enclave), name, patch, self.namespace)
         with contextlib.suppress(NotFound):
@@ -366,7 +368,7 @@ class FacadeInstallation:
             await kube.apply(of(Container), body, self.namespace)
 
     def as_manager(self, manager: str) -> KubeClient:
-        """Return a client with all rights that writes under another name."""
+        """Return a client with all permissions that writes as another field manager."""
         return KubeClient(self.kube.config, field_manager=manager, user_agent="tests")
 
     @contextlib.asynccontextmanager
@@ -383,8 +385,8 @@ class FacadeInstallation:
         async with self.ledger() as engine:
             return await AuditTrail(engine).of(self.organization)
 
-    async def forget_answer(self, target: str) -> None:
-        """Make the ledger what it is when the facade is killed just before its answer."""
+    async def forget_response(self, target: str) -> None:
+        """Leave the ledger as when the facade is killed just before its response."""
         async with self.ledger() as engine, engine.begin() as connection:
             await connection.execute(delete(AUDIT).where(AUDIT.c.target == target))
 
@@ -397,11 +399,11 @@ class FacadeInstallation:
         return next(one for one in keys if one.index == material.index(key))
 
     async def is_revoked(self, key: str) -> bool:
-        """Return whether the ledger holds a key as revoked."""
+        """Return whether a key is revoked in the ledger."""
         return (await self.record_of(key)).revoked_at is not None
 
     async def expire(self, key: str) -> None:
-        """Let a key's time be over, in the ledger."""
+        """Expire a key in the ledger."""
         found = await self.record_of(key)
         async with self.ledger() as engine, engine.begin() as connection:
             await count_change(connection)
@@ -410,12 +412,12 @@ class FacadeInstallation:
             await connection.execute(change.values(expires_at=past))
 
     async def revoke(self, key: str) -> None:
-        """Revoke a key as the command does."""
+        """Revoke a key with the command."""
         found = await self.record_of(key)
         assert await revoke_key(ApiSettings.read(self.settings), found.id)
 
     async def change_organization(self, **spec: Any) -> None:
-        """Change keys of the Organization's spec."""
+        """Change fields of the Organization's spec."""
         await self.kube.merge_patch(of(Organization), self.organization, {"spec": spec})
 
 
@@ -456,7 +458,7 @@ def facade_settings(
 
 @pytest.fixture(scope="session")
 def facade(facade_settings: Path) -> Iterator[Facade]:
-    """Provide a running facade; tests that end it start one of their own."""
+    """Provide a running facade; tests that stop it start one of their own."""
     with start_facade(facade_settings) as running:
         yield running
 
@@ -466,7 +468,7 @@ async def world(
     request: pytest.FixtureRequest, facade_settings: Path
 ) -> AsyncIterator[FacadeInstallation]:
     """Provide an organization with a host, a repository with two releases, and an admin key."""
-    async with a_world(request, facade_settings) as made:
+    async with new_installation(request, facade_settings) as made:
         yield made
 
 
@@ -475,15 +477,15 @@ async def other_world(
     request: pytest.FixtureRequest, facade_settings: Path
 ) -> AsyncIterator[FacadeInstallation]:
     """Provide a second organization at the same facade."""
-    async with a_world(request, facade_settings) as made:
+    async with new_installation(request, facade_settings) as made:
         yield made
 
 
 @contextlib.asynccontextmanager
-async def a_world(
+async def new_installation(
     request: pytest.FixtureRequest, settings: Path
 ) -> AsyncIterator[FacadeInstallation]:
-    """Make an organization and all it works with; the test's facade, if it has one, knows it."""
+    """Create an organization with its objects; the test's facade, if any, has cached it."""
     cluster: Cluster = request.getfixturevalue("api_cluster")
     registry, image = request.getfixturevalue("facade_registry")
     config = administrator(cluster.kubeconfig)
@@ -493,7 +495,7 @@ async def a_world(
         await made.build()
         try:
             if "facade" in request.fixturenames:
-                await made.shown_by(request.getfixturevalue("facade"))
+                await made.await_cached_by(request.getfixturevalue("facade"))
             yield made
         finally:
             await made.sweep()

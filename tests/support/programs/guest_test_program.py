@@ -26,16 +26,16 @@ GUEST_PLACES = (
     "/.cloister/spec/container-1.json",
     "/.cloister",
 )
-"""The guest's places in the second container of a file."""
+"""The guest's paths in the second container of a file."""
 
 
 def guest_test_image(**changes: Any) -> Image:
-    """Describe the image.
+    """Return the image.
 
     Parameters
     ----------
     changes
-        What of the image is to be otherwise, such as its user.
+        Changed fields of the image, such as its user.
     """
     plain = busybox_image()
     program = guest_binary("testprogram", "./testprogram")
@@ -71,34 +71,34 @@ def container_file(containers: Sequence[Mapping[str, Any]], **changes: Any) -> b
 
 
 class EnclaveContainers:
-    """The containers of an Enclave, looked at from inside."""
+    """The containers of an Enclave, inspected from inside."""
 
     def __init__(self, installation: Installation, enclave: str) -> None:
         self.installation = installation
         self.enclave = enclave
 
     def run(self, container: str, *command: str) -> str:
-        """Run a command in a container's namespaces, and answer what it wrote.
+        """Run a command in a container's namespaces, and return its output.
 
-        It is the administrator's raw exec, with the rights that the kubelet starts with: what it
-        shows are the namespaces, not what the program may do.
+        It is the administrator's raw exec, with the privileges that the kubelet starts with: it
+        shows the namespaces, not the program's privileges.
         """
         where = ("-n", self.installation.namespace, self.enclave, "-c", container)
         return self.installation.kubectl("exec", *where, "--", *command)
 
     def log(self, container: str) -> str:
-        """Return what a container has written."""
+        """Return the log of a container."""
         where = ("-n", self.installation.namespace, self.enclave, "-c", container)
         return self.installation.kubectl("logs", *where)
 
     def reported(self, container: str, *, within: float = 120.0) -> Any:
-        """Wait for the first line of JSON that a container writes, and read it."""
+        """Wait for the first line of JSON in a container's log, and parse it."""
 
         def line() -> str:
             lines = self.log(container).splitlines()
             return next((each for each in lines if each.startswith(("{", "["))), "")
 
-        return json.loads(until_sync(line, within=within, every=0.5, what=f"words of {container}"))
+        return json.loads(until_sync(line, within=within, every=0.5, what=f"output of {container}"))
 
     def pod(self) -> dict[str, Any]:
         """Read the Pod."""
@@ -109,8 +109,8 @@ class EnclaveContainers:
         )
         return found
 
-    def ended(self, container: str) -> dict[str, Any] | None:
-        """Return how a container ended; None = it runs."""
+    def termination(self, container: str) -> dict[str, Any] | None:
+        """Return how a container terminated; None = it is running."""
         for each in self.pod()["status"]["containerStatuses"]:
             if each["name"] == container:
                 ended: dict[str, Any] | None = each["state"].get("terminated")

@@ -1,8 +1,8 @@
-"""The operator as a process of its own, and a small installation around it.
+"""The operator as a process, and a small installation around it.
 
-`OperatorProcess` starts ``cloister operator``, keeps its log and ends it by its id. `Installation`
-holds what it needs: settings, git repositories, the kinds and a Lease namespace on a cluster.
-Operators look at a whole cluster, so `operator_lock` lets one test at a time run one on each.
+`OperatorProcess` starts ``cloister operator``, keeps its log and stops it by its id. `Installation`
+holds what it needs: settings, git repositories, the CRDs and a Lease namespace on a cluster.
+Operators work on a whole cluster, so `operator_lock` lets one test at a time run one on each.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ __all__ = [
 CONTAINERS_DOMAIN = "containers.example"
 """Domain of generated host names in tests."""
 NO_IMAGE = "registry.invalid/ours@sha256:" + "0" * 64
-"""An image of ours for tests whose Pods never run."""
+"""An image for tests whose Pods never run."""
 
 
 @contextlib.contextmanager
 def operator_lock(cluster: str) -> Iterator[None]:
-    """Wait until no other test runs an operator on that cluster.
+    """Hold the lock of a cluster's operator, so that no other test runs one on it.
 
-    What others take is no part of a test's own time: its timer (pytest-timeout) is paused.
+    The test's timer (pytest-timeout) is paused while it waits.
     """
     path = Path(tempfile.gettempdir()) / f"cloister-operator-{cluster}.lock"
     with path.open("w") as lock:
@@ -65,14 +65,14 @@ class OperatorProcess:
     config: Path
     """Its settings."""
     log: Path
-    """Where it writes its log."""
+    """Its log file."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What is added to its environment."""
+    """Additional environment variables."""
     process: subprocess.Popen[bytes] | None = None
     """The process; None before its start."""
 
     def start(self) -> "OperatorProcess":
-        """Start it; it may be started again after its end."""
+        """Start it; it may be restarted after its exit."""
         program = str(Path(sys.executable).with_name("cloister"))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -91,7 +91,7 @@ class OperatorProcess:
 
     @property
     def text(self) -> str:
-        """What it has logged."""
+        """Its log."""
         return self.log.read_text() if self.log.exists() else ""
 
     def send(self, number: signal.Signals) -> None:
@@ -99,7 +99,7 @@ class OperatorProcess:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it without a chance to do anything more."""
+        """Kill it (SIGKILL)."""
         self.send(signal.SIGKILL)
         self.wait()
 
@@ -109,17 +109,17 @@ class OperatorProcess:
         return self.wait(within=within)
 
     def wait(self, *, within: float = 30.0) -> int:
-        """Wait for its end; answer its exit code."""
+        """Wait for its exit and return the exit code."""
         assert self.process is not None
         return self.process.wait(within)
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self.process is not None and self.process.poll() is None
 
     def end(self) -> None:
-        """End it however it is, frozen or not."""
+        """Kill it, even when it is frozen."""
         if self.running:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
@@ -129,12 +129,12 @@ class OperatorProcess:
                 self.kill()
 
     def wait_until_it_leads(self, *, within: float = 60.0) -> None:
-        """Wait until it works on the cluster.
+        """Wait until it leads and its cache is complete.
 
         Raises
         ------
         RuntimeError
-            When it ends; with the end of its log.
+            When it exits; with the last lines of its log.
         AssertionError
             When it takes too long.
         """
@@ -142,7 +142,7 @@ class OperatorProcess:
 
         def leads() -> bool:
             if not self.running:
-                raise RuntimeError(f"the operator ended:\n{self.text[-4000:]}")
+                raise RuntimeError(f"the operator exited:\n{self.text[-4000:]}")
             return self.text.count("the cluster is known") > seen or self.request("/readyz") == (
                 200,
                 "working\n",
@@ -157,7 +157,7 @@ class OperatorProcess:
         return int(found[-1]) if found else 0
 
     def request(self, path: str) -> tuple[int, str]:
-        """Ask its health server; ``(0, "")`` when it does not answer."""
+        """Send a request to its health server; ``(0, "")`` = no response."""
         if not self.port:
             return 0, ""
         try:
@@ -178,9 +178,9 @@ class Installation:
     folder: Path
     """Files of this installation."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of the operator beside the usual ones."""
+    """Additional settings of the operator."""
     processes: list[OperatorProcess] = field(default_factory=list)
-    """Operators that were started."""
+    """Started operators."""
     slug: str = field(default_factory=lambda: f"o{uuid.uuid4().hex[:8]}")
     """Slug of the Organization; its namespace is ``org-<slug>``."""
     host: str = ""
@@ -207,7 +207,7 @@ class Installation:
         return done
 
     def prepare(self) -> None:
-        """Install the kinds and the Lease's namespace, and make the folder of repositories."""
+        """Install the CRDs, and create the Lease's namespace and the folder of repositories."""
         self.repositories.path.mkdir(parents=True, exist_ok=True)
         names = [f"crd/{kind.INFO.crd_name}" for kind in KINDS]
         folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
@@ -250,7 +250,7 @@ class Installation:
         self.apply(body)
 
     def write_settings(self, kubeconfig: Path | None = None) -> Path:
-        """Write the settings of the next operator, which reaches the server by that kubeconfig."""
+        """Write the settings of the next operator, which uses that kubeconfig."""
         usual = {
             "containersDomain": CONTAINERS_DOMAIN,
             "shimImage": NO_IMAGE,
@@ -272,19 +272,19 @@ class Installation:
     def operator(
         self, *, environment: dict[str, str] | None = None, kubeconfig: Path | None = None
     ) -> OperatorProcess:
-        """Start an operator, which reaches the server by the cluster's kubeconfig or that one."""
+        """Start an operator with the cluster's kubeconfig or that one."""
         log = self.folder / f"operator-{len(self.processes)}.log"
         process = OperatorProcess(self.write_settings(kubeconfig), log, environment or {})
         self.processes.append(process)
         return process.start()
 
     def kill_operator(self) -> None:
-        """Kill the last operator and take its Lease away, so that the next one need not wait."""
+        """Kill the last operator and delete its Lease, so that the next one need not wait."""
         self.processes[-1].kill()
         self.kubectl("delete", "lease/cloister-operator", "-n", self.system, "--ignore-not-found")
 
     def end(self) -> None:
-        """End the operators, then remove what was made on the cluster."""
+        """Stop the operators, then remove what was created on the cluster."""
         for process in self.processes:
             process.end()
         with contextlib.suppress(Exception):
@@ -296,7 +296,7 @@ class Installation:
             self._release_enclaves()
 
     def _release_enclaves(self) -> None:
-        """Take finalizers off Enclaves: no operator runs that would write when they ended."""
+        """Remove the finalizers of Enclaves: no operator runs that would do it."""
         for enclave in self.enclaves():
             if enclave.metadata.finalizers:
                 patch = '{"metadata":{"finalizers":null}}'
@@ -304,14 +304,14 @@ class Installation:
                 self.kubectl("patch", "encl", *place, "--type=merge", "-p", patch)
 
     def _release_claims(self) -> None:
-        """Delete the claims of this Organization: no operator runs that would."""
+        """Delete the claims of this Organization: no operator runs that would do it."""
         for claim in self.objects("hostnameclaims.cloister.dev", every=True):
             if claim["spec"]["holder"]["namespace"] == self.namespace:
                 name = claim["metadata"]["name"]
                 self.kubectl("delete", "--ignore-not-found", f"hostnameclaim/{name}")
 
     def logs(self) -> str:
-        """Return the ends of all logs, for the message of a failed test."""
+        """Return the last lines of all logs, for the message of a failed test."""
         return "\n".join(f"--- {each.log.name}\n{each.text[-6000:]}" for each in self.processes)
 
     def objects(self, kind: str, *, every: bool = False) -> list[dict[str, Any]]:
@@ -323,7 +323,7 @@ class Installation:
         return items
 
     def container(self, name: str) -> Container | None:
-        """Read a Container; None = there is none."""
+        """Read a Container; None = it does not exist."""
         found = [
             each
             for each in self.objects("containers.cloister.dev")
@@ -350,12 +350,12 @@ class Installation:
         reason
             Reason that it must have; empty = any.
         within
-            Seconds until the wait fails.
+            Timeout in seconds.
 
         Raises
         ------
         AssertionError
-            When it does not come; with the last status and the logs.
+            When it is not reached; with the last status and the logs.
         """
 
         def holds() -> Container | None:
@@ -387,7 +387,7 @@ def condition_of(container: Container, kind: str) -> dict[str, Any] | None:
 def manifest(
     kind: str, name: str, spec: dict[str, Any], namespace: str | None = None
 ) -> dict[str, Any]:
-    """Write an object of ours."""
+    """Build an object of one of Cloister's kinds."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": "cloister.dev/v1alpha1",
@@ -414,7 +414,7 @@ def file_text(
     command
         Its command; empty = the image's own.
     paths
-        Paths that the shim lets through.
+        Paths that the shim forwards.
     shim
         Further keys of the shim.
     container

@@ -1,4 +1,4 @@
-"""The REST door beside an operator: a facade over an installation's repositories and cluster."""
+"""A facade beside an operator, over an installation's repositories and cluster."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ __all__ = ["facade_of"]
 
 @contextlib.contextmanager
 def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx.Client]:
-    """Run a facade for the organization, and give a client with an admin key.
+    """Run a facade for the organization, and yield a client with an admin key.
 
     Parameters
     ----------
     installation
         A prepared installation with its organization.
     entitlements
-        What the organization may have beside the choice of a Host.
+        Entitlements of the organization in addition to the choice of a Host.
     """
     spec = {
         "members": [{"user": ADMIN, "role": "Admin"}],
@@ -47,7 +47,7 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
             timeout=60,
             trust_env=False,
             verify=NO_TRUST,
-            # Below the five seconds after which the facade closes a connection.
+            # Below the facade's keep-alive timeout of five seconds.
             limits=httpx.Limits(keepalive_expiry=1),
         ) as client,
     ):
@@ -55,7 +55,7 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
 
 
 def _settings(installation: Installation) -> Path:
-    """Write the settings of the facade beside those of the operator."""
+    """Write the settings of the facade next to those of the operator."""
     registry = installation.cluster.registry
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,

@@ -1,7 +1,7 @@
-"""The facade's routes and the gate in front of them, with nothing behind: for tests of requests.
+"""The facade's routes and its request guard without services, for tests of request validation.
 
-What a route would ask of a service answers `REACHED`: the request came through every check that
-follows from the request alone.
+Every call of a service returns `REACHED`: the request passed every check that
+depends on the request alone.
 """
 
 from typing import Any, NoReturn
@@ -18,10 +18,10 @@ from cloister_crds.kinds import Organization
 
 __all__ = ["CODES", "REACHED", "bare_app", "bare_client", "reported"]
 
-REACHED = "came through to the services"
-"""Message of the answer to a request that came through."""
+REACHED = "reached the services"
+"""Message of the response to a request that reached the services."""
 KEY = "Bearer good"
-"""Header of the holder of a key."""
+"""Authorization header with a valid key."""
 CODES = {
     400: "BAD_REQUEST",
     401: "UNAUTHORIZED",
@@ -45,7 +45,7 @@ PRINCIPAL = Principal(
 
 
 class UnreachableService:
-    """Stands for every service: what is called answers that the request came through."""
+    """Represents every service: each call reports that the request reached it."""
 
     def __getattr__(self, name: str) -> "UnreachableService":
         return self
@@ -55,10 +55,10 @@ class UnreachableService:
 
 
 class DiscardedTrail:
-    """An audit trail that keeps nothing."""
+    """An audit trail that discards all rows."""
 
     async def add(self, row: Any) -> None:
-        """Take a row."""
+        """Discard a row."""
 
 
 class BareContext:
@@ -69,7 +69,7 @@ class BareContext:
     clock = staticmethod(utc_now)
 
     async def authenticate(self, authorization: str | None) -> Principal:
-        """Let the one key in."""
+        """Accept the one valid key."""
         if authorization != KEY:
             raise ApiError(401, "UNAUTHORIZED", "the key is unknown")
         return PRINCIPAL
@@ -79,7 +79,7 @@ class BareContext:
 
 
 def bare_app() -> FastAPI:
-    """Make the application."""
+    """Build the application."""
     settings = ApiSettings.model_validate(
         {
             "containersDomain": "containers.test",
@@ -93,14 +93,14 @@ def bare_app() -> FastAPI:
 
 
 def bare_client(app: FastAPI, *, key: str | None = KEY) -> httpx.AsyncClient:
-    """Return a client of the application; it holds the key unless that is None."""
+    """Return a client of the application; key None = without key."""
     headers = {} if key is None else {"authorization": key}
     transport = httpx.ASGITransport(app=app)
     return httpx.AsyncClient(transport=transport, base_url="http://facade.test", headers=headers)
 
 
 def reported(answer: httpx.Response, status: int) -> dict[str, Any]:
-    """Check the form that every refusal has, and answer it."""
+    """Check the form that every error response has, and return its body."""
     body: dict[str, Any] = answer.json()
     assert answer.status_code == status, body
     assert body["code"] == CODES[status]

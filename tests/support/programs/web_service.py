@@ -1,4 +1,4 @@
-"""A small web service for enclaves on a real node: an image, its files, and visits to it."""
+"""A small web service for enclaves on a real node: image, configuration files, and requests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ HEALTHCHECK = {
     "timeout": "5s",
     "retries": 20,
 }
-"""A healthcheck that asks the page itself."""
+"""A healthcheck that fetches the page."""
 
 
 def page_file(
@@ -35,7 +35,7 @@ def page_file(
 
 
 class PageServices:
-    """Images on a cluster's registry, and visits through its Services."""
+    """Images in a cluster's registry, and requests through its Services."""
 
     def __init__(self, cluster: Any) -> None:
         self.web = push(busybox_image(), cluster.registry, "tests/web")
@@ -59,7 +59,7 @@ class PageServices:
         authority: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Page | None:
-        """Fetch a path of a Container through its Service; None = nobody answers.
+        """Fetch a path of a Container through its Service; None = no response.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class PageServices:
         path
             The path.
         authority
-            Certificate that its own must lead to, PEM; None = it is not verified.
+            CA certificate to verify its certificate with, PEM; None = do not verify.
         headers
             Further headers.
         """

@@ -50,7 +50,7 @@ class SimulatedGateway:
         """Look at all routes again and again; a server that is away is asked later."""
         while not self._stop.wait(_PAUSE):
             try:
-                for route in self._direct.listed(ROUTE, self._namespace):
+                for route in self._direct.list_objects(ROUTE, self._namespace):
                     self._look(route)
             except (httpx.HTTPError, AssertionError) as error:
                 self.trouble = str(error)

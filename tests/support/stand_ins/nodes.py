@@ -93,7 +93,7 @@ class SimulatedNodes:
         while not self._stop.wait(_PAUSE):
             try:
                 self._heartbeat()
-                for pod in self._direct.listed(POD, labelSelector=ENCLAVE_LABEL):
+                for pod in self._direct.list_objects(POD, labelSelector=ENCLAVE_LABEL):
                     self._look(pod)
             except (httpx.HTTPError, AssertionError) as error:
                 self.trouble = str(error)
@@ -136,7 +136,7 @@ class SimulatedNodes:
         metadata = pod["metadata"]
         free = [
             each["metadata"]["name"]
-            for each in self._direct.listed(NODE)
+            for each in self._direct.list_objects(NODE)
             if each["metadata"]["name"] in self.nodes
             and each["metadata"]["name"] not in self.dead
             and not each["spec"].get("unschedulable")
