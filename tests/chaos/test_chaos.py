@@ -91,7 +91,7 @@ def place(
         "graceSeconds": 5,
         "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
     }
-    nodes = {"nodes": NODES, "fate": outcome_of}
+    nodes = {"nodes": NODES, "outcome": outcome_of}
     with proxied_installation(
         own_cluster, tmp_path, {**SETTINGS, "domains": domains}, **nodes
     ) as found:

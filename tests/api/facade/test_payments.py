@@ -86,7 +86,8 @@ async def customer(stripe: Stripe, world: FacadeInstallation, client: httpx.Asyn
 
     async def looked() -> bool:
         # What was written is compared with Stripe once more; then the look is over.
-        looks = [each for each in stripe.asked_about(name) if each.path == "/v1/subscriptions"]
+        requests = stripe.customer_requests(name)
+        looks = [each for each in requests if each.path == "/v1/subscriptions"]
         return len(looks) >= 2
 
     await until(looked, what="the end of the first look")
@@ -349,7 +350,7 @@ async def test_other_events_and_other_customers_are_ignored(
     stripe.subscribe(customer, CONTAINERS)
     stranger = stripe.customer()
     other = stripe.subscribe(stranger, CONTAINERS)
-    asked = stripe.asked_about(customer, stranger)
+    asked = stripe.customer_requests(customer, stranger)
     thin = json.dumps({"object": "v2.core.event", "type": "v1.billing.meter.no_meter_found"})
     for body in (
         stripe.event("invoice.paid", {"id": "in_1", "object": "invoice", "customer": customer}),
@@ -359,7 +360,7 @@ async def test_other_events_and_other_customers_are_ignored(
     ):
         answer = await stripe.deliver(client, body)
         assert (answer.status_code, answer.json()) == (200, {"organizations": 0})
-    assert stripe.asked_about(customer, stranger) == asked
+    assert stripe.customer_requests(customer, stranger) == asked
     await tells(world, customer=customer)
 
 

@@ -1,7 +1,8 @@
 """A real ACME authority (Pebble), authoritative name server (Knot DNS) and resolver (Unbound).
 
-Pebble asks the resolver for its proofs, the resolver the name server, which takes dynamic updates
-with TSIG. A CNAME from one zone into another is followed by the resolver, as on the internet.
+Pebble queries the resolver for challenges, the resolver the name server, which accepts dynamic
+updates with TSIG. A CNAME from one zone into another is followed by the resolver, as on the
+internet.
 """
 
 import base64
@@ -38,7 +39,7 @@ KEY_NAME = "updates"
 
 
 def free_port() -> int:
-    """Return a port that nobody uses for UDP and TCP, for programs that cannot choose one."""
+    """Return a port that is free for UDP and TCP, for programs that cannot choose one."""
     while True:
         with socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
             udp.bind(("127.0.0.1", 0))
@@ -50,7 +51,7 @@ def free_port() -> int:
 
 @dataclass
 class AcmeNameServer:
-    """Knot DNS with zones that may be updated."""
+    """Knot DNS with zones that accept updates."""
 
     folder: Path
     """Its files."""
@@ -74,7 +75,7 @@ class AcmeNameServer:
         return self.folder / "key"
 
     def start(self) -> None:
-        """Serve, and wait until it does."""
+        """Start it, and wait until it responds."""
         log = (self.folder / "knot.log").open("ab")
         with log:
             self.process = subprocess.Popen(
@@ -85,14 +86,14 @@ class AcmeNameServer:
         until_sync(lambda: self.texts(self.zones[0]) is not None, within=30, what="a name server")
 
     def stop(self) -> None:
-        """End it; harmless when it has ended."""
+        """Stop it; idempotent."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(20)
             self.process = None
 
     def texts(self, name: str) -> list[str] | None:
-        """Return the TXT records of a name; None = it does not answer."""
+        """Return the TXT records of a name; None = no response."""
         return texts(self.port, name)
 
     def add(self, zone: str, name: str, kind: str, value: str) -> None:
@@ -108,7 +109,7 @@ class AcmeNameServer:
 
 
 def program(name: str) -> str:
-    """Return a Debian program, installed when it is not there and that is allowed."""
+    """Return the path of a Debian program; install it when it is missing and that is allowed."""
     install_packages(["dns"], Progress())
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     assert found is not None
@@ -117,7 +118,7 @@ def program(name: str) -> str:
 
 @contextlib.contextmanager
 def resolver(folder: Path, names: AcmeNameServer) -> Iterator[str]:
-    """Run a resolver that knows a name server's zones, without cache; gives its address."""
+    """Run a resolver for a name server's zones, without cache; yield its address."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     lines = [
@@ -157,7 +158,7 @@ def resolver(folder: Path, names: AcmeNameServer) -> Iterator[str]:
 
 
 def texts(port: int, name: str) -> list[str] | None:
-    """Return the TXT records of a name at a server; None = it does not answer."""
+    """Return the TXT records of a name from a server; None = no response."""
     try:
         query = dns.message.make_query(name, "TXT")
         answer = dns.query.tcp(query, "127.0.0.1", port=port, timeout=5)
@@ -215,7 +216,7 @@ class Pebble:
     management: int
     """Port of its management interface."""
     resolver: str
-    """Resolver that it asks."""
+    """Address of the resolver that it queries."""
     process: subprocess.Popen[bytes] | None = None
     """The server while it runs."""
 
@@ -231,11 +232,11 @@ class Pebble:
 
     @property
     def log(self) -> Path:
-        """What it wrote."""
+        """Its log."""
         return self.folder / "pebble.log"
 
     def start(self) -> None:
-        """Serve, and wait until it does."""
+        """Start it, and wait until it responds."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -250,7 +251,7 @@ class Pebble:
         until_sync(lambda: self._answers("/dir", self.port), within=30, what="Pebble")
 
     def stop(self) -> None:
-        """End it; harmless when it has ended."""
+        """Stop it; idempotent."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(20)
@@ -275,7 +276,7 @@ class Pebble:
 
 @contextlib.contextmanager
 def pebble(folder: Path, asks: str) -> Iterator[Pebble]:
-    """Run an authority that asks a resolver."""
+    """Run an authority that uses a resolver."""
     shown = certificate(folder)
     server = Pebble(folder, free_port(), free_port(), asks)
     settings = {

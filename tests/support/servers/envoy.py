@@ -1,4 +1,4 @@
-"""Envoy as an SNI gateway: it reads the host name of a handshake and passes the connection on.
+"""Envoy as an SNI gateway: it reads the host name of a handshake and forwards the connection.
 
 Its configuration lies in files that it watches (Envoy, "Dynamic from filesystem"); `write` replaces
 them. A connection whose name has no filter chain is closed.
@@ -25,9 +25,9 @@ class Target:
     """Where the connections of a host name go."""
 
     name: str
-    """Name of the cluster in Envoy's words."""
+    """Name of the Envoy cluster."""
     endpoints: tuple[tuple[str, int], ...]
-    """Addresses and ports; empty = there are none at present."""
+    """Addresses and ports; empty = no endpoint is ready."""
 
 
 class Envoy:
@@ -36,7 +36,7 @@ class Envoy:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.port: int = free_port()
-        """Port on the loopback where it takes connections, once there is a name to listen for."""
+        """Port on the loopback that it listens on once there is a route."""
         folder.mkdir(parents=True, exist_ok=True)
         self._put("boot", {"node": {"id": "tests", "cluster": "tests"}, **self._bootstrap()})
         self.write({})
@@ -52,11 +52,11 @@ class Envoy:
 
     @property
     def log(self) -> str:
-        """What it has said."""
+        """Its log."""
         return (self._folder / "envoy.log").read_text()
 
     def end(self) -> None:
-        """End it."""
+        """Stop it."""
         self._process.terminate()
         try:
             self._process.wait(20)

@@ -1,8 +1,8 @@
 """A gateway for tests: a real Envoy that TLSRoutes of a real API server drive.
 
-The controller between the two is small and ours: it follows TLSRoutes, ReferenceGrants and
-EndpointSlices, says in each route's status whether it takes it, and writes Envoy's configuration.
-It is slow on purpose (`lag`): a gateway in a large cluster learns of a change late.
+The controller between the two is a small one for tests: it watches TLSRoutes, ReferenceGrants and
+EndpointSlices, reports in each route's status whether it accepts it, and writes Envoy's
+configuration. It is slow on purpose (`lag`): gateways of large clusters observe changes late.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ class Gateway:
     Parameters
     ----------
     kubeconfig
-        How the API server is reached.
+        Kubeconfig for the API server.
     namespace, name
-        The Gateway whose routes it takes; its routes lie in the same namespace.
+        The Gateway whose routes it accepts; its routes are in the same namespace.
     folder
         Where Envoy's files go.
     lag
-        Seconds between what it learns and what it does.
+        Seconds between the observation of a change and its effect.
     """
 
     def __init__(
         self, kubeconfig: Path, *, namespace: str, name: str, folder: Path, lag: float
     ) -> None:
         self.envoy: Envoy = Envoy(folder)
-        """The process."""
+        """The Envoy process."""
         self._kube = KubeConfig.load(kubeconfig, None)
         self._namespace, self._name, self._lag = namespace, name, lag
         self._held = False
@@ -56,20 +56,20 @@ class Gateway:
         self._thread.start()
 
     def end(self) -> None:
-        """End it and Envoy."""
+        """Stop it and Envoy."""
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
         self._thread.join(20)
         self.envoy.end()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Let it do nothing of what it learns until the block ends."""
+        """Hold back all changes until the block ends."""
         self._held = True
         try:
             yield
         finally:
             self._held = False
-            self._loop.call_soon_threadsafe(self._lead)
+            self._loop.call_soon_threadsafe(self._configure)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -82,7 +82,7 @@ class Gateway:
             self._loop.close()
 
     async def _follow(self) -> None:
-        """Judge routes and configure Envoy after every change."""
+        """Report on routes and configure Envoy after every change."""
         async with (
             KubeClient(
                 self._kube, field_manager="tests-gateway", user_agent="tests-gateway"
@@ -97,7 +97,7 @@ class Gateway:
                 tasks.create_task(copy.run())
             changed = asyncio.Event()
             for copy in copies.values():
-                tasks.create_task(_tell(copy, changed))
+                tasks.create_task(_notify(copy, changed))
             while True:
                 await changed.wait()
                 changed.clear()
@@ -120,9 +120,9 @@ class Gateway:
             if granted:
                 for host in route["spec"]["hostnames"]:
                     targets[host] = _target(route, bodies[ENDPOINT_SLICE])
-        self._loop.call_later(self._lag, self._lead, targets)
+        self._loop.call_later(self._lag, self._configure, targets)
 
-    def _lead(self, targets: dict[str, Target] | None = None) -> None:
+    def _configure(self, targets: dict[str, Target] | None = None) -> None:
         """Configure Envoy, unless it is held; without targets with the newest."""
         self._newest = self._newest if targets is None else targets
         if not self._held:
@@ -135,7 +135,7 @@ class Gateway:
         )
 
     async def _report(self, client: KubeClient, route: Body, *, granted: bool) -> None:
-        """Write what a controller of the Gateway API has to write; nothing when it is written."""
+        """Write the route's status as a Gateway API controller must, unless it is up to date."""
         generation = route["metadata"]["generation"]
         parents = (route.get("status") or {}).get("parents") or []
         wanted = {"Accepted": "True", "ResolvedRefs": str(granted)}
@@ -163,7 +163,7 @@ class Gateway:
             "controllerName": CONTROLLER,
             "conditions": conditions,
         }
-        with contextlib.suppress(NotFound):  # it went meanwhile
+        with contextlib.suppress(NotFound):  # it was deleted meanwhile
             await client.merge_patch(
                 _ROUTE,
                 route["metadata"]["name"],
@@ -173,8 +173,8 @@ class Gateway:
             )
 
 
-async def _tell(copy: Reflector[dict[str, Any]], changed: asyncio.Event) -> None:
-    """Return whenever a copy has changed."""
+async def _notify(copy: Reflector[dict[str, Any]], changed: asyncio.Event) -> None:
+    """Signal changes of a cache."""
     while True:
         seen = copy.version
         if await copy.until(partial(_is_newer, copy, seen), within=3600):
@@ -192,7 +192,7 @@ def _backend(route: Body) -> tuple[str, str]:
 
 
 def _is_granted(route: Body, grants: list[dict[str, Any]]) -> bool:
-    """Return whether a ReferenceGrant lets a route name its Service."""
+    """Return whether a ReferenceGrant permits a route's reference to its Service."""
     namespace, _ = _backend(route)
     wanted = {
         "group": _ROUTE.group,
@@ -208,7 +208,7 @@ def _is_granted(route: Body, grants: list[dict[str, Any]]) -> bool:
 
 
 def _target(route: Body, slices: list[dict[str, Any]]) -> Target:
-    """Return where the connections of a route go: the ready endpoints of its Service."""
+    """Return the target of a route: the ready endpoints of its Service."""
     namespace, service = _backend(route)
     mine = (
         each

@@ -20,7 +20,7 @@ __all__ = ["GitServer", "Repositories", "Repository", "git_server"]
 
 
 def _exec_path() -> Path:
-    """Return where git keeps its programs."""
+    """Return the folder of git's programs."""
     done = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True)
     return Path(done.stdout.strip())
 
@@ -30,17 +30,17 @@ BACKEND = _exec_path() / "git-http-backend"
 
 @dataclass
 class Repository:
-    """One bare repository, written to with plumbing commands alone."""
+    """One bare repository, written to with plumbing commands only."""
 
     path: Path
     """The bare repository."""
 
     def git(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> str:
-        """Run git in the repository and answer its output as text without white space around."""
+        """Run git in the repository and return its output, stripped."""
         return self.raw(*arguments, data=data, when=when).decode().strip()
 
     def raw(self, *arguments: str, data: bytes = b"", when: int = 1_700_000_000) -> bytes:
-        """Run git in the repository, as a fixed person at a fixed time (seconds)."""
+        """Run git in the repository, with a fixed author and time (in seconds)."""
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.path),
@@ -62,7 +62,7 @@ class Repository:
         return done.stdout
 
     def blob(self, content: bytes) -> str:
-        """Write a blob and answer its id."""
+        """Write a blob and return its id."""
         return self.git("hash-object", "-w", "--stdin", data=content)
 
     def commit(
@@ -73,7 +73,7 @@ class Repository:
         submodules: Mapping[str, str] | None = None,
         when: int = 1_700_000_000,
     ) -> str:
-        """Write a commit with these files at its root and answer its id."""
+        """Write a commit with these files at its root and return its id."""
         lines = [f"100644 blob {self.blob(content)}\t{name}" for name, content in files.items()]
         for name, target in (links or {}).items():
             lines.append(f"120000 blob {self.blob(target.encode())}\t{name}")
@@ -90,7 +90,7 @@ class Repository:
             self.git("update-ref", f"refs/tags/{name}", target)
 
     def release(self, tag: str, content: bytes, *, when: int = 1_700_000_000) -> str:
-        """Commit a configuration file, tag the commit and answer its id."""
+        """Commit a configuration file, tag the commit and return its id."""
         commit = self.commit({"service-config.yml": content}, when=when)
         self.tag(tag, commit)
         return commit
@@ -104,7 +104,7 @@ class Repositories:
     """The directory."""
 
     def create(self, repo: str, *options: str) -> Repository:
-        """Make an empty bare repository; it may be fetched from with filters."""
+        """Create an empty bare repository that allows partial clones."""
         path = self.path / f"{repo}.git"
         path.mkdir(parents=True)
         repository = Repository(path)
@@ -122,13 +122,13 @@ class GitServer:
     served: HttpServer | None = None
     """The server; None before it runs."""
     password: str | None = None
-    """Password that every request needs; None: none does."""
+    """Password required from every request; None = none."""
     status: int | None = None
-    """Status with which every request is answered instead; None: git answers."""
+    """Status to return for every request; None = use git."""
     location: str | None = None
-    """Address to which every request is redirected; None: none is."""
+    """Redirect target of every request; None = no redirect."""
     hold: threading.Event | None = None
-    """Requests wait for it; None: they do not."""
+    """Event that requests wait for; None = they do not wait."""
 
     @property
     def base(self) -> str:
@@ -138,12 +138,12 @@ class GitServer:
 
     @property
     def requests(self) -> list[Request]:
-        """What it was asked, in order."""
+        """Received requests, in order."""
         assert self.served is not None
         return self.served.requests
 
-    def answer(self, request: Request) -> Reply:
-        """Return as the fields say, else through git."""
+    def respond(self, request: Request) -> Reply:
+        """Return the response that the fields prescribe, or git's."""
         if self.hold is not None:
             self.hold.wait(60)
         if self.location is not None:
@@ -163,7 +163,7 @@ class GitServer:
         return kind != "Basic" or not base64.b64decode(value).endswith(wanted)
 
     def _backend(self, request: Request) -> Reply:
-        """Pass a request to ``git http-backend`` by the rules of CGI (RFC 3875)."""
+        """Run ``git http-backend`` for a request, by CGI (RFC 3875)."""
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.root),
@@ -194,7 +194,7 @@ class GitServer:
 def git_server(root: Path, *, tls: ssl.SSLContext | None = None) -> Iterator[GitServer]:
     """Serve a directory of repositories over HTTP, until the block ends."""
     server = GitServer(root)
-    with serve(server.answer, tls=tls) as served:
+    with serve(server.respond, tls=tls) as served:
         server.served = served
         try:
             yield server

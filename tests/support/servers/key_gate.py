@@ -23,7 +23,7 @@ class RunningGate:
     """A gate that can be killed and restarted."""
 
     folder: Path
-    """Where its document, socket and log lie."""
+    """Folder of its document, socket and log."""
     process: "subprocess.Popen[bytes] | None" = None
     """The process while it runs."""
 
@@ -34,11 +34,11 @@ class RunningGate:
 
     @property
     def log(self) -> str:
-        """All that it has written."""
+        """Its log."""
         return (self.folder / "gate.log").read_text()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         with (self.folder / "gate.log").open("ab") as stream:
             self.process = subprocess.Popen(
                 [guest_binary(), "gate", "-spec", self.folder / "gate.json"],
@@ -54,7 +54,7 @@ class RunningGate:
         return subprocess.run(check, capture_output=True, check=False, timeout=30).returncode == 0
 
     def kill(self) -> None:
-        """End it as a crash would; harmless when it does not run."""
+        """Kill it; idempotent."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(20)
@@ -70,7 +70,7 @@ def running_gate(
     cache_seconds: float = 1,
     domain: str = HOSTNAME,
 ) -> Iterator[RunningGate]:
-    """Run a gate as an enclave of this file would have it.
+    """Run a gate as in an enclave of this file.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def running_gate(
     shim
         The shim of the file.
     api
-        Base address of the API; None for a file that asks for no keys.
+        Base address of the API; None = the file requires no keys.
     cache_seconds
         The operator's setting.
     domain

@@ -1,7 +1,7 @@
 """A real authoritative name server (Knot DNS) on port 53 of a loopback address of its own.
 
-It owns one zone and is its only server. Records are changed as the owner of a zone would, by
-dynamic updates, which it takes from its own machine.
+It is the only server of one zone. Records are changed as by the owner of the zone, with
+dynamic updates, which it accepts from this machine.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from tests.support.waiting import until_sync
 __all__ = ["NameServer", "serve_zone"]
 
 SECONDS = 5.0
-"""Longest wait for an answer."""
+"""Timeout of a query."""
 
 _CONFIGURATION = """\
 server:
@@ -66,12 +66,12 @@ class NameServer:
     zone: str
     """Its zone, without the last dot."""
     address: str
-    """Address that it answers at, on port 53."""
+    """Its address, with port 53."""
     process: subprocess.Popen[bytes] | None = None
     """The server while it runs."""
 
     def start(self) -> None:
-        """Serve, and wait until it does."""
+        """Start it, and wait until it responds."""
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [_program(), "-c", str(self.folder / "configuration")],
@@ -81,14 +81,14 @@ class NameServer:
         until_sync(self._answers, within=60, what="a name server")
 
     def stop(self) -> None:
-        """End it; harmless when it has ended."""
+        """Stop it; idempotent."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(20)
             self.process = None
 
     def put(self, name: str, kind: str, value: str) -> None:
-        """Provide a name exactly one record of a kind.
+        """Replace all records of a kind at a name by one.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class NameServer:
         self._send(update)
 
     def drop(self, name: str, kind: str) -> None:
-        """Take all records of a kind from a name."""
+        """Delete all records of a kind at a name."""
         update = dns.update.UpdateMessage(self.zone)
         update.delete(dns.name.from_text(name), kind)
         self._send(update)
@@ -124,7 +124,7 @@ class NameServer:
 
 
 def _program() -> str:
-    """Find Knot DNS, installed when it is not there and that is allowed."""
+    """Return the path of Knot DNS; install it when it is missing and that is allowed."""
     if shutil.which("knotd") is None:
         install_packages(["dns"], Progress(stream=sys.stderr))
     found = shutil.which("knotd", path="/usr/sbin:/usr/bin:/sbin:/bin")
@@ -135,7 +135,7 @@ def _program() -> str:
 @contextmanager
 def serve_zone(folder: Path, zone: str) -> Iterator[NameServer]:
     """Serve an empty zone; needs root, for port 53."""
-    # The loopback network is large, so that servers of several tests do not meet.
+    # A random loopback address keeps servers of concurrent tests apart.
     address = (
         f"127.{100 + secrets.randbelow(100)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
     )

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: its own data directory, a unix socket, never as root."""
+"""A real PostgreSQL for tests: own data directory, Unix socket, never as root."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ from tests.support.waiting import until_sync
 
 __all__ = ["Postgres", "postgres"]
 
-INSTALL = "PostgreSQL is not installed; `apt-get install postgresql` brings it"
+INSTALL = "PostgreSQL is not installed; run `apt-get install postgresql`"
 UNPRIVILEGED = ("postgres", "nobody")
-"""Users that root may start the server as; PostgreSQL refuses to run as root."""
+"""Users to run the server as when the tests run as root, which PostgreSQL refuses."""
 FASTER = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=64MB")
-"""What a test's database need not survive: the end of the machine. It survives its own crash."""
+"""Settings of a database that survives a crash of the server, but not of the machine."""
 
 
 def binaries() -> Path:
@@ -44,7 +44,7 @@ def binaries() -> Path:
 
 
 def unprivileged() -> str | None:
-    """Return the user to run as; None = the present one."""
+    """Return the user to run as; None = the current one."""
     if os.geteuid() != 0:
         return None
     import pwd  # noqa: PLC0415 - not on every system
@@ -63,14 +63,14 @@ class Postgres:
     folder: Path
     """Directory of data and socket."""
     user: str | None
-    """User that it runs as; None = the present one."""
+    """User that it runs as; None = the current one."""
     process: subprocess.Popen[bytes] | None = None
-    """The server."""
+    """The server process."""
     template: str = ""
-    """Database with an empty ledger, to be copied."""
+    """Template database with an empty ledger."""
 
     def url(self, database: str) -> URL:
-        """Return the address of a database as the ledger's settings know it."""
+        """Return the URL of a database for the ledger's settings."""
         return URL.create(
             "postgresql+psycopg",
             username="tester",
@@ -79,7 +79,7 @@ class Postgres:
         )
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         settings = [f"unix_socket_directories={self.folder}", "listen_addresses=", *FASTER]
         options = [part for setting in settings for part in ("-c", setting)]
         log = (self.folder / "log").open("ab")
@@ -91,13 +91,13 @@ class Postgres:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_sync(self.answers, within=60, what="PostgreSQL to answer")
+        until_sync(self.answers, within=60, what="PostgreSQL to respond")
 
     def answers(self) -> bool:
-        """Return whether it does."""
+        """Return whether it accepts connections."""
         assert self.process is not None
         if self.process.poll() is not None:
-            raise RuntimeError(f"PostgreSQL ended: {(self.folder / 'log').read_text()[-2000:]}")
+            raise RuntimeError(f"PostgreSQL exited:  {(self.folder / 'log').read_text()[-2000:]}")
         with contextlib.suppress(psycopg.OperationalError), self.admin():
             return True
         return False
@@ -109,14 +109,14 @@ class Postgres:
         )
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """End it; with SIGQUIT as a crash does."""
+        """Stop it; SIGQUIT has the effect of a crash."""
         if self.process is not None:
             self.process.send_signal(number)
             self.process.wait(60)
             self.process = None
 
     def ledger(self) -> URL:
-        """Make an empty ledger and answer its address."""
+        """Create an empty ledger and return its URL."""
         with self.admin() as connection:
             if not self.template:
                 self.template = self.empty()
@@ -126,7 +126,7 @@ class Postgres:
         return self.url(name)
 
     def empty(self) -> str:
-        """Make an empty database and answer its name."""
+        """Create an empty database and return its name."""
         name = f"empty_{secrets.token_hex(6)}"
         with self.admin() as connection:
             connection.execute(f'CREATE DATABASE "{name}"')

@@ -1,4 +1,4 @@
-"""A real registry (the distribution project's), and images to put into it.
+"""A real registry (the distribution project's), and images for it.
 
 `registry` starts the binary on a free port of the loopback with a storage of its own; `push`
 uploads by the distribution specification, so that a test needs no image builder.
@@ -40,13 +40,13 @@ OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def registry_binary() -> Path:
-    """Return the registry's program, building it when it is not there yet."""
+    """Return the path of the registry's program; build it when it is missing."""
     return binary("registry")
 
 
 @dataclass(frozen=True)
 class PushedContent:
-    """Something that was pushed."""
+    """Pushed content."""
 
     digest: str
     """Its digest."""
@@ -56,7 +56,7 @@ class PushedContent:
     """Its media type."""
 
     def descriptor(self, **more: Any) -> dict[str, Any]:
-        """Return a pointer to it, with further fields such as a platform."""
+        """Return its descriptor, with further fields such as a platform."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size, **more}
 
 
@@ -67,15 +67,15 @@ class Registry:
     port: int
     """Port on the loopback."""
     log: Path
-    """Its access log and messages."""
+    """Its log, including the access log."""
     tls: Certificate | None = None
-    """Certificate that it shows; None: it speaks plain HTTP."""
+    """Its certificate; None = plain HTTP."""
     authorization: str | None = None
-    """Value of the header Authorization for pushes; None: none."""
+    """Authorization header of pushes; None = none."""
 
     @property
     def host(self) -> str:
-        """Host and port, as references write it."""
+        """Host and port, as in image references."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -133,17 +133,17 @@ class Registry:
 
 
 def _trust(tls: Certificate | None) -> ssl.SSLContext | bool:
-    """Trust a certificate alone; without one nothing is encrypted."""
+    """Return a context that trusts only a certificate; for plain HTTP, no certificate."""
     return ssl.create_default_context(cafile=str(tls.file)) if tls else False
 
 
 def _pushed(content: bytes, media_type: str) -> PushedContent:
-    """Describe content."""
+    """Return the description of pushed content."""
     return PushedContent(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), media_type)
 
 
 def image_config(architecture: str, config: Mapping[str, Any]) -> bytes:
-    """Write the configuration of an image."""
+    """Build the configuration of an image."""
     document = {
         "os": "linux",
         "architecture": architecture,
@@ -154,7 +154,7 @@ def image_config(architecture: str, config: Mapping[str, Any]) -> bytes:
 
 
 def image_manifest(config: PushedContent, *layers: PushedContent) -> dict[str, Any]:
-    """Write the manifest of an image."""
+    """Build the manifest of an image."""
     return {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
@@ -164,7 +164,7 @@ def image_manifest(config: PushedContent, *layers: PushedContent) -> dict[str, A
 
 
 def image_index(entries: Mapping[str, PushedContent]) -> dict[str, Any]:
-    """Write an index: platform such as ``linux/arm64/v8`` -> manifest."""
+    """Build an index: platform such as ``linux/arm64/v8`` -> manifest."""
     manifests = []
     for name, pushed in entries.items():
         system, architecture, *variant = name.split("/")
@@ -191,18 +191,18 @@ def registry(
     folder
         Where its configuration, storage and log lie.
     auth
-        Part ``auth`` of its configuration; None: everyone may do everything.
+        Section ``auth`` of its configuration; None = no authentication.
     proxy
-        Address of the registry that it mirrors; None: none.
+        Address of the registry that it mirrors; None = none.
     tls
-        Certificate that it shows; None: it speaks plain HTTP.
+        Its certificate; None = plain HTTP.
     everywhere
         Whether it listens on every address, so that a node reaches it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
-    # The registry cannot be given a listening socket, so a port is chosen, and chosen again when
-    # somebody else took it in between.
+    # The registry does not accept a listening socket, so a port is chosen, and another one when
+    # it was taken in between.
     for _ in range(5):
         port = _free_port()
         configuration: dict[str, Any] = {
@@ -227,7 +227,7 @@ def registry(
                 env={"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"},
             )
         try:
-            if until_sync(lambda: _state(process, port, tls), within=60, every=0.05) == "up":  # noqa: B023 - asked within this turn
+            if until_sync(lambda: _state(process, port, tls), within=60, every=0.05) == "up":  # noqa: B023 - called within this iteration
                 yield Registry(port, log, tls)
                 return
         finally:
@@ -237,7 +237,7 @@ def registry(
 
 
 def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None) -> str:
-    """Return ``up``, ``ended``, or nothing while it starts."""
+    """Return ``up``, ``ended``, or an empty string while it starts."""
     if process.poll() is not None:
         return "ended"
     with contextlib.suppress(httpx.TransportError):
@@ -248,7 +248,7 @@ def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None)
 
 
 def _free_port() -> int:
-    """Choose a port of the loopback that nobody listens on."""
+    """Choose a free port of the loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

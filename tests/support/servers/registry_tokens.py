@@ -1,7 +1,7 @@
-"""A token server for a real registry: gives signed tokens to whom it knows.
+"""A token server for a real registry, which issues signed tokens to known users.
 
-Speaks the distribution project's "Token Authentication Specification"; the registry checks the
-signature against the certificate, so only these tokens open it.
+It implements the distribution project's "Token Authentication Specification"; the registry checks
+the signature with the certificate, so it accepts only these tokens.
 """
 
 import base64
@@ -33,20 +33,20 @@ class TokenServer:
     """A running token server; its fields may be changed while it runs."""
 
     certificate: Certificate
-    """Certificate whose key signs."""
+    """Certificate of the signing key."""
     users: dict[str, str]
     """User name -> password."""
     public: set[str] = field(default_factory=set)
     """Repositories that may be pulled without a user."""
     life: int = 300
-    """Life of a token, in seconds."""
+    """Lifetime of a token, in seconds."""
     fault: Reply | None = None
-    """Return of every request; None: the usual ones."""
+    """Response to every request; None = the usual ones."""
     served: HttpServer | None = None
     """The server; None before it runs."""
 
     def auth(self) -> dict[str, Any]:
-        """Write the part ``auth`` of the registry's configuration."""
+        """Return the section ``auth`` of the registry's configuration."""
         assert self.served is not None
         return {
             "token": {
@@ -60,12 +60,12 @@ class TokenServer:
 
     @property
     def requests(self) -> list[Request]:
-        """What it was asked, in order."""
+        """Received requests, in order."""
         assert self.served is not None
         return self.served.requests
 
-    def answer(self, request: Request) -> Reply:
-        """Provide a token for what the asker may do."""
+    def respond(self, request: Request) -> Reply:
+        """Return a token with the user's permissions."""
         if self.fault is not None:
             return self.fault
         user = self._user(request.headers.get("authorization"))
@@ -81,7 +81,7 @@ class TokenServer:
         return Reply(200, json.dumps({"token": token, "expires_in": self.life}).encode())
 
     def _user(self, authorization: str | None) -> str | None:
-        """Return who asks: empty for nobody in particular, None for wrong credentials."""
+        """Return the user of a request: empty = anonymous, None = wrong credentials."""
         if authorization is None:
             return ""
         pair = base64.b64decode(authorization.removeprefix("Basic ")).decode()
@@ -113,18 +113,18 @@ class TokenServer:
 
 
 def _part(data: Mapping[str, Any]) -> str:
-    """Write a part of a token."""
+    """Encode a part of a token."""
     return _base64(json.dumps(data).encode())
 
 
 def _base64(data: bytes) -> str:
-    """Write bytes as tokens do."""
+    """Encode bytes as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 @contextlib.contextmanager
 def token_server(server: TokenServer) -> Iterator[TokenServer]:
     """Run a token server until the block ends."""
-    with serve(server.answer) as served:
+    with serve(server.respond) as served:
         server.served = served
         yield server

@@ -1,6 +1,6 @@
-"""The real Caddy with a configuration of ours, in front of a real upstream, on this machine.
+"""The real Caddy with the shim's configuration, in front of a real upstream, on this machine.
 
-Caddy listens on a Unix socket and on a port that it is handed, so that none has to be guessed; TLS
+Caddy listens on a Unix socket and on a port that is passed to it as a socket; TLS
 is as in an enclave.
 """
 
@@ -29,7 +29,7 @@ HOSTNAME = "web.acme.containers.example"
 
 @dataclass(frozen=True, slots=True)
 class ShimResponse:
-    """What a client got."""
+    """A response to a client."""
 
     status: int
     """HTTP status."""
@@ -44,21 +44,21 @@ class ShimResponse:
         return json.loads(self.body)
 
     def header(self, name: str) -> str | None:
-        """Return a header; several are joined by commas."""
+        """Return a header; repeated ones are joined by commas."""
         values = self.headers.get_all(name)
         return None if values is None else ", ".join(values)
 
 
 @dataclass(frozen=True)
 class RunningShim:
-    """A shim that answers on a Unix socket."""
+    """A running shim that listens on a Unix socket."""
 
     path: Path
     """The socket."""
     upstream: Upstream
-    """What it forwards to."""
+    """The upstream."""
     agent: Path
-    """The agent's directory, with the mark of a completed boot; nobody answers there."""
+    """The agent's directory, with the mark of a completed boot; no agent is running."""
     spec: Shim
     """The file's ``shim`` section."""
     port: int
@@ -68,7 +68,7 @@ class RunningShim:
 
     @property
     def log(self) -> str:
-        """All that Caddy has written."""
+        """Caddy's log."""
         return (self.path.parent / "shim.log").read_text()
 
     def connect(
@@ -83,11 +83,11 @@ class RunningShim:
         Parameters
         ----------
         hostname
-            Host name in the handshake; None: none.
+            Host name in the handshake (SNI); None = none.
         source
-            Address on the loopback to come from; None: over the Unix socket.
+            Source address on the loopback; None = over the Unix socket.
         protocols
-            Protocols to offer (ALPN); none: HTTP/1.1.
+            Protocols to offer (ALPN); empty = HTTP/1.1.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -145,11 +145,11 @@ def running_shim(
     folder
         For configuration, keys and log; short, since it holds a socket. A gate's socket is `g`.
     storage
-        Where its certificates are found; None: it signs by itself.
+        Storage of its certificates; None = self-signed.
     within
-        Seconds that it may take until it shakes hands.
+        Timeout in seconds until TLS handshakes succeed.
     header_timeout
-        How long a client may take for its headers; None: as in an enclave.
+        Timeout for a client's headers; None = as in an enclave.
     shim
         Fields of the file's ``shim`` section.
     """
@@ -193,7 +193,7 @@ def running_shim(
 
 
 def _answers(shim: RunningShim, process: "subprocess.Popen[bytes]", log: Path) -> bool:
-    """Return whether the shim shakes hands."""
+    """Return whether TLS handshakes succeed."""
     if process.poll() is not None:
         raise RuntimeError(f"Caddy ended:\n{log.read_text()[-4000:]}")
     try:

@@ -1,6 +1,7 @@
-"""Stand-ins for device plugins on a real node: GPUs and devices that exist nowhere.
+"""Stand-ins for device plugins on a real node: GPUs and devices that do not exist.
 
-The program in ``tests/support/device_plugin`` speaks the kubelet's own protocol over its socket.
+The program in ``tests/support/stand_ins/device_plugin`` implements the kubelet's protocol over its
+socket.
 """
 
 import json
@@ -33,7 +34,7 @@ class DevicePlugin:
     def __init__(
         self, program: Path, cluster: Cluster, resource: str, devices: list[str], *options: str
     ) -> None:
-        """Start it, and wait until the node has what it offers.
+        """Start it, and wait until the node has its devices.
 
         Parameters
         ----------
@@ -44,9 +45,9 @@ class DevicePlugin:
         resource
             Name of the extended resource.
         devices
-            Device files of the node, made fresh: they are the kernel's /dev/zero by other names.
+            Device files to create on the node: copies of the kernel's /dev/zero.
         options
-            Further words of its command line.
+            Further command line arguments.
         """
         self.cluster = cluster
         self.resource = resource
@@ -67,7 +68,7 @@ class DevicePlugin:
         return int(node["status"]["allocatable"].get(self.resource, "0")) > 0
 
     def end(self) -> None:
-        """End it, and take its device files away."""
+        """Stop it, and remove its device files."""
         self.process.terminate()
         self.process.wait(30)
         self.log.close()

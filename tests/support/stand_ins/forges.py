@@ -1,8 +1,8 @@
 """Stand-ins of the REST interfaces of GitHub and Gitea, on a socket.
 
 Repositories are real ones (`tests.support.servers.git`): tags, commits, trees and files are read
-from them with git. Releases, privacy and limits are kept here, since git knows none. The answers
-have the form of GitHub's interface of 2022-11-28 and of Gitea's version 1.
+from them with git. Releases, privacy and limits are kept here, since git has none. The responses
+have the format of GitHub's API of 2022-11-28 and of Gitea's version 1.
 """
 
 import base64
@@ -28,28 +28,28 @@ Kind = TypeVar("Kind", bound="ForgeStandIn")
 
 @dataclass
 class ForgeStandIn(ABC):
-    """What both forges have."""
+    """Base of both forges."""
 
     root: Path
     """Directory of repositories, ``owner/name.git``."""
     releases: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Repository -> its releases."""
     token: str | None = None
-    """Token that every request needs; None: none does."""
+    """Token required from every request; None = none."""
     fault: Reply | None = None
-    """Return of every request; None: the usual ones."""
+    """Response to every request; None = the usual ones."""
     served: HttpServer | None = None
     """The server; None before it runs."""
 
     @property
     def base(self) -> str:
-        """Address that goes into the settings."""
+        """Base address for the settings."""
         assert self.served is not None
         return self.served.base
 
     @property
     def requests(self) -> list[Request]:
-        """What it was asked, in order."""
+        """Received requests, in order."""
         assert self.served is not None
         return self.served.requests
 
@@ -62,7 +62,7 @@ class ForgeStandIn(ABC):
         draft: bool = False,
         prerelease: bool = False,
     ) -> None:
-        """Publish a release of a tag, or keep a draft of one."""
+        """Publish a release of a tag, or a draft of one."""
         release = {
             "tag_name": tag,
             "draft": draft,
@@ -71,8 +71,8 @@ class ForgeStandIn(ABC):
         }
         self.releases.setdefault(repo, []).append(release)
 
-    def answer(self, request: Request) -> Reply:
-        """Return one request, conditionally where it asks for that."""
+    def respond(self, request: Request) -> Reply:
+        """Return the response to a request; 304 where a condition allows it."""
         if self.fault is not None:
             return self.fault
         if (
@@ -90,7 +90,7 @@ class ForgeStandIn(ABC):
 
     @abstractmethod
     def route(self, request: Request) -> Reply:
-        """Return by the path; the two forges differ here."""
+        """Return the response for a path, in which the two forges differ."""
 
     def repository(self, repo: str) -> Repository | None:
         """Find a repository."""
@@ -110,7 +110,7 @@ class GitHubStandIn(ForgeStandIn):
 
     @override
     def route(self, request: Request) -> Reply:
-        """Return as GitHub does."""
+        """Return GitHub's response."""
         assert request.headers["x-github-api-version"] == "2022-11-28"
         start, owner, name, *rest = request.parts
         repository = self.repository(f"{owner}/{name}")
@@ -157,7 +157,7 @@ class GiteaStandIn(ForgeStandIn):
 
     @override
     def route(self, request: Request) -> Reply:
-        """Return as Gitea does."""
+        """Return Gitea's response."""
         *prefix, start, owner, name = request.parts[:5]
         rest = request.parts[5:]
         repository = self.repository(f"{owner}/{name}")
@@ -179,7 +179,7 @@ class GiteaStandIn(ForgeStandIn):
         return reply
 
     def _listed(self, repo: str, request: Request) -> Reply:
-        """Return the list of releases, filtered as the query says."""
+        """Return the list of releases, filtered by the query."""
         listed = self.releases.get(repo, [])
         for parameter, key in (("draft", "draft"), ("pre-release", "prerelease")):
             for wanted in request.parameters.get(parameter, []):
@@ -188,18 +188,18 @@ class GiteaStandIn(ForgeStandIn):
 
 
 def _json(status: int, document: Any) -> Reply:
-    """Return a document."""
+    """Return a JSON response."""
     content = json.dumps(document).encode()
     return Reply(status, content, {"Content-Type": "application/json"})
 
 
 def _missing() -> Reply:
-    """Return that there is no such thing, or that one may not see it."""
+    """Return 404, also for what the client may not see."""
     return _json(404, {"message": "Not Found"})
 
 
 def _object_id(repository: Repository, name: str) -> str | None:
-    """Return the id that a name leads to."""
+    """Return the object id of a name."""
     try:
         return repository.git("rev-parse", "--verify", "--quiet", name)
     except CalledProcessError:
@@ -207,7 +207,7 @@ def _object_id(repository: Repository, name: str) -> str | None:
 
 
 def _github_object(repository: Repository, name: str, more: dict[str, Any]) -> Reply:
-    """Return what a reference points to."""
+    """Return the object of a reference."""
     identity = _object_id(repository, name)
     if identity is None:
         return _missing()
@@ -216,7 +216,7 @@ def _github_object(repository: Repository, name: str, more: dict[str, Any]) -> R
 
 
 def _github_tag(repository: Repository, identity: str) -> Reply:
-    """Return what an annotated tag points to, one step."""
+    """Return the object of an annotated tag."""
     head = repository.git("cat-file", "-p", identity).splitlines()
     target, kind = head[0].split(" ")[1], head[1].split(" ")[1]
     return _json(200, {"sha": identity, "object": {"type": kind, "sha": target}})
@@ -268,6 +268,6 @@ def _gitea_content(repository: Repository, path: str, commit: str) -> Reply:
 @contextlib.contextmanager
 def forge(stand_in: Kind) -> Iterator[Kind]:
     """Run a stand-in until the block ends."""
-    with serve(stand_in.answer) as served:
+    with serve(stand_in.respond) as served:
         stand_in.served = served
         yield stand_in

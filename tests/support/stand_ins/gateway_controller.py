@@ -1,6 +1,6 @@
-"""Plays the controller of a Gateway: it takes every TLSRoute of a namespace.
+"""A simulated controller of a Gateway, which accepts every TLSRoute of a namespace.
 
-The routes and their kinds are real; no request goes through them.
+Routes and CRDs are real; no traffic is forwarded.
 """
 
 import threading
@@ -15,7 +15,7 @@ __all__ = ["SimulatedGateway"]
 
 ROUTE = TLS_ROUTES[0]
 _PAUSE = 0.2
-"""Seconds between two looks at all routes."""
+"""Seconds between two checks of all routes."""
 _ACCEPTED = {
     "type": "Accepted",
     "status": "True",
@@ -26,7 +26,7 @@ _ACCEPTED = {
 
 
 class SimulatedGateway:
-    """Takes routes until `stop`."""
+    """Accept routes until `stop`."""
 
     def __init__(self, direct: DirectClient, namespace: str) -> None:
         self._direct = direct
@@ -34,29 +34,29 @@ class SimulatedGateway:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="played gateway", daemon=True)
         self.trouble = ""
-        """What went wrong at last; empty = nothing."""
+        """The last error; empty = none."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; harmless when it has not begun."""
+        """Stop the thread; idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(30)
 
     def _run(self) -> None:
-        """Look at all routes again and again; a server that is away is asked later."""
+        """Check all routes periodically; ignore an unavailable server."""
         while not self._stop.wait(_PAUSE):
             try:
                 for route in self._direct.list_objects(ROUTE, self._namespace):
-                    self._look(route)
+                    self._accept(route)
             except (httpx.HTTPError, AssertionError) as error:
                 self.trouble = str(error)
 
-    def _look(self, route: dict[str, Any]) -> None:
-        """Return of a route that it is taken, as it is now."""
+    def _accept(self, route: dict[str, Any]) -> None:
+        """Write the status Accepted of a route's current generation."""
         parents = route.get("status", {}).get("parents", ())
         generation = route["metadata"]["generation"]
         reported = [condition for each in parents for condition in each["conditions"]]

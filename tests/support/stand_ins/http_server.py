@@ -1,4 +1,4 @@
-"""A small HTTP server on the loopback, answering by a function: stand-ins are built of it."""
+"""A small HTTP server on the loopback with a handler function, the base of the stand-ins."""
 
 import contextlib
 import ssl
@@ -15,14 +15,14 @@ __all__ = ["HttpServer", "Reply", "Request", "serve"]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked."""
+    """A received request."""
 
     method: str
     """Method."""
     path: str
-    """Path as it came, percent-encoded, without the query."""
+    """Raw path, percent-encoded, without the query."""
     query: str
-    """Query as it came."""
+    """Raw query."""
     headers: dict[str, str]
     """Headers, names in lower case."""
     body: bytes
@@ -41,14 +41,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is answered."""
+    """A response."""
 
     status: int = 200
     """Status."""
     body: bytes = b""
     """Body."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers beside the length."""
+    """Headers other than Content-Length."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class HttpServer:
     scheme: str
     """http or https."""
     requests: list[Request] = field(default_factory=list)
-    """What it was asked, in order."""
+    """Received requests, in order."""
 
     @property
     def host(self) -> str:
@@ -74,20 +74,20 @@ class HttpServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Passes requests to the function."""
+    """Pass requests to the handler function."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two packets; the second must not wait
+    disable_nagle_algorithm = True  # headers and body are two packets; do not delay the second
     served: HttpServer
     answer: Callable[[Request], Reply]
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing."""
 
     @override
     def handle(self) -> None:
-        """Serve a connection; a client may leave in the middle of it."""
+        """Serve a connection; the client may disconnect at any time."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
             super().handle()
 
@@ -126,14 +126,14 @@ def serve(
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
 ) -> Iterator[HttpServer]:
-    """Return requests by a function until the block ends.
+    """Serve requests with a handler function until the block ends.
 
     Parameters
     ----------
     answer
-        The function; it is called from several threads.
+        The handler; it is called from several threads.
     tls
-        Context of a TLS server; None: plain HTTP.
+        SSL context; None = plain HTTP.
     address
         Address of this machine to listen on, by default the loopback's.
     """

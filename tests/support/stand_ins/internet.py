@@ -1,7 +1,7 @@
-"""An emulated public internet on a cluster's node: addresses that answer, and a name server.
+"""An emulated public internet on a cluster's node: responding addresses, and a name server.
 
 The addresses are on the loopback device of the node's own network namespace, so that Pods reach
-them as they reach the world, and this machine does not see them.
+them as they reach the internet, while this machine does not.
 """
 
 import subprocess
@@ -18,13 +18,13 @@ from tests.support.builders.network_matrix import ALLOWED_NAME
 __all__ = ["ALLOWED", "IPV6", "METADATA", "NAMES", "OTHERS", "Internet", "emulated_internet"]
 
 ALLOWED = "93.184.216.34"
-"""Address of the host that allowlists name."""
+"""Address of the host in allowlists."""
 OTHERS = ("93.184.216.35", "8.8.4.4")
-"""Public addresses that they do not."""
+"""Public addresses that are not in allowlists."""
 IPV6 = "2620:fe::fe"
-"""A public address of the other family, on which the same answers."""
+"""A public IPv6 address with the same server."""
 METADATA = "169.254.169.254"
-"""Where clouds serve the secrets of a machine."""
+"""Address of clouds' instance metadata services."""
 RESOLVER = "93.184.216.53"
 """The name server."""
 NAMES = {
@@ -32,22 +32,22 @@ NAMES = {
     "other.example": (OTHERS[0],),
     "rebind.example": ("10.0.0.1", METADATA, "127.0.0.1"),
 }
-"""What it answers."""
+"""Its response."""
 
 
 @dataclass
 class Internet:
-    """What of it runs."""
+    """A running emulation."""
 
     namespace: str
     """Network namespace of the node."""
     resolver: str = RESOLVER
     """Name server for enclaves."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """What was started."""
+    """Started processes."""
 
     def ip(self, *arguments: str) -> None:
-        """Change the node's network."""
+        """Run ip(8) in the node's network namespace."""
         subprocess.run(["ip", "-n", self.namespace, *arguments], check=True, capture_output=True)
 
     def start(self, *command: str) -> None:
@@ -62,7 +62,7 @@ class Internet:
 
 @contextmanager
 def emulated_internet(cluster: Cluster, folder: Path) -> Iterator[Internet]:
-    """Make the addresses and start what answers on them; all of it goes at the end.
+    """Add the addresses and start their servers; remove everything at the end.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""IPv6 laid by hand through a node and an enclave, so that nothing but the packet filter is left.
+"""IPv6 set up manually through a node and an enclave, so that only the packet filter blocks it.
 
-A cluster of one family gives Pods no IPv6. Here both an ordinary Pod and an enclave get an address
-and a route, and the container inside as well: what an administrator's node with both families, or
-somebody with rights over the Pod's network, could bring about.
+A single-stack cluster gives Pods no IPv6. Here both an ordinary Pod and an enclave get an address
+and a route, and so does the container inside: what a dual-stack node, or
+somebody with privileges over the Pod's network, could cause.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ _GATEWAY = "fe80::1"
 
 
 def process_of(pod: dict[str, Any], *command: bytes) -> int:
-    """Find a process of a Pod among those of this machine.
+    """Return a process of a Pod on this machine.
 
     Parameters
     ----------
     pod
         The Pod, as the API server has it.
     command
-        How its command begins.
+        Prefix of its command line.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def run_in(process: int, *command: str) -> str:
 
 
 def connect_pod(internet: Internet, process: int, number: int) -> None:
-    """Provide a Pod a way to the emulated internet, as a node with both families would.
+    """Give a Pod an IPv6 route to the emulated internet, as a dual-stack node would.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def connect_pod(internet: Internet, process: int, number: int) -> None:
     process
         A process in the Pod's network namespace.
     number
-        The last part of its address, at least 2 and another one for each Pod.
+        The last part of its address, at least 2 and unique per Pod.
     """
     internet.ip("address", "replace", f"{_NODE}1/64", "dev", "cni0", "nodad")
     ip = ("ip", "-6")
@@ -75,7 +75,7 @@ def connect_pod(internet: Internet, process: int, number: int) -> None:
 
 
 def lay_through(net: int, container: int) -> None:
-    """Lay a way from a container through the Pod, with everything that forwarding needs.
+    """Set up a route from a container through the Pod, with everything that forwarding needs.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def lay_through(net: int, container: int) -> None:
 
 
 def without_filter(net: int) -> None:
-    """Take the packet filter of an enclave away; nothing of the enclave can.
+    """Remove the packet filter of an enclave, which nothing in the enclave can do.
 
     Parameters
     ----------

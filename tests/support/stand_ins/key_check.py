@@ -1,6 +1,6 @@
 """A stand-in for the API's key check (``POST /api/shim/validate-key``) on a socket.
 
-It gives each answer that the contract knows, and what may go wrong: slow, broken, gone.
+It returns each response of the contract, and simulates failures: slow, broken, unavailable.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ __all__ = ["KeyCheck", "running_key_check"]
 
 @dataclass
 class KeyCheck:
-    """A key check whose answers a test sets."""
+    """A key check whose responses a test sets."""
 
     served: HttpServer | None = None
     """The server."""
     running: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """Ends it."""
+    """Stops it."""
     answers: dict[str, Reply] = field(default_factory=dict)
-    """Verdicts by key; a key that is not here is unknown (401)."""
+    """Key -> response; other keys are unknown (401)."""
     asked: list[dict[str, Any]] = field(default_factory=list)
-    """Bodies that came, in order."""
+    """Received bodies, in order."""
     broken: bool = False
-    """Whether it answers 500 to everything."""
+    """Whether it returns 500 for every request."""
     go_on: threading.Event = field(default_factory=threading.Event)
-    """What answers wait for; it is set unless a test makes the check slow."""
+    """Event that responses wait for; a test clears it to make the check slow."""
 
     def __post_init__(self) -> None:
-        """Begin as a fast one."""
+        """Start without delay."""
         self.go_on.set()
 
     @property
@@ -44,16 +44,16 @@ class KeyCheck:
         return self.served.base
 
     def stop(self) -> None:
-        """Go away: connections are refused from now on. Harmless when done before."""
+        """Refuse connections from now on; idempotent."""
         self.go_on.set()
         self.running.close()
 
     def times(self, key: str) -> int:
-        """Count how often it was asked for a key."""
+        """Return the number of checks of a key."""
         return sum(body["api_key"] == key for body in self.asked)
 
-    def answer(self, request: Request) -> Reply:
-        """Return one question, each on a connection of its own, so that `stop` is felt at once."""
+    def respond(self, request: Request) -> Reply:
+        """Return the response to a check; no keep-alive, so that `stop` has effect at once."""
         if (request.method, request.path) != ("POST", "/api/shim/validate-key"):
             return Reply(404)
         body = json.loads(request.body)
@@ -72,19 +72,19 @@ def running_key_check(
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
 ) -> Iterator[KeyCheck]:
-    """Return on a free port until the block ends.
+    """Run a key check on a free port until the block ends.
 
     Parameters
     ----------
     answers
-        Answers by key.
+        Key -> response.
     tls
-        Context of a TLS server; None: plain HTTP.
+        SSL context; None = plain HTTP.
     address
         Address of this machine to listen on.
     """
     check = KeyCheck(answers=dict(answers))
-    check.served = check.running.enter_context(serve(check.answer, tls=tls, address=address))
+    check.served = check.running.enter_context(serve(check.respond, tls=tls, address=address))
     try:
         yield check
     finally:

@@ -1,8 +1,8 @@
-"""Plays the nodes of a cluster that has none: Pods are bound, run, fail and end by their fate.
+"""Simulated nodes of a cluster without real ones: Pods are bound, run and fail by their outcome.
 
-The API server and the controllers are real, and so are the Pods as objects; nothing of them runs.
-It is a thread, so that a test may kill an operator while Pods go on. One Pod gets one fate, from
-the function that the test gives; usually it runs and is ready.
+The API server and the controllers are real, and so are the Pods as objects; no container runs.
+It is a thread, so that Pods go on while a test kills an operator. A function of the test
+decides each Pod's outcome once; by default it runs and is ready.
 """
 
 import threading
@@ -21,14 +21,14 @@ __all__ = ["READY", "PodOutcome", "SimulatedNodes"]
 
 _STARTED = "2026-01-01T00:00:00Z"
 _PAUSE = 0.1
-"""Seconds between two looks at all Pods."""
+"""Seconds between two checks of all Pods."""
 _HEARTBEAT = 5.0
-"""Seconds between two signs of life of the nodes."""
+"""Seconds between two heartbeats of the nodes."""
 
 
 @dataclass(frozen=True)
 class PodOutcome:
-    """What becomes of a Pod."""
+    """Outcome of a Pod."""
 
     code: int | None = None
     """Exit code of its first container; None = all run and are ready."""
@@ -41,74 +41,74 @@ READY = PodOutcome()
 
 
 class SimulatedNodes:
-    """Plays nodes until `stop`."""
+    """Simulate nodes until `stop`."""
 
     def __init__(
         self,
         direct: DirectClient,
         *,
         nodes: tuple[str, ...] = (),
-        fate: Callable[[dict[str, Any]], PodOutcome] = lambda _: READY,
+        outcome: Callable[[dict[str, Any]], PodOutcome] = lambda _: READY,
     ) -> None:
         self.nodes = list(nodes)
-        """Nodes that Pods are bound to; none = Pods run without being bound."""
-        self.fate = fate
-        """Decides the fate of a Pod when it is first seen."""
+        """Nodes that Pods are bound to; empty = Pods run without being bound."""
+        self.outcome = outcome
+        """Decides the outcome of a Pod when it is first seen."""
         self.dead: set[str] = set()
-        """Nodes on which nothing runs any more: nobody there says anything, or ends a Pod."""
+        """Dead nodes: their Pods are neither reported on nor terminated."""
         self._direct = direct
         self._done: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="played nodes", daemon=True)
         self._beat = 0.0
         self.trouble = ""
-        """What went wrong at last; empty = nothing."""
+        """The last error; empty = none."""
 
     def start(self) -> None:
-        """Make the nodes and begin."""
+        """Create the nodes and start the thread."""
         for name in self.nodes:
             self._direct.create(NODE, {"metadata": {"name": name}})
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and take the nodes away."""
+        """Stop the thread and delete the nodes."""
         self._stop.set()
         self._thread.join(30)
         for name in self.nodes:
             self._direct.delete(NODE, name)
 
     def add(self, name: str) -> None:
-        """Make another node."""
+        """Create another node."""
         self._direct.create(NODE, {"metadata": {"name": name}})
         self.nodes.append(name)
         self._beat = 0.0
 
     def kill(self, name: str) -> None:
-        """Let a node die; its kubelet says so at last, which saves the wait for its silence."""
+        """Kill a node; report NotReady at once, which saves the wait for missed heartbeats."""
         self.dead.add(name)
-        self._say_ready(name, "False")
+        self._report_ready(name, "False")
 
     def _run(self) -> None:
-        """Look at all Pods again and again; a server that is away is asked later."""
+        """Check all Pods periodically; ignore an unavailable server."""
         while not self._stop.wait(_PAUSE):
             try:
                 self._heartbeat()
                 for pod in self._direct.list_objects(POD, labelSelector=ENCLAVE_LABEL):
-                    self._look(pod)
+                    self._update(pod)
             except (httpx.HTTPError, AssertionError) as error:
                 self.trouble = str(error)
 
     def _heartbeat(self) -> None:
-        """Return that the nodes are ready, as kubelets do."""
+        """Report the nodes as ready, as kubelets do."""
         now = utc_now()
         if now.timestamp() - self._beat < _HEARTBEAT:
             return
         self._beat = now.timestamp()
         for name in tuple(self.nodes):
             if name not in self.dead:
-                self._say_ready(name, "True")
+                self._report_ready(name, "True")
 
-    def _say_ready(self, name: str, status: str) -> None:
+    def _report_ready(self, name: str, status: str) -> None:
         reported = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
         ready = {
             "type": "Ready", "status": status, "reason": "Played", "message": "",
@@ -116,8 +116,8 @@ class SimulatedNodes:
         }  # fmt: skip
         self._direct.patch(NODE, name, {"status": {"conditions": [ready]}}, None, "status")
 
-    def _look(self, pod: dict[str, Any]) -> None:
-        """Bind, start or end one Pod."""
+    def _update(self, pod: dict[str, Any]) -> None:
+        """Bind, start or terminate one Pod."""
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if pod["spec"].get("nodeName") in self.dead:
             return
@@ -126,13 +126,13 @@ class SimulatedNodes:
         elif self.nodes and not pod["spec"].get("nodeName"):
             self._bind(pod)
         elif uid not in self._done:
-            fate = self.fate(pod)
-            answer = self._tell(pod, fate)
+            outcome = self.outcome(pod)
+            answer = self._write_status(pod, outcome)
             if answer is None or answer.is_success:
                 self._done.add(uid)
 
     def _bind(self, pod: dict[str, Any]) -> None:
-        """Bind a Pod to the first node that may take it, as a scheduler does."""
+        """Bind a Pod to the first eligible node, as a scheduler does."""
         metadata = pod["metadata"]
         free = [
             each["metadata"]["name"]
@@ -151,14 +151,14 @@ class SimulatedNodes:
         }  # fmt: skip
         self._direct.request("POST", path, body)
 
-    def _tell(self, pod: dict[str, Any], fate: PodOutcome) -> httpx.Response | None:
-        """Write the status of a Pod; None = there is nothing to say."""
-        if not fate.starts:
+    def _write_status(self, pod: dict[str, Any], outcome: PodOutcome) -> httpx.Response | None:
+        """Write the status of a Pod."""
+        if not outcome.starts:
             return None
         spec, metadata = pod["spec"], pod["metadata"]
         containers = [running(each) for each in spec["containers"]]
-        if fate.code is not None:
-            containers[0] = ended(spec["containers"][0], fate.code)
+        if outcome.code is not None:
+            containers[0] = ended(spec["containers"][0], outcome.code)
         number = int(metadata["uid"][:4], 16) % 60_000
         address = f"10.99.{number // 250}.{number % 250 + 1}"
         status = {
@@ -174,7 +174,7 @@ class SimulatedNodes:
 
 
 def running(container: dict[str, Any]) -> dict[str, Any]:
-    """Return the status of a container that runs and is ready; one that prepares has ended."""
+    """Return the status of a running, ready container, or of a completed init container."""
     runs = {"running": {"startedAt": _STARTED}}
     return {
         **_common(container),
@@ -185,7 +185,7 @@ def running(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def ended(container: dict[str, Any], code: int) -> dict[str, Any]:
-    """Return the status of a container that ended with an exit code."""
+    """Return the status of a container that terminated with an exit code."""
     return {**_common(container), "ready": False, "state": {"terminated": _end(code, "Error")}}
 
 

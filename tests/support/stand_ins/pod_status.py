@@ -1,7 +1,7 @@
-"""Writes the status of Pods as a kubelet would, where there is none.
+"""Write the status of Pods as a kubelet would, where there is none.
 
-Tests on an API server without a node use it: the Pod is real, nothing of it runs. Everything else
-(scheduling, leases, garbage collection) stays undone.
+For tests on an API server without a node: the Pod is real, but no container runs. Everything else
+(scheduling, leases, garbage collection) is not simulated.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _STARTED = "2026-01-01T00:00:00Z"
 
 
 def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> None:
-    """Wait for a Pod and say that all its containers run and are ready."""
+    """Wait for a Pod and report all its containers as running and ready."""
     pod = _pod(installation, name, within=within)
     statuses = {
         kind: [_running(each) for each in pod["spec"].get(kind, ())]
@@ -31,7 +31,7 @@ def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> N
 
 
 def _running(container: dict[str, Any]) -> dict[str, Any]:
-    """Return the status of a container that runs and is ready; one that prepares has ended."""
+    """Return the status of a running, ready container, or of a completed init container."""
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": _STARTED, "finishedAt": _STARTED}
     running = {"running": {"startedAt": _STARTED}}
     return {
@@ -46,7 +46,7 @@ def _running(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def fail_pod(installation: Installation, name: str, *, code: int, within: float = 60.0) -> None:
-    """Wait for a Pod and say that its first container ended with an exit code."""
+    """Wait for a Pod and report its first container as terminated with an exit code."""
     pod = _pod(installation, name, within=within)
     first = pod["spec"]["containers"][0]
     ended = {
@@ -79,7 +79,7 @@ def _pod(installation: Installation, name: str, *, within: float) -> dict[str, A
 
 
 def _patch(installation: Installation, name: str, status: dict[str, Any]) -> None:
-    """Write the status, with an address that no other Pod has."""
+    """Write the status, with a unique address."""
     number = sum(name.encode()) % 250 + 1
     address = {"podIP": f"10.99.0.{number}", "podIPs": [{"ip": f"10.99.0.{number}"}]}
     text = yaml.safe_dump({"status": {**status, **address}})

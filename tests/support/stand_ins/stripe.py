@@ -1,9 +1,9 @@
 """A stand-in of Stripe on a socket, as its API of 2026-10-28 and its webhooks are documented.
 
 It keeps customers, invoices with their payments, charges, refunds and subscriptions, lists them
-newest first in pages, knows the parameters of each list and refuses others, and signs events. An
+newest first in pages, accepts only the documented parameters of each list, and signs events. An
 invoice does not name its charge nor a charge its invoice: invoice payments join the two, and come
-with an invoice only when they are asked for (``expand``).
+with an invoice only when requested (``expand``).
 """
 
 import contextlib
@@ -32,9 +32,9 @@ PARAMETERS = {
     "/v1/subscriptions": {"customer", "status"},
     "/v1/invoice_payments": {"invoice"},
 }
-"""Parameters of each list beside those of paging."""
+"""Parameters of each list other than those of pagination."""
 SHOWN = 2
-"""Payments that come with an invoice; others are in a list of their own."""
+"""Maximum of payments within an invoice; others are in a list of their own."""
 Object = dict[str, Any]
 
 
@@ -45,45 +45,45 @@ class Stripe:
     key: str = "rk_made_up_for_tests"
     """The secret key of the account."""
     webhook_secret: str = "whsec_made_up_for_tests"
-    """What events are signed with."""
+    """Secret that signs events."""
     customers: set[str] = field(default_factory=set)
     """Customers."""
     objects: dict[str, list[Object]] = field(default_factory=dict)
     """Path of a list -> its objects, oldest first."""
     fault: Reply | None = None
-    """Return of every request; None: the usual ones."""
+    """Response to every request; None = the usual ones."""
     go_on: threading.Event = field(default_factory=threading.Event)
-    """What answers wait for; it is set unless a test makes Stripe slow."""
+    """Event that responses wait for; a test clears it to make Stripe slow."""
     served: HttpServer | None = None
     """The server; None before it runs."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    """Numbers for identifiers."""
+    """Counter for identifiers."""
 
     def __post_init__(self) -> None:
-        """Begin as a fast one."""
+        """Start without delay."""
         self.go_on.set()
 
     @property
     def base(self) -> str:
-        """Address that goes into the settings."""
+        """Base address for the settings."""
         assert self.served is not None
         return self.served.base
 
     def add(self, path: str, prefix: str, **fields: Any) -> Object:
-        """Keep an object."""
+        """Store an object."""
         number = next(self.numbers)
         made = {"id": f"{prefix}_{number:06}", "created": 1_800_000_000 + number, **fields}
         self.objects.setdefault(f"/v1/{path}", []).append(made)
         return made
 
     def customer(self) -> str:
-        """Make a customer, whom no other account has: other tests' facades see who has it."""
+        """Create a customer with a unique account, since other tests' facades see it."""
         name = f"cus_{uuid.uuid4().hex[:14]}"
         self.customers.add(name)
         return name
 
     def invoice(self, customer: str, total: int = 1999, **fields: Any) -> Object:
-        """Make an invoice that waits to be paid."""
+        """Create an open invoice."""
         number = f"ACME-{next(self.numbers):04}"
         return self.add(
             "invoices",
@@ -126,7 +126,7 @@ class Stripe:
         )
 
     def pay(self, invoice: Object, **fields: Any) -> Object:
-        """Pay an invoice, or try to (``status="failed"``), and answer the charge."""
+        """Pay an invoice, or try to (``status="failed"``), and return the charge."""
         charge = self.charge(invoice["customer"], invoice["total"], **fields)
         intent = charge["payment_intent"]
         payment = {"type": "charge", "charge": charge["id"]}
@@ -146,7 +146,7 @@ class Stripe:
         return charge
 
     def refund(self, charge: Object, amount: int) -> Object:
-        """Provide money back."""
+        """Refund a charge."""
         charge["amount_refunded"] += amount
         charge["refunded"] = charge["amount_refunded"] == charge["amount"]
         intent = charge["payment_intent"]
@@ -161,7 +161,7 @@ class Stripe:
         )
 
     def subscribe(self, customer: str, *products: str, status: str = "active") -> Object:
-        """Make a subscription."""
+        """Create a subscription."""
         items = [
             {"object": "subscription_item", "price": {"object": "price", "product": product}}
             for product in products
@@ -175,16 +175,16 @@ class Stripe:
             items={"object": "list", "data": items, "has_more": False},
         )
 
-    def asked_about(self, *customers: str) -> list[Request]:
-        """Return what was asked about customers.
+    def customer_requests(self, *customers: str) -> list[Request]:
+        """Return the requests about customers.
 
-        A facade asks about every Organization, those of other tests included.
+        A facade queries every Organization, including those of other tests.
         """
         asked = self.served.requests if self.served is not None else []
         return [each for each in asked if each.parameters.get("customer", [""])[-1] in customers]
 
     def event(self, kind: str, about: Object) -> bytes:
-        """Make an event."""
+        """Create an event."""
         number = next(self.numbers)
         document = {
             "id": f"evt_{number:06}",
@@ -198,7 +198,7 @@ class Stripe:
         return json.dumps(document, indent=2).encode()
 
     def signature(self, body: bytes, *, age: float = 0, secret: str = "") -> str:
-        """Sign a body as Stripe does: a signature of an old scheme and of an old secret are beside.
+        """Sign a body as Stripe does, with additional signatures of an old scheme and secret.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Stripe:
         age
             Seconds since it was signed.
         secret
-            What signs; empty: the secret of the endpoint.
+            Signing secret; empty = the secret of the endpoint.
         """
         at = int(time.time() - age)  # noqa: TID251 - Stripe has a clock of its own
         key = (secret or self.webhook_secret).encode()
@@ -217,7 +217,7 @@ class Stripe:
     async def deliver(
         self, client: httpx.AsyncClient, body: bytes, signature: str = ""
     ) -> httpx.Response:
-        """Bring an event to a facade."""
+        """Deliver an event to a facade."""
         return await client.post(
             "/api/webhooks/stripe",
             content=body,
@@ -227,8 +227,8 @@ class Stripe:
             },
         )
 
-    def answer(self, request: Request) -> Reply:
-        """Return one request."""
+    def respond(self, request: Request) -> Reply:
+        """Return the response to a request."""
         self.go_on.wait(60)
         if self.fault is not None:
             return self.fault
@@ -270,7 +270,7 @@ class Stripe:
         return json_reply(200, listing(path, page, has_more=len(found) > limit))
 
     def payments_of(self, invoice: Object) -> Object:
-        """Return the payments that come with an invoice."""
+        """Return the payments within an invoice."""
         path = "/v1/invoice_payments"
         asked = {"invoice": invoice["id"]}
         found = [each for each in reversed(self.objects.get(path, [])) if fits(each, asked)]
@@ -278,19 +278,19 @@ class Stripe:
 
 
 def fits(found: Object, asked: dict[str, str]) -> bool:
-    """Return whether an object is one of those that a list is asked for."""
+    """Return whether an object matches the filters of a list."""
     return all(
         found[name] == asked[name] for name in ("customer", "invoice", "status") if name in asked
     )
 
 
 def listing(path: str, page: list[Object], *, has_more: bool) -> Object:
-    """Return a list as a document."""
+    """Return a list object."""
     return {"object": "list", "url": path, "has_more": has_more, "data": page}
 
 
 def error(status: int, message: str, code: str | None, parameter: str | None = None) -> Reply:
-    """Return an error."""
+    """Return an error response."""
     problem = {"type": "invalid_request_error", "message": message}
     problem |= {"code": code} if code else {}
     problem |= {"param": parameter} if parameter else {}
@@ -298,7 +298,7 @@ def error(status: int, message: str, code: str | None, parameter: str | None = N
 
 
 def json_reply(status: int, document: Object) -> Reply:
-    """Return a document."""
+    """Return a JSON response."""
     headers = {"Content-Type": "application/json", "Request-Id": "req_made_up"}
     return Reply(status, json.dumps(document).encode(), headers)
 
@@ -307,7 +307,7 @@ def json_reply(status: int, document: Object) -> Reply:
 def stripe_stand_in() -> Iterator[Stripe]:
     """Run a stand-in until the block ends."""
     account = Stripe()
-    with serve(account.answer) as served:
+    with serve(account.respond) as served:
         account.served = served
         try:
             yield account

@@ -1,4 +1,4 @@
-"""The container behind a shim: a server that tells what it was asked."""
+"""The container behind a shim: a server that echoes its requests."""
 
 import json
 import threading
@@ -12,19 +12,19 @@ from typing_extensions import override
 __all__ = ["BLOCK", "Upstream"]
 
 BLOCK = 1 << 20
-"""Bytes of a piece of a large body."""
+"""Chunk size of large bodies, in bytes."""
 
 
 @dataclass
 class Upstream:
-    """A server that tells what it was asked."""
+    """A server that echoes its requests."""
 
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers that it adds to each answer."""
+    """Additional headers of each response."""
     go_on: threading.Event = field(default_factory=threading.Event)
-    """What a stream waits for after its first event."""
+    """Event that a stream waits for after its first event."""
     received: int = 0
-    """Bytes of the body of the POST that it reads, or read last."""
+    """Received bytes of the body of the current or last POST."""
     asked: list[str] = field(default_factory=list)
     """Targets of all requests that reached it, in order."""
     server: ThreadingHTTPServer | None = None
@@ -37,14 +37,14 @@ class Upstream:
         return int(self.server.server_address[1])
 
     def start(self) -> None:
-        """Begin to answer on a free port of the loopback."""
+        """Start listening on a free port of the loopback."""
         handler = type("Handler", (_Handler,), {"upstream": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop answering and free the port; harmless when done before."""
+        """Stop and free the port; idempotent."""
         self.go_on.set()
         if self.server is not None:
             self.server.shutdown()
@@ -53,14 +53,14 @@ class Upstream:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Echoes every request: what it was."""
+    """Echo every request."""
 
     protocol_version = "HTTP/1.1"
     upstream: Upstream
 
     @override
     def parse_request(self) -> bool:
-        """Note the target."""
+        """Record the target."""
         read = super().parse_request()
         if read:
             self.upstream.asked.append(self.path)
@@ -78,18 +78,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
         else:
-            self._tell()
+            self._send_echo()
 
     def do_OPTIONS(self) -> None:
         """Respond to one request."""
-        self._tell()
+        self._send_echo()
 
     def do_POST(self) -> None:
-        """Read what comes, count it, and tell."""
+        """Read and count the body, then echo the request."""
         self.upstream.received = 0
         for piece in self._pieces():
             self.upstream.received += len(piece)
-        self._tell()
+        self._send_echo()
 
     def _pieces(self) -> Iterator[bytes]:
         """Read the body piece by piece, in chunks or by its length."""
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield piece
 
     def _many(self) -> None:
-        """Return as many bytes as the path's last part says."""
+        """Send as many bytes as the path's last part says."""
         left = int(self.path.rsplit("/", 1)[1])
         self.send_response(200)
         self.send_header("Content-Length", str(left))
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         while left:
             left -= self.wfile.write(bytes(min(left, BLOCK)))
 
-    def _tell(self) -> None:
+    def _send_echo(self) -> None:
         reported = {
             "method": self.command,
             "target": self.path,
