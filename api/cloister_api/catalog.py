@@ -7,12 +7,13 @@ change that cannot be read is logged, and the catalog stays as it is.
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
+from cloister_api.http.json_response import encode
 from cloister_api.http.strict_json import parse
+from cloister_api.schemas.account_responses import ListedModel, ModelListResponse
 from cloister_api.schemas.catalog import ModelRecord
 
 __all__ = ["Catalog", "CatalogError", "read_catalog"]
@@ -108,8 +109,8 @@ class Catalog:
             for paid in (None, True, False)
             for chat in (None, True, False)
         }
-        models = [listed(wire, self._service) for _, wire in dumped]
-        self._models = msgspec.json.encode({"object": "list", "data": models})
+        models = [listed_model(record, self._service) for record in records]
+        self._models = encode(ModelListResponse(object="list", data=models))
 
     def records(self, *, paid: bool | None, chat: bool | None) -> bytes:
         """Return the records as a JSON array.
@@ -164,27 +165,21 @@ def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
     return (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
-MODEL_FIELDS = (
-    "type",
-    "multimodal",
-    "toolCalling",
-    "pricing",
-    "endpoints",
-    "usageMetric",
-    "contextWindowTokens",
-    "experimental",
-    "deprecated",
-    "deprecationDate",
-)
-"""Fields of a record that the list of models repeats where they are set."""
-
-
-def listed(record: dict[str, Any], service: str) -> dict[str, Any]:
-    """Build the entry of a model in GET /v1/models."""
-    head = {
-        "id": record["modelName"],
-        "object": "model",
-        "created": record["createdAt"],
-        "owned_by": service,
-    }
-    return head | {name: record[name] for name in MODEL_FIELDS if name in record}
+def listed_model(record: ModelRecord, service: str) -> ListedModel:
+    """Return the entry of a model in GET /v1/models."""
+    return ListedModel(
+        id=record.model_name,
+        object="model",
+        created=record.created_at,
+        owned_by=service,
+        type=record.type,
+        multimodal=record.multimodal,
+        tool_calling=record.tool_calling,
+        pricing=record.pricing,
+        endpoints=record.endpoints,
+        usage_metric=record.usage_metric,
+        context_window_tokens=record.context_window_tokens,
+        experimental=record.experimental,
+        deprecated=record.deprecated,
+        deprecation_date=record.deprecation_date,
+    )

@@ -1,4 +1,4 @@
-"""The facade as an ASGI application: routes, the gate in front of them, one form of errors."""
+"""The facade as an ASGI application: routes, the guard in front of them, one form of errors."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ from cloister_api.errors import (
     request_id_of,
     unavailable,
 )
-from cloister_api.http.metrics import Figures
-from cloister_api.http.middleware import Ending, Gate
+from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.middleware import RequestGuard, Shutdown
 from cloister_api.openapi import routes as reference
 from cloister_api.routes import (
     billing,
@@ -68,31 +68,31 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 
 HOT = {("POST", shim.CHECK_PATH): shim.CHECK, ("GET", containers.LIST.path): containers.LIST}
-"""Requests that come all the time."""
+"""Routes of requests that are sent all the time."""
 
 
 def create_app(
     settings: ApiSettings,
     on_failure: Callable[[], None],
     *,
-    figures: Figures | None = None,
-    ending: Ending | None = None,
+    metrics: HttpMetrics | None = None,
+    shutdown: Shutdown | None = None,
 ) -> FastAPI:
-    """Build the application; what it needs is started with its lifespan.
+    """Build the application; its lifespan starts what it needs.
 
     Parameters
     ----------
     settings
         The administrator's settings.
     on_failure
-        Called when the facade can no longer follow the cluster or the ledger; the process is to end
-        then, so that it is started anew.
-    figures
-        Where requests are counted; None = nobody reads them.
-    ending
-        Begins when the process is told to end; None = that is not told.
+        Called when the facade can no longer follow the cluster or the ledger; the process is to
+        exit then, so that it is restarted.
+    metrics
+        Counts requests; None = nobody reads the metrics.
+    shutdown
+        Begins when the process is to exit; None = nobody reports it.
     """
-    figures, ending = figures or Figures(), ending or Ending()
+    metrics, shutdown = metrics or HttpMetrics(), shutdown or Shutdown()
     limit = settings.admin_keys
     rates = AdminRateLimit(
         RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None
@@ -127,14 +127,14 @@ def create_app(
         replicas = app.state.context.accounts.key_cache.facades
         return rates.consume(principal.key_id, replicas, asyncio.get_running_loop().time())
 
-    figures.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
-    app.state.ending = ending
+    metrics.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
+    app.state.shutdown = shutdown
     app.add_middleware(
-        Gate,
+        RequestGuard,
         authenticate=authenticate,
         take=take,
-        figures=figures,
-        ending=ending,
+        metrics=metrics,
+        shutdown=shutdown,
         hot=HOT,
         literal=literal_methods(),
     )
@@ -146,26 +146,26 @@ def create_app(
 
 
 async def on_api_error(request: Request, error: Exception) -> Response:
-    """Answer what a service refused."""
+    """Return the response of a service's refusal."""
     assert isinstance(error, ApiError)
     return error_response(error, request_id_of(request))
 
 
 async def on_kube_error(request: Request, error: Exception) -> Response:
-    """Answer what the cluster refused and no service expected."""
+    """Return the response of a refusal of the cluster that no service expected."""
     assert isinstance(error, KubeError)
     logger.warning("request %s: %s", request_id_of(request), error)
     return error_response(from_kube(error), request_id_of(request))
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:
-    """Answer what is wrong with a body."""
+    """Return the response of an invalid body."""
     assert isinstance(error, RequestValidationError)
     return error_response(from_validation(error), request_id_of(request))
 
 
 async def on_framework(request: Request, error: Exception) -> Response:
-    """Answer that there is no such path or method."""
+    """Return the response of an unknown path or method."""
     assert isinstance(error, HTTPException)
     headers = {}
     if error.status_code == 405:  # noqa: PLR2004 - the status itself
@@ -174,7 +174,7 @@ async def on_framework(request: Request, error: Exception) -> Response:
 
 
 def literal_methods() -> dict[str, frozenset[str]]:
-    """Answer the methods of every path without a parameter."""
+    """Return the methods of every path without a parameter."""
     methods: dict[str, frozenset[str]] = {}
     for router in ROUTERS:
         for route in router.routes:
@@ -185,7 +185,7 @@ def literal_methods() -> dict[str, frozenset[str]]:
 
 
 def allowed_methods(request: Request) -> set[str]:
-    """Answer every method that the path of a request knows."""
+    """Return every method of the path of a request."""
     methods: set[str] = set()
     for router in ROUTERS:
         for route in router.routes:

@@ -20,9 +20,9 @@ from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import check_issuer, material_of
-from cloister_api.http.access_log import FORMAT, WithRequestId
-from cloister_api.http.metrics import Figures
-from cloister_api.http.middleware import Ending
+from cloister_api.http.access_log import FORMAT, RequestIdFilter
+from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.middleware import Shutdown
 from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.main import create_app
@@ -42,7 +42,7 @@ def api(config: Path) -> None:
     """Serve the REST Admin API."""
     settings = settings_of(config)
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(WithRequestId())
+    handler.addFilter(RequestIdFilter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], format=FORMAT)
     for library in ("httpx", "stripe"):
         logging.getLogger(library).setLevel(logging.WARNING)
@@ -83,10 +83,10 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
         failures.append("a required background task failed; see the log above")
         signal.raise_signal(signal.SIGTERM)
 
-    figures, ending = Figures(), Ending()
+    metrics, shutdown = HttpMetrics(), Shutdown()
     server = Draining(
         uvicorn.Config(
-            create_app(settings, on_failure, figures=figures, ending=ending),
+            create_app(settings, on_failure, metrics=metrics, shutdown=shutdown),
             loop="uvloop",
             http="httptools",
             lifespan="on",
@@ -97,14 +97,14 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
             proxy_headers=False,
             timeout_graceful_shutdown=settings.stop.request_seconds,
         ),
-        ending,
+        shutdown,
         settings.stop.drain_seconds,
     )
     # The server sends itself the signal again once it has stopped, which would end the process as
     # a failure; a requested stop is not a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
-    with listener, metrics_server(settings, figures):
+    with listener, metrics_server(settings, metrics):
         server.run(sockets=[listener])
     if not server.started:
         failures.append("the facade could not start; see the log above")
@@ -121,25 +121,25 @@ class Draining(uvicorn.Server):
     ----------
     config
         uvicorn's.
-    ending
+    shutdown
         Tells the rest of the process that it stops.
     drain_seconds
         Seconds of the wait.
     """
 
-    def __init__(self, config: uvicorn.Config, ending: Ending, drain_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, shutdown: Shutdown, drain_seconds: float) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._shutdown = shutdown
         self._drain_seconds = drain_seconds
         self._drained_at = math.inf
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain."""
-        if sig != signal.SIGTERM or self._ending.begun or not self.started:
+        if sig != signal.SIGTERM or self._shutdown.begun or not self.started:
             super().handle_exit(sig, frame)
             return
-        self._ending.begun = True
+        self._shutdown.begun = True
         self._drained_at = time.monotonic() + self._drain_seconds
 
     @override
@@ -149,7 +149,7 @@ class Draining(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def metrics_server(settings: ApiSettings, figures: Figures) -> Iterator[None]:
+def metrics_server(settings: ApiSettings, metrics: HttpMetrics) -> Iterator[None]:
     """Serve metrics on their own port while the block runs, in a thread.
 
     Raises
@@ -161,7 +161,7 @@ def metrics_server(settings: ApiSettings, figures: Figures) -> Iterator[None]:
     if port is None:
         yield
         return
-    server, thread = start_http_server(port, host, figures.registry)
+    server, thread = start_http_server(port, host, metrics.registry)
     logger.info("metrics are at http://%s:%d/metrics", host, server.server_port)
     try:
         yield

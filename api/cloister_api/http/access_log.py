@@ -1,7 +1,7 @@
-"""One line for each request, and the request id in every line that is written while it is answered.
+"""The access log: one line for each request, and the request id in every line that belongs to it.
 
-The line names the template of the path and identifiers in it, never the path itself: the value of
-an API key may stand there, or whatever a client took for a path.
+The line has the template of the path and identifiers in it, never the path itself: it may hold the
+value of an API key, or whatever a client took for a path.
 """
 
 import logging
@@ -12,50 +12,44 @@ from typing import Any
 from starlette.types import Scope
 from typing_extensions import override
 
-__all__ = ["CURRENT", "FORMAT", "WithRequestId", "note", "route_of"]
+__all__ = ["CURRENT_REQUEST", "FORMAT", "RequestIdFilter", "log_request", "route_of"]
 
 logger = logging.getLogger(__name__)
 
-CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
-"""Identifier of the request that is being answered; ``-`` = none is."""
+CURRENT_REQUEST: ContextVar[str] = ContextVar("request_id", default="-")
+"""Identifier of the request in progress; ``-`` = there is none."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 QUIET = frozenset({"/healthz", "/readyz", "/api/shim/validate-key"})
-"""Paths that are asked for all the time: their successes are told at DEBUG alone."""
+"""Paths that are requested all the time: their successes are logged at DEBUG alone."""
 FAILED = 400
 
 
-class WithRequestId(logging.Filter):
+class RequestIdFilter(logging.Filter):
     """Adds the request id to every record."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
         """Add it."""
-        record.request_id = CURRENT.get()
+        record.request_id = CURRENT_REQUEST.get()
         return True
 
 
 def route_of(scope: Scope) -> str:
-    """Answer the template of a request's path; empty = no route has it.
-
-    Parameters
-    ----------
-    scope
-        The request, after it was answered.
-    """
+    """Return the template of the path of a completed request; empty = no route has it."""
     if scope["path"] in QUIET:
         return str(scope["path"])
     route = scope.get("route")
     return str(getattr(route, "path", ""))
 
 
-def note(scope: Scope, status: int, seconds: float) -> None:
-    """Write the line of a request.
+def log_request(scope: Scope, status: int, seconds: float) -> None:
+    """Write the line of a completed request.
 
     Parameters
     ----------
     scope
-        The request, after it was answered.
+        The request.
     status
         HTTP status; 0 = the client left before there was one.
     seconds

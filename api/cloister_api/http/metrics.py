@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests, their times, what is being answered, what the copies hold."""
+"""Metrics for Prometheus: requests, their durations, those in progress, and the cluster cache."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,34 +9,34 @@ from typing_extensions import override
 
 from cloister_api.cache import ClusterCache
 
-__all__ = ["Figures"]
+__all__ = ["HttpMetrics"]
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Bounds of the times in seconds: from an answer out of memory to a registry that is slow."""
+"""Bounds of durations in seconds: from a response out of memory to a slow registry."""
 UNMATCHED = "-"
-"""Stands for paths that no route has: their number is not ours to bound."""
+"""Label of paths that no route has: their number is not ours to bound."""
 
 
-class Figures:
-    """The figures of one facade."""
+class HttpMetrics:
+    """The metrics of one facade."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
-        """What a scrape reads."""
+        """Registry of a scrape."""
         self.running = Gauge(
             "cloister_api_requests_in_progress",
-            "Requests that are being answered.",
+            "Requests in progress.",
             registry=self.registry,
         )
         self._requests = Counter(
             "cloister_api_requests",
-            "Requests that were answered.",
+            "Completed requests.",
             ("method", "route", "status"),
             registry=self.registry,
         )
         self._seconds = Histogram(
             "cloister_api_request_seconds",
-            "Time until an answer was whole.",
+            "Time until a response was complete.",
             ("method", "route"),
             buckets=BUCKETS,
             registry=self.registry,
@@ -47,8 +47,8 @@ class Figures:
             registry=self.registry,
         )
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answer.
+    def completed(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a completed request.
 
         Parameters
         ----------
@@ -70,25 +70,25 @@ class Figures:
         self._limited.inc()
 
     def follow(self, cache: Callable[[], ClusterCache | None]) -> None:
-        """Tell of copies at each scrape.
+        """Report the cluster cache at each scrape.
 
         Parameters
         ----------
         cache
-            Answers the copies; None = they are not there yet.
+            Returns the cache; None = it does not exist yet.
         """
-        self.registry.register(Copies(cache))
+        self.registry.register(CacheCollector(cache))
 
 
-class Copies(Collector):
-    """What the copies of custom resources hold, looked at when it is asked for."""
+class CacheCollector(Collector):
+    """Metrics of the cached custom resources, collected at each scrape."""
 
     def __init__(self, cache: Callable[[], ClusterCache | None]) -> None:
         self._cache = cache
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Answer the figures."""
+        """Yield the metrics."""
         ready = GaugeMetricFamily(
             "cloister_api_copy_ready", "1 when a copy has been filled once.", labels=("kind",)
         )

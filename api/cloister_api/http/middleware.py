@@ -1,8 +1,8 @@
-"""What every request goes through before a route sees it, in pure ASGI.
+"""The guard in front of all routes, in pure ASGI.
 
-Order: request identifier, authentication (client contract: it comes before everything else), rate
-of the key (429), size of the body (413), media type of the body (415). Refusals are answered here,
-in the same form as everywhere. Whatever the answer is, it is logged and counted.
+Order: request identifier, authentication (client contract: before everything else), rate of the key
+(429), size of the body (413), media type of the body (415). Refusals have the form of all errors.
+Every request is logged and counted, whatever its response.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, error_response, wrong_method
-from cloister_api.http.access_log import CURRENT, note, route_of
-from cloister_api.http.metrics import Figures
+from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
+from cloister_api.http.metrics import HttpMetrics
 
-__all__ = ["REPORT_PATH", "Ending", "Gate", "needs_key"]
+__all__ = ["REPORT_PATH", "RequestGuard", "Shutdown", "needs_key"]
 
 logger = logging.getLogger(__name__)
 
 Authenticate = Callable[[str | None], Awaitable[Principal]]
-"""Answers who sends an Authorization header, or raises ApiError."""
-Take = Callable[[Principal], tuple[tuple[str, str], ...]]
-"""Takes one request from the credit of a key, and answers headers, or raises ApiError."""
+"""Returns who sends an Authorization header, or raises ApiError."""
+TakeToken = Callable[[Principal], tuple[tuple[str, str], ...]]
+"""Takes one request from the token bucket of a key and returns headers, or raises ApiError."""
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 MAX_BODY = 1024 * 1024
@@ -53,25 +53,25 @@ MEDIA_TYPE = ApiError(
 
 
 @dataclass(slots=True)
-class Ending:
-    """Whether the process is about to end."""
+class Shutdown:
+    """Whether the process is shutting down."""
 
     begun: bool = False
-    """Whether it was told to."""
+    """Whether it has begun."""
 
 
-class _Answer:
-    """The answer to one request on its way out: it gets the headers that every answer has."""
+class ResponseSender:
+    """Sends the response to one request, with the headers that every response has."""
 
-    __slots__ = ("_ending", "_send", "more", "status")
+    __slots__ = ("_send", "_shutdown", "more", "status")
 
-    def __init__(self, send: Send, request_id: str, ending: "Ending") -> None:
+    def __init__(self, send: Send, request_id: str, shutdown: "Shutdown") -> None:
         self._send = send
-        self._ending = ending
+        self._shutdown = shutdown
         self.more = [("x-request-id", request_id)]
         """Further headers, by name."""
         self.status = 0
-        """Status of the answer; 0 = none has begun."""
+        """Status of the response; 0 = none has begun."""
 
     async def send(self, message: Message) -> None:
         """Pass a message on."""
@@ -80,33 +80,33 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             for name, value in self.more:
                 headers[name] = value
-            if self._ending.begun:
+            if self._shutdown.begun:
                 headers["connection"] = "close"
         await self._send(message)
 
 
-class Gate:
+class RequestGuard:
     """The middleware.
 
     Parameters
     ----------
     app
-        What is behind it.
+        The application behind it.
     authenticate
-        Answers who asks.
+        Returns who sends a request.
     take
-        Takes a request from the credit of a key.
-    figures
-        Counts answers.
-    ending
-        While it has begun, clients are told to close their connections.
+        Takes a request from the token bucket of a key.
+    metrics
+        Counts requests.
+    shutdown
+        Once it has begun, responses close their connections.
     hot
-        By method and path what answers a request that comes all the time, without a query and
-        without a version that must be seen: the framework's own way there costs several times as
-        much as the answer.
+        Routes, by method and path, of requests that are sent all the time: without a query and
+        without a version to be seen they go past the framework, which costs several times as much
+        as the response.
     literal
-        Methods of every path without a parameter. Such a path is no value of a parameter beside
-        it: another method on it is 405, not the look-up of something that is called so.
+        Methods of every path without a parameter. Such a path is not a value of a parameter beside
+        it: another method on it is 405, not the look-up of something of that name.
     """
 
     def __init__(
@@ -114,22 +114,22 @@ class Gate:
         app: ASGIApp,
         *,
         authenticate: Authenticate,
-        take: Take,
-        figures: Figures,
-        ending: Ending,
+        take: TakeToken,
+        metrics: HttpMetrics,
+        shutdown: Shutdown,
         hot: Mapping[tuple[str, str], Route],
         literal: Mapping[str, frozenset[str]],
     ) -> None:
         self._app = app
         self._authenticate = authenticate
         self._take = take
-        self._figures = figures
-        self._ending = ending
+        self._metrics = metrics
+        self._shutdown = shutdown
         self._hot = hot
         self._literal = literal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer why not."""
+        """Let a request in, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -137,31 +137,31 @@ class Gate:
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
-        CURRENT.set(request_id)
+        CURRENT_REQUEST.set(request_id)
         clock = asyncio.get_running_loop().time
         begun = clock()
-        answer = _Answer(send, request_id, self._ending)
-        with self._figures.running.track_inprogress():
+        response = ResponseSender(send, request_id, self._shutdown)
+        with self._metrics.running.track_inprogress():
             try:
-                answer.more += await self._admit(scope, headers)
+                response.more += await self._admit(scope, headers)
                 self._refuse_method(scope)
                 receive = await checked_body(headers, receive, bound_of(scope["path"]))
             except ApiError as error:
-                await error_response(error, request_id)(scope, receive, answer.send)
+                await error_response(error, request_id)(scope, receive, response.send)
             else:
-                await self._answered(scope, receive, answer, request_id)
+                await self._respond(scope, receive, response, request_id)
             finally:
                 seconds = clock() - begun
-                self._figures.answered(scope["method"], route_of(scope), answer.status, seconds)
-                note(scope, answer.status, seconds)
+                self._metrics.completed(scope["method"], route_of(scope), response.status, seconds)
+                log_request(scope, response.status, seconds)
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[tuple[str, str], ...]:
-        """Let the holder of a key in, and answer the headers about its rate.
+        """Let the holder of a key in, and return the headers about its rate.
 
         Raises
         ------
         ApiError
-            401 or 403 when the key is none, 429 when it is used too often.
+            401 or 403 when the key is not valid, 429 when it is used too often.
         """
         if not needs_key(scope["path"]):
             return ()
@@ -170,7 +170,7 @@ class Gate:
         try:
             return self._take(principal)
         except ApiError:
-            self._figures.limited()
+            self._metrics.limited()
             raise
 
     def _refuse_method(self, scope: Scope) -> None:
@@ -185,25 +185,25 @@ class Gate:
         if methods is not None and scope["method"] not in methods:
             raise wrong_method(methods)
 
-    async def _answered(
-        self, scope: Scope, receive: Receive, answer: "_Answer", request_id: str
+    async def _respond(
+        self, scope: Scope, receive: Receive, response: ResponseSender, request_id: str
     ) -> None:
-        """Call the application; what it did not expect is logged and answered with 500."""
+        """Call the application; an unexpected error is logged and becomes 500."""
         try:
-            await self._app_of(scope)(scope, receive, answer.send)
+            await self._app_of(scope)(scope, receive, response.send)
         except ApiError as error:
-            # What a hot path refuses; the framework answers those of all others itself.
-            if answer.status:
+            # Of a hot route; the framework handles those of all others itself.
+            if response.status:
                 raise
-            await error_response(error, request_id)(scope, receive, answer.send)
+            await error_response(error, request_id)(scope, receive, response.send)
         except Exception:
             logger.exception("request %s failed", request_id)
-            if answer.status:
+            if response.status:
                 raise
-            await error_response(FAILED, request_id)(scope, receive, answer.send)
+            await error_response(FAILED, request_id)(scope, receive, response.send)
 
     def _app_of(self, scope: Scope) -> ASGIApp:
-        """Answer what a request goes to."""
+        """Return the application of a request."""
         found = self._hot.get((scope["method"], scope["path"]))
         if found is None or scope["query_string"] or names_version(scope):
             return self._app
@@ -212,19 +212,19 @@ class Gate:
 
 
 def names_version(scope: Scope) -> bool:
-    """Tell whether a request names a version that its answer must have seen."""
+    """Return whether a request names a version that its response must have seen."""
     return any(name == CONSISTENCY_TOKEN for name, _ in scope["headers"])
 
 
 def needs_key(path: str) -> bool:
-    """Answer whether a path is for holders of an admin key alone."""
+    """Return whether a path is for holders of an admin key alone."""
     if path != "/api" and not path.startswith("/api/"):
         return False
     return not path.startswith(OPEN_PATHS)
 
 
 def bound_of(path: str) -> int:
-    """Answer the largest body of a path, in bytes."""
+    """Return the largest body of a path, in bytes."""
     return MAX_REPORT if path == REPORT_PATH else MAX_BODY
 
 
@@ -234,7 +234,7 @@ def too_large(bound: int) -> ApiError:
 
 
 async def checked_body(headers: Headers, receive: Receive, bound: int) -> Receive:
-    """Read the body within its bound and check that it is JSON by its name.
+    """Read the body within its bound and check that it is declared as JSON.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ async def checked_body(headers: Headers, receive: Receive, bound: int) -> Receiv
     Returns
     -------
     Receive
-        A receive function that plays the body back, then waits for the client to leave.
+        A receive function that replays the body, then waits for the client to disconnect.
 
     Raises
     ------
@@ -286,5 +286,5 @@ async def checked_body(headers: Headers, receive: Receive, bound: int) -> Receiv
 
 
 def media_type(content_type: str) -> str:
-    """Answer the media type of a Content-Type header without its parameters."""
+    """Return the media type of a Content-Type header without its parameters."""
     return content_type.partition(";")[0].strip().lower()

@@ -40,7 +40,7 @@ TAGS = {
     "usage": "Reports of usage.",
     "billing": "Usage and payments of the organization.",
     "catalog": "Hosted models; needs no key.",
-    "enclaves": "What the shim of an enclave asks.",
+    "enclaves": "Requests of enclaves.",
     "webhooks": "Signed events of others.",
     "health": "Liveness and readiness.",
 }
@@ -220,7 +220,7 @@ def complete(path: str, operation: dict[str, Any]) -> None:
     errors = {413, 415, 500}
     if "requestBody" in operation:
         errors.add(400)
-        operation["requestBody"].setdefault("description", "What is asked for.")
+        operation["requestBody"].setdefault("description", "The request.")
     if needs_key(path):
         operation["security"] = [{ADMIN_KEY: []}]
         # 400: parameters of the query that nobody reads are refused everywhere.

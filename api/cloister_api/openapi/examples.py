@@ -1,4 +1,4 @@
-"""One example for each form of the API; a test checks each against its form."""
+"""One example of each type of the API; a test checks each against its schema."""
 
 from typing import Any
 
@@ -246,4 +246,4 @@ BODIES: dict[str, Any] = {
     },
 }
 EXAMPLES: dict[str, Any] = {**RECORDS, **BODIES}
-"""By name of the form."""
+"""By name of the type."""

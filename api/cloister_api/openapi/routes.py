@@ -1,4 +1,4 @@
-"""The description of the API, for programs and for people; without a key, outside of /api."""
+"""The OpenAPI document and its page; without a key, outside of /api."""
 
 from functools import lru_cache
 
@@ -15,21 +15,21 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/openapi.json")
 async def get_openapi(request: Request) -> Response:
-    """Answer the OpenAPI document."""
-    described, _ = written(request.app.state.routers)
+    """Return the OpenAPI document."""
+    described, _ = encoded(request.app.state.routers)
     return Response(described, media_type="application/json")
 
 
 @router.get("/docs")
 async def get_page(request: Request) -> Response:
-    """Answer the same as a page."""
-    _, shown = written(request.app.state.routers)
+    """Return the document as a page."""
+    _, shown = encoded(request.app.state.routers)
     headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return Response(shown, media_type="text/html; charset=utf-8", headers=headers)
 
 
 @lru_cache(maxsize=1)
-def written(routers: tuple[APIRouter, ...]) -> tuple[bytes, bytes]:
-    """Answer the document and the page, made at the first request."""
+def encoded(routers: tuple[APIRouter, ...]) -> tuple[bytes, bytes]:
+    """Return the document and the page, which the first request builds."""
     described = document(routers)
     return msgspec.json.encode(described), page(described).encode()

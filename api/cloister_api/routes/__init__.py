@@ -1,1 +1,1 @@
-"""The paths of the API: they parse, call a service, and write the answer."""
+"""The routes of the API: they parse, call a service, and encode the response."""

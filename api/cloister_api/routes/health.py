@@ -23,7 +23,7 @@ async def get_readiness(
     request: Request,
 ) -> JsonResponse[HealthResponse] | JsonResponse[ReadinessResponse]:
     """Report whether requests may be sent here."""
-    if request.app.state.ending.begun:
+    if request.app.state.shutdown.begun:
         return JsonResponse(ReadinessResponse(status="ending"), 503)
     context = request.app.state.context
     missing = [

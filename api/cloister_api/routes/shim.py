@@ -37,9 +37,9 @@ class CheckKeyRequest(msgspec.Struct, forbid_unknown_fields=True):
     domain: str | None = None
     """Host name that the enclave serves; None = only the key is checked."""
     requested_host: str | None = None
-    """Host name that the client asked for; None = the same."""
+    """Host name that the client requested; None = the same."""
     path: str | None = None
-    """Path that the client asked for. Old shims send it; keys hold for every path."""
+    """Path that the client requested. Old shims send it; keys hold for every path."""
 
 
 DECODER = msgspec.json.Decoder(CheckKeyRequest)
@@ -87,10 +87,10 @@ class KeyCheckRoute(TypedRoute):
 
     @override
     def get_route_handler(self) -> Handler:
-        """Return what answers a request: the ASGI application itself."""
+        """Return the handler of a request, which leads to the ASGI application itself."""
 
         async def respond(_: Request) -> Response:
-            # A response is an ASGI application, and that is all that the framework asks of one.
+            # The framework calls a response as the ASGI application that it is, and nothing more.
             return cast("Response", KeyCheckApp())
 
         return respond
@@ -112,6 +112,6 @@ router.routes.append(
         methods=["POST"],
         tags=["enclaves"],
         responses=responses(400, 401, 402, 403, 429, 503),
-        openapi_extra={"security": [], **json_body("CheckKeyRequest", "What is asked for.")},
+        openapi_extra={"security": [], **json_body("CheckKeyRequest", "The request.")},
     )
 )

@@ -1,1 +1,1 @@
-"""What requests and answers look like on the wire: snake_case JSON (client contract)."""
+"""Bodies of requests and responses: snake_case JSON (client contract)."""

@@ -15,6 +15,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from cloister_api.schemas.response import is_none
+
 __all__ = ["ModelRecord", "ModelType", "UsageMetric"]
 
 
@@ -55,7 +57,7 @@ class UsageMetric(StrEnum):
 
 
 class Effort(StrEnum):
-    """How much a model is asked to reason."""
+    """How much a model is to reason."""
 
     LOW = "low"
     """Little."""
@@ -90,12 +92,12 @@ class HistoryPolicy(StrEnum):
 
 
 def a_date(text: str) -> str:
-    """Refuse a text that is no date.
+    """Refuse a text that is not a date.
 
     Raises
     ------
     PydanticCustomError
-        When it is none.
+        When it is not one.
     """
     try:
         date.fromisoformat(text)
@@ -105,7 +107,7 @@ def a_date(text: str) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    """Answer all texts of a JSON value but keys."""
+    """Return all texts of a JSON value but keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -115,8 +117,8 @@ def texts(value: Any) -> list[str]:
     return []
 
 
-EFFORT_TOKEN = "$EFFORT"  # noqa: S105 - no secret
-"""Stands in request parameters for the effort that `effortMap` gives."""
+EFFORT_TOKEN = "$EFFORT"  # noqa: S105 - not a secret
+"""Placeholder in request parameters of the effort that `effortMap` gives."""
 Number = (
     Annotated[int, Field(ge=0, strict=True)]
     | Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -139,7 +141,7 @@ class Pricing(Part):
     request_price: Number
     """For a request."""
     cached_input_token_price_per_1m: Annotated[
-        Number | None, Field(alias="cachedInputTokenPricePer1M")
+        Number | None, Field(alias="cachedInputTokenPricePer1M", exclude_if=is_none)
     ] = None
     """For a million cached input tokens; unset = as input tokens."""
 
@@ -183,12 +185,12 @@ class EndpointParams(Part):
 
 
 class ReasoningConfig(Part):
-    """How reasoning is asked for."""
+    """How reasoning is requested."""
 
     default_enabled: Flag | None = None
     """Whether it is on when nothing is said."""
     supports_effort: Flag | None = None
-    """Whether an effort can be asked for."""
+    """Whether an effort can be requested."""
     supports_toggle: Flag | None = None
     """Whether it can be switched."""
     reasoning_history_policy: HistoryPolicy | None = None
@@ -211,7 +213,7 @@ class ChatConfig(Part):
     intelligence: dict[Reasoning, Whole] | None = None
     """Scores by setting of reasoning."""
     reasoning_config: ReasoningConfig | None = None
-    """How reasoning is asked for; unset = the model does not reason."""
+    """How reasoning is requested; unset = the model does not reason."""
 
 
 class ModelRecord(Part):

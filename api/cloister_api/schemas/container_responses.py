@@ -42,7 +42,7 @@ class ContainerResponse(ResponseBody):
     internal_domain: str
     """Generated host name, which is always served."""
     current_tag: str
-    """Tag that serves; before the first is ready, the tag that was asked for."""
+    """Tag that serves; before the first is ready, the requested tag."""
     cpus: Count
     """Processors of the enclave."""
     gpus: Count
@@ -103,7 +103,7 @@ class ContainerUpdateResponse(ResponseBody):
 
 
 class UtilizationPoint(ResponseBody):
-    """Utilization in one interval; null where nothing is known of it."""
+    """Utilization in one interval; null where nothing is known."""
 
     time: Timestamp
     """When it begins."""
@@ -132,7 +132,7 @@ class HostResponse(ResponseBody):
     is_default: bool
     """Whether containers that name none run on it."""
     available_gpu_values: list[Count]
-    """GPU counts that can be asked for."""
+    """GPU counts that may be requested."""
 
 
 class ReleaseProblem(ResponseBody):
@@ -167,7 +167,7 @@ class NameVerdictResponse(ResponseBody):
     """Whether a name can be had."""
 
     available: bool
-    """Whether it can."""
+    """Whether it can be had."""
     name: str
     """The name."""
     reason: Omittable[str] = None

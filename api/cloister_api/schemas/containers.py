@@ -232,7 +232,7 @@ class ValidateNameRequest(RequestBody):
     """Body of POST /api/containers/validate-name."""
 
     name: Annotated[str, StringConstraints(max_length=1024)]
-    """The name; a bad one is an answer, not an error."""
+    """The name; a bad one gets a verdict, not an error."""
     debug: bool = False
     """Whether it is for a debug container."""
     custom_domain: Annotated[str, StringConstraints(max_length=1024)] | None = None

@@ -40,7 +40,7 @@ def moment(given: Any) -> datetime:
     Raises
     ------
     PydanticCustomError
-        When it is none.
+        When it is not one.
     """
     if isinstance(given, str) and RFC_3339.match(given):
         try:
@@ -53,12 +53,12 @@ def moment(given: Any) -> datetime:
 
 
 def compact(metadata: dict[str, Any]) -> str:
-    """Answer metadata as compact JSON text.
+    """Return metadata as compact JSON text.
 
     Raises
     ------
     PydanticCustomError
-        When it is no JSON or too large.
+        When it is not JSON or too large.
     """
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

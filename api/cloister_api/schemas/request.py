@@ -42,7 +42,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def leave_out(cls, data: Any) -> Any:
-        """Drop nulls and legacy names before the fields are looked at."""
+        """Drop nulls and legacy names before the fields are validated."""
         if not isinstance(data, dict):
             return data
         return {

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
-__all__ = ["Count", "Omittable", "ResponseBody", "Timestamp", "Uuid"]
+__all__ = ["Count", "Omittable", "ResponseBody", "Timestamp", "Uuid", "is_none"]
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The gate in front of every route, on its own: bodies in pieces, applications that fail."""
+"""The guard in front of every route, on its own: bodies in pieces, applications that fail."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError
-from cloister_api.http.metrics import Figures
-from cloister_api.http.middleware import MAX_BODY, Ending, Gate, Take, needs_key
+from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.middleware import MAX_BODY, RequestGuard, Shutdown, TakeToken, needs_key
 from cloister_crds.kinds import Organization
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
@@ -48,8 +48,8 @@ async def ask(
     path: str = "/api/containers",
     query: bytes = b"",
     headers: dict[str, str] | None = None,
-    take: Take = lambda _: (),
-    ending: Ending | None = None,
+    take: TakeToken = lambda _: (),
+    shutdown: Shutdown | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     given = {"authorization": "good", **(headers or {})}
     scope = {
@@ -71,16 +71,16 @@ async def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    gate = Gate(
+    guard = RequestGuard(
         app,
         authenticate=admit,
         take=take,
-        figures=Figures(),
-        ending=ending or Ending(),
+        metrics=HttpMetrics(),
+        shutdown=shutdown or Shutdown(),
         hot={("POST", "/api/hot"): Route("/api/hot", Response(b"from memory"), methods=["POST"])},
         literal={"/api/containers/hosts": frozenset({"GET"})},
     )
-    await gate(scope, receive, send)
+    await guard(scope, receive, send)
     answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     return sent[0]["status"], answered, b"".join(m.get("body", b"") for m in sent[1:])
 
@@ -194,7 +194,7 @@ async def test_a_path_without_parameters_is_no_value_of_one() -> None:
 async def test_clients_are_told_to_leave_when_the_process_ends() -> None:
     _, headers, _ = await ask(Inner())
     assert "connection" not in headers
-    _, headers, _ = await ask(Inner(), ending=Ending(begun=True))
+    _, headers, _ = await ask(Inner(), shutdown=Shutdown(begun=True))
     assert headers["connection"] == "close"
 
 
