@@ -21,7 +21,7 @@ from cloister_operator.cache.projections import WatchedKind, watched_kinds
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
-from cloister_operator.enclave.plan import FIELD_MANAGER, BuildSettings
+from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 from cloister_operator.lookups.cluster_network import ClusterNetworkReader
 from cloister_operator.lookups.gateway_api_versions import GatewayKinds
@@ -33,7 +33,7 @@ from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.workqueue.queue import WorkQueue
 from cloister_operator.workqueue.status_throttle import StatusThrottle
-from cloister_operator.writer.writer import ClusterWriter
+from cloister_operator.writer.writer import FIELD_MANAGER, ClusterWriter
 
 __all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
 

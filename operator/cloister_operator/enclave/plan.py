@@ -21,10 +21,7 @@ from cloister_crds.names import (
     snapshot_name,
 )
 
-__all__ = ["FIELD_MANAGER", "BuildSettings", "EnclavePlan"]
-
-FIELD_MANAGER = "cloister-operator"
-"""Field manager of every write of the operator."""
+__all__ = ["BuildSettings", "EnclavePlan"]
 
 
 @dataclass(frozen=True, slots=True)

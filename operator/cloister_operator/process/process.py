@@ -18,7 +18,6 @@ from prometheus_client import disable_created_metrics
 
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
-from cloister_operator.enclave.plan import FIELD_MANAGER
 from cloister_operator.lookups.gateway_api_versions import (
     GatewayKinds,
     GatewayKindsMissing,
@@ -32,6 +31,7 @@ from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.health import HealthServer
 from cloister_operator.telemetry.liveness import Liveness, Stage
 from cloister_operator.telemetry.metrics import OperatorMetrics
+from cloister_operator.writer.writer import FIELD_MANAGER
 
 __all__ = ["FAILED", "LOST", "run"]
 

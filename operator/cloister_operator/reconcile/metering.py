@@ -17,9 +17,9 @@ from cloister_crds.lifecycle.metering import (
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.plan import FIELD_MANAGER
 from cloister_operator.reconcile.result import Result
 from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.writer import FIELD_MANAGER
 
 __all__ = ["record_demoted", "remove_finalizer"]
 

@@ -30,7 +30,10 @@ from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.events import build_event
 
-__all__ = ["ClusterWriter", "LeadershipLost"]
+__all__ = ["FIELD_MANAGER", "ClusterWriter", "LeadershipLost"]
+
+FIELD_MANAGER = "cloister-operator"
+"""Field manager of every write of the operator."""
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
 from cloister_operator.enclave.container.readiness_probe import is_rounded
 from cloister_operator.enclave.pod.pod import grace_period
 
-__all__ = ["MOST", "unenforced"]
+__all__ = ["LIMIT", "unenforced"]
 
-MOST = 64
+LIMIT = 64
 """Most entries that the status of a Container has room for."""
 _DEFAULT_PIDS = 65536
 
@@ -23,7 +23,7 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
     Returns
     -------
     tuple[str, ...]
-        Fields such as ``containers[0].pids_limit``, in the order of the file, at most `MOST`;
+        Fields such as ``containers[0].pids_limit``, in the order of the file, at most `LIMIT`;
         where there are more, the last entry is their number.
     """
     grace = grace_period(config.containers)
@@ -32,8 +32,8 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
         for index, container in enumerate(config.containers)
         for name in _of_container(container, grace=grace)
     ]
-    if len(fields) > MOST:
-        return (*fields[: MOST - 1], f"and {len(fields) - MOST + 1} more")
+    if len(fields) > LIMIT:
+        return (*fields[: LIMIT - 1], f"and {len(fields) - LIMIT + 1} more")
     return tuple(fields)
 
 

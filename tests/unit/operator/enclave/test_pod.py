@@ -8,7 +8,7 @@ from cloister_crds.config import ContainerConfig, EnvEntry, Healthcheck, Ipc, Tm
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION, build_pod
-from cloister_operator.enclave.pod.unenforced import MOST, unenforced
+from cloister_operator.enclave.pod.unenforced import LIMIT, unenforced
 from cloister_operator.rollout.boot_stages import STAGES
 from tests.support.builders.enclave_plans import (
     SETTINGS,
@@ -190,8 +190,8 @@ def test_what_no_enclave_enforces_is_listed() -> None:
 def test_the_list_of_what_is_not_enforced_has_an_end() -> None:
     many = tuple(with_changes(WORKER, name=f"w{number}", pid="host") for number in range(30))
     fields = unenforced(config_of(*many))
-    assert len(fields) == MOST
-    assert fields[-1] == f"and {30 * 3 - MOST + 1} more"
+    assert len(fields) == LIMIT
+    assert fields[-1] == f"and {30 * 3 - LIMIT + 1} more"
 
 
 def test_production_has_nothing_of_ssh() -> None:
