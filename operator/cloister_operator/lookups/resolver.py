@@ -25,10 +25,10 @@ from cloister_crds.config import Rules, parse
 from cloister_crds.kinds.container import LatestRelease
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.observed import (
-    Answer,
     DnsFacts,
     Failed,
     Known,
+    LookupResult,
     Need,
     NeedDns,
     NeedImage,
@@ -59,7 +59,7 @@ _CACHED = 20_000
 class Lookup(Protocol):
     """Performs one lookup; never raises for what a user or a server did wrong."""
 
-    async def __call__(self, need: Need) -> Answer:
+    async def __call__(self, need: Need) -> LookupResult:
         """Return the answer."""
 
 
@@ -83,9 +83,9 @@ class ExternalLookup:
         self._rules = rules
         self._clock = clock
 
-    async def __call__(self, need: Need) -> Answer:
+    async def __call__(self, need: Need) -> LookupResult:
         """Return the answer, or why there is none."""
-        answer: Answer
+        answer: LookupResult
         try:
             match need:
                 case NeedRelease():
@@ -203,15 +203,15 @@ class LookupResolver:
         self._metrics = metrics
         self._clock = clock
         self._slots = asyncio.Semaphore(limit)
-        self._answers: LRUCache[Need, Answer] = LRUCache(_CACHED)
-        self._recent: dict[Hashable, Answer] = {}
+        self._answers: LRUCache[Need, LookupResult] = LRUCache(_CACHED)
+        self._recent: dict[Hashable, LookupResult] = {}
         self._failures: LRUCache[Need, int] = LRUCache(_CACHED)
         self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
-        self._flights: dict[Hashable, asyncio.Task[Answer]] = {}
+        self._flights: dict[Hashable, asyncio.Task[LookupResult]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def answers(self) -> Mapping[Need, Answer]:
+    def answers(self) -> Mapping[Need, LookupResult]:
         """The cached answers."""
         return self._answers
 
@@ -273,7 +273,7 @@ class LookupResolver:
         for key in self._waiting.pop(need, ()):
             self._enqueue(key)
 
-    def _cache(self, need: Need, answer: Answer) -> None:
+    def _cache(self, need: Need, answer: LookupResult) -> None:
         """Cache an answer."""
         if isinstance(answer, Known):
             self._failures.pop(need, None)
@@ -289,14 +289,14 @@ class LookupResolver:
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )
 
-    def _recent_answer(self, question: Hashable) -> Answer | None:
+    def _recent_answer(self, question: Hashable) -> LookupResult | None:
         """Return an answer that is seconds old; None = there is none, or it failed."""
         recent = self._recent.get(question)
         if isinstance(recent, Known) and abs(self._clock() - recent.at) < _SHARED_FOR:
             return recent
         return None
 
-    async def _single_flight(self, need: Need) -> Answer:
+    async def _single_flight(self, need: Need) -> LookupResult:
         """Share a lookup, or an answer that is seconds old, with equal lookups of other objects."""
         question = _question(need)
         recent = self._recent_answer(question)
@@ -309,7 +309,7 @@ class LookupResolver:
             flight.add_done_callback(lambda _: self._flights.pop(question, None))
         return await asyncio.shield(flight)
 
-    async def _perform(self, need: Need) -> Answer:
+    async def _perform(self, need: Need) -> LookupResult:
         """Perform a lookup once a slot is free."""
         async with self._slots:
             try:

@@ -22,9 +22,9 @@ from cloister_crds.lifecycle.admission.validation import (
 from cloister_crds.lifecycle.backoff import SHORTEST_BACKOFF
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import (
-    Answer,
     Failed,
     Known,
+    LookupResult,
     Need,
     NeedImage,
     NeedRelease,
@@ -115,12 +115,12 @@ def admit(state: RolloutState) -> Admission:
         request=state.revision,
         tiers=Tiers.of(state.observed.organization),
     )
-    answer = state.observed.answers.get(need)
-    if not isinstance(answer, Known):
-        return _unresolved({need: answer}, state.now)
-    if not isinstance(answer.value, ReleaseFacts):
-        raise TypeError(f"{need} was resolved to {type(answer.value).__name__}")
-    return _of_release(state, facts, answer.value)
+    result = state.observed.results.get(need)
+    if not isinstance(result, Known):
+        return _unresolved({need: result}, state.now)
+    if not isinstance(result.value, ReleaseFacts):
+        raise TypeError(f"{need} was resolved to {type(result.value).__name__}")
+    return _of_release(state, facts, result.value)
 
 
 def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts) -> Admission:
@@ -152,21 +152,21 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
     if refs:
         namespace = state.container.metadata.namespace or ""
         needs.append(NeedSecretValues(namespace=namespace, refs=refs, request=state.revision))
-    answers = {need: state.observed.answers.get(need) for need in needs}
-    broken = _broken_images(images, answers)
+    results = {need: state.observed.results.get(need) for need in needs}
+    broken = _broken_images(images, results)
     refusal = _refusal(errors_of(file_problems(replace(facts, images=broken))), state)
     if refusal is not None:
         return refusal
-    missing = _missing_values(answers, state)
+    missing = _missing_values(results, state)
     if missing is not None:
         return missing
-    if any(not isinstance(each, Known) for each in answers.values()):
-        return _unresolved(answers, state.now)
+    if any(not isinstance(each, Known) for each in results.values()):
+        return _unresolved(results, state.now)
     found = tuple(
-        (each.name, answer.value)
+        (each.name, result.value)
         for each in config.containers
-        if isinstance(answer := answers[images[each.image]], Known)
-        and isinstance(answer.value, RegistryImage)
+        if isinstance(result := results[images[each.image]], Known)
+        and isinstance(result.value, RegistryImage)
     )
     return AdmissionGranted(
         release=release, config=config, host=host, images=found, secrets=refs, pulls=pulls
@@ -231,15 +231,15 @@ def _recorded_failure(state: RolloutState) -> AdmissionRefused | None:
 
 
 def _unresolved(
-    answers: dict[Need, Answer | None], now: datetime
+    results: dict[Need, LookupResult | None], now: datetime
 ) -> AdmissionRefused | AdmissionDelayed | AdmissionUnresolved:
     """Return what follows from lookups of which at least one has no good result."""
-    failures = [(need, each) for need, each in answers.items() if isinstance(each, Failed)]
+    failures = [(need, each) for need, each in results.items() if isinstance(each, Failed)]
     lasting = [each for _, each in failures if not each.transient]
     if lasting:
         message = "\n".join(each.message for each in lasting)
         return AdmissionRefused(reason_for(lasting[0].reason).word, message)
-    missing = tuple(need for need, each in answers.items() if each is None)
+    missing = tuple(need for need, each in results.items() if each is None)
     if not failures:
         return AdmissionUnresolved(missing)
     times = {need: each.retry_at or each.at + SHORTEST_BACKOFF for need, each in failures}
@@ -255,25 +255,25 @@ def _unresolved(
 
 
 def _broken_images(
-    images: dict[str, NeedImage], answers: dict[Need, Answer | None]
+    images: dict[str, NeedImage], results: dict[Need, LookupResult | None]
 ) -> dict[str, Failed]:
     return {
-        image: answer
+        image: result
         for image, need in images.items()
-        if isinstance(answer := answers[need], Failed) and not answer.transient
+        if isinstance(result := results[need], Failed) and not result.transient
     }
 
 
 def _missing_values(
-    answers: dict[Need, Answer | None], state: RolloutState
+    results: dict[Need, LookupResult | None], state: RolloutState
 ) -> AdmissionDelayed | None:
     """Wait for core Secrets that do not exist; nothing watches them, so look them up again."""
-    for need, answer in answers.items():
-        if not isinstance(answer, Known) or not isinstance(answer.value, SecretValues):
+    for need, result in results.items():
+        if not isinstance(result, Known) or not isinstance(result.value, SecretValues):
             continue
-        missing = answer.value.missing
+        missing = result.value.missing
         if missing:
-            retry_at = answer.at + state.settings.taken_recheck
+            retry_at = result.at + state.settings.taken_recheck
             lines = (
                 f"Secret {each.name}: there is no key {each.key!r} in the core Secret "
                 f"{each.secret!r}; create it."

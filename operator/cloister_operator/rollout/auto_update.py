@@ -54,12 +54,12 @@ def follow(observed: Observed, now: datetime) -> FollowedRelease:
         return FollowedRelease()
     recorded = _recorded(observed)
     need, recheck_at = _need(observed, recorded, now)
-    answer = observed.answers.get(need)
-    if isinstance(answer, Known) and isinstance(answer.value, NewestRelease):
-        latest = _later(recorded, answer.value, need)
+    result = observed.results.get(need)
+    if isinstance(result, Known) and isinstance(result.value, NewestRelease):
+        latest = _later(recorded, result.value, need)
         return FollowedRelease(tag=_wanted(latest), latest=latest, recheck_at=recheck_at)
     needs: tuple[NeedLatest, ...] = (need,)
-    failed = answer if isinstance(answer, Failed) else None
+    failed = result if isinstance(result, Failed) else None
     if failed is not None and failed.retry_at is not None and failed.retry_at > now:
         needs, recheck_at = (), min(recheck_at, failed.retry_at)
     if recorded is not None:

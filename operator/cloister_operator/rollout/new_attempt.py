@@ -136,12 +136,12 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
         request=spec.revision,
         tiers=Tiers.of(state.observed.organization),
     )
-    answer = state.observed.answers.get(need)
-    if answer is None:
+    result = state.observed.results.get(need)
+    if result is None:
         return need
-    if not isinstance(answer, Known) or not isinstance(answer.value, ReleaseFacts):
+    if not isinstance(result, Known) or not isinstance(result.value, ReleaseFacts):
         return None
-    release = answer.value
+    release = result.value
     if release.digest != spec.config_digest or release.config is None:
         return None
     refs, _ = bind(

@@ -26,10 +26,10 @@ from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import (
-    Answer,
     DecisionSettings,
     Failed,
     Known,
+    LookupResult,
     Need,
     NeedImage,
     NeedLatest,
@@ -112,7 +112,7 @@ class SimulatedCluster:
         self.shells: ServiceFacts | None = None
         self.routes: dict[str, RouteFacts] = {}
         self.ssh_keys: tuple[SSHKey, ...] = ()
-        self.answers: dict[Need, Answer] = {}
+        self.results: dict[Need, LookupResult] = {}
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
         self.published: dict[str, datetime] = {"v1.0.0": NOW - timedelta(days=1)}
@@ -145,7 +145,7 @@ class SimulatedCluster:
             shells=self.shells,
             ssh_keys=self.ssh_keys,
             routes=dict(self.routes),
-            answers=dict(self.answers),
+            results=dict(self.results),
         )
 
     def work(self) -> Decision:
@@ -164,7 +164,7 @@ class SimulatedCluster:
             self.act(action)
         self.container = self.container.model_copy(update={"status": decision.status})
         for need in decision.needs:
-            self.answers[need] = self._answer(need)
+            self.results[need] = self._result(need)
         waits.append(decision.requeue_after)
         known = [wait for wait in waits if wait is not None]
         self.wake_at = self.now + min(known) if known else None
@@ -286,7 +286,7 @@ class SimulatedCluster:
         if name in self.pods:
             self.pods[name] = replace(self.pods[name], deleting=True)
 
-    def _answer(self, need: Need) -> Answer:
+    def _result(self, need: Need) -> LookupResult:
         if isinstance(need, NeedRelease | NeedLatest) and not self.source_is_up:
             wait = self.now + timedelta(seconds=10)
             return Failed("SourceUnavailable", "no answer", True, self.now, wait)

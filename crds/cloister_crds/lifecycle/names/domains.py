@@ -15,7 +15,14 @@ from cloister_crds.kinds.domain import Domain, DomainRecords, DomainStatus
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
-from cloister_crds.lifecycle.state.observed import Answer, DnsFacts, Failed, Known, Need, NeedDns
+from cloister_crds.lifecycle.state.observed import (
+    DnsFacts,
+    Failed,
+    Known,
+    LookupResult,
+    Need,
+    NeedDns,
+)
 
 __all__ = [
     "DomainDecision",
@@ -57,7 +64,7 @@ class DomainDecision:
     need: NeedDns | None = None
     """What to look up now; None = nothing."""
     forget: NeedDns | None = None
-    """RequestFacts whose answer is used up; None = none."""
+    """Lookup whose result is used up; None = none."""
     requeue_after: timedelta | None = None
     """Time until the next reconcile; None = when something changes."""
 
@@ -128,7 +135,7 @@ def decide_domain(
     domain: Domain,
     organization: Organization | None,
     containers: Iterable[Container],
-    answers: Mapping[Need, Answer],
+    results: Mapping[Need, LookupResult],
     settings: DomainSettings,
     now: datetime,
 ) -> DomainDecision:
@@ -142,7 +149,7 @@ def decide_domain(
         Its Organization; None = no Organization owns the namespace.
     containers
         All Containers of the namespace.
-    answers
+    results
         Results of DNS lookups.
     settings
         The administrator's settings.
@@ -175,13 +182,13 @@ def decide_domain(
         )
     stamp = before.checked_at.isoformat() if before.checked_at else ""
     need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {requested}")
-    answer = answers.get(need)
-    if answer is None:
+    result = results.get(need)
+    if result is None:
         return DomainDecision(_unchanged(status, domain, settings, now), need=need)
     seen = status.model_copy(update={"checked_at": now, "last_handled_request": requested})
-    failed = answer if isinstance(answer, Failed) else None
-    if isinstance(answer, Known) and isinstance(answer.value, DnsFacts):
-        seen = _checked(seen, records, answer.value, now)
+    failed = result if isinstance(result, Failed) else None
+    if isinstance(result, Known) and isinstance(result.value, DnsFacts):
+        seen = _checked(seen, records, result.value, now)
     after = _with_conditions(seen, domain, _conditions(seen, failed, settings, now), now)
     return DomainDecision(after, forget=need, requeue_after=_next(after, settings, now))
 

@@ -1,8 +1,8 @@
 """The observed state of a Container: frozen facts, gathered by the operator for `decide`.
 
 Nothing here does I/O: everything in an `Observed` was read before. Facts from outside the cluster
-(a release, an image) are in `Observed.answers` under the `Need` that requests them; a need without
-an answer was not looked up yet.
+(a release, an image) are in `Observed.results` under the `Need` that requests them; a need without
+a result was not looked up yet.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.problems import Problem
 
 __all__ = [
-    "Answer",
     "DecisionSettings",
     "DnsFacts",
     "Failed",
     "Gateway",
     "Known",
+    "LookupResult",
     "Need",
     "NeedDns",
     "NeedImage",
@@ -263,7 +263,7 @@ class NeedLatest:
 Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns | NeedLatest
 """Something to look up, outside of the reconcile."""
 
-Answer: TypeAlias = (
+LookupResult: TypeAlias = (
     Known[ReleaseFacts]
     | Known[RegistryImage]
     | Known[SecretValues]
@@ -417,5 +417,5 @@ class Observed:
     """The Service of the staged update; None = there is none."""
     routes: Mapping[str, RouteFacts] = field(default_factory=dict)
     """TLSRoutes of this Container by name, which is the host name; empty without a gateway."""
-    answers: Mapping[Need, Answer] = field(default_factory=dict)
-    """Answers by need; may be a live view of the resolver's cache."""
+    results: Mapping[Need, LookupResult] = field(default_factory=dict)
+    """Lookup results by need; may be a live view of the resolver's cache."""

@@ -18,7 +18,7 @@ from cloister_crds.lifecycle.names.domains import (
     used_by,
 )
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_crds.lifecycle.state.observed import Answer, DnsFacts, Failed, Known, Need
+from cloister_crds.lifecycle.state.observed import DnsFacts, Failed, Known, LookupResult, Need
 from tests.support.builders.resources import NOW, container_of, domain_of, host_of, organization_of
 
 HOST = "api.customer.test"
@@ -46,15 +46,15 @@ class Zone:
 
     def work(self, organization: Organization | None = ORGANIZATION) -> DomainDecision:
         """Reconcile until there are no more lookups."""
-        answers: dict[Need, Answer] = {}
+        results: dict[Need, LookupResult] = {}
         while True:
-            found = decide_domain(self.domain, organization, (), answers, SETTINGS, self.now)
+            found = decide_domain(self.domain, organization, (), results, SETTINGS, self.now)
             self.domain = self.domain.model_copy(update={"status": found.status})
             if found.need is None:
                 return found
             self.asked += 1
             facts = self.facts
-            answers[found.need] = facts if isinstance(facts, Failed) else Known(facts, self.now)
+            results[found.need] = facts if isinstance(facts, Failed) else Known(facts, self.now)
 
     @property
     def status(self) -> DomainStatus:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cloister_crds.lifecycle.state.observed import (
-    Answer,
     Failed,
     Known,
+    LookupResult,
     Need,
     NeedRelease,
     NeedSecretValues,
@@ -31,7 +31,7 @@ class World:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.asked: list[Need] = []
         self.enqueued: list[Key] = []
-        self.answer: Answer | Exception = Known(SecretValues(), self.now)
+        self.answer: LookupResult | Exception = Known(SecretValues(), self.now)
         self.gate = asyncio.Event()
         self.gate.set()
         self.busy = self.most = 0
@@ -43,7 +43,7 @@ class World:
             clock=lambda: self.now,
         )
 
-    async def ask(self, need: Need) -> Answer:
+    async def ask(self, need: Need) -> LookupResult:
         """Return the answer that the test wants."""
         self.asked.append(need)
         self.busy += 1
@@ -54,10 +54,10 @@ class World:
             raise self.answer
         return replace(self.answer, at=self.now)
 
-    async def answered(self, need: Need) -> Answer:
+    async def answered(self, need: Need) -> LookupResult:
         """Wait for an answer in the cache."""
 
-        async def there() -> Answer | None:
+        async def there() -> LookupResult | None:
             return self.resolver.answers.get(need)
 
         found = await until(there, within=5, every=0.001)

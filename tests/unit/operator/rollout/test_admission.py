@@ -63,7 +63,7 @@ def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: Simula
     assert not world.claims
     assert world.deployment is None
 
-    world.answers.clear()
+    world.results.clear()
     world.decisions.clear()
     world.settle()
     assert all(not decision.needs for decision in world.decisions)
@@ -115,7 +115,7 @@ def test_a_refused_file_tells_all_its_problems() -> None:
     observed = observed_of(container)
     need = decide(observed, NOW).needs[0]
     bad = release_of(file_of(cpus=3, memory=4096))
-    decision = decide(observed_of(container, answers={need: Known(bad, NOW)}), NOW)
+    decision = decide(observed_of(container, results={need: Known(bad, NOW)}), NOW)
     assert decision.rule == "refused_request_is_stalled"
     ready = condition(decision.status.conditions, "Ready")
     assert ready is not None
@@ -133,8 +133,8 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
         ContainerConfig(name="db", image=other),
         ContainerConfig(name="twin", image=IMAGE),
     )
-    answers: dict[Any, Any] = {release: Known(release_of(file), NOW)}
-    needs = decide(observed_of(container, secrets=secrets, answers=answers), NOW).needs
+    results: dict[Any, Any] = {release: Known(release_of(file), NOW)}
+    needs = decide(observed_of(container, secrets=secrets, results=results), NOW).needs
     images = {need.image for need in needs if isinstance(need, NeedImage)}
     assert images == {IMAGE, other}
     (values,) = (need for need in needs if isinstance(need, NeedSecretValues))
@@ -142,10 +142,10 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
 
     for need in needs:
         if isinstance(need, NeedImage):
-            answers[need] = Known(image_of(need.image), NOW)
+            results[need] = Known(image_of(need.image), NOW)
     missing = Known(SecretValues(missing=values.refs), NOW)
     waiting = decide(
-        observed_of(container, secrets=secrets, answers={**answers, values: missing}), NOW
+        observed_of(container, secrets=secrets, results={**results, values: missing}), NOW
     )
     ready = condition(waiting.status.conditions, "Ready")
     assert ready is not None
@@ -153,7 +153,7 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
     assert "core-a" in ready.message
     assert waiting.requeue_after == timedelta(minutes=1)
     later = decide(
-        observed_of(container, secrets=secrets, answers={**answers, values: missing}),
+        observed_of(container, secrets=secrets, results={**results, values: missing}),
         NOW + timedelta(minutes=1),
     )
     assert later.needs == (values,)
@@ -166,11 +166,11 @@ def test_a_missing_image_comes_before_an_unreachable_registry() -> None:
     file = file_of(
         ContainerConfig(name="web", image=IMAGE), ContainerConfig(name="db", image=other)
     )
-    answers: dict[Any, Any] = {release: Known(release_of(file), NOW)}
-    web, db = decide(observed_of(container, answers=answers), NOW).needs
-    answers[web] = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
-    answers[db] = Failed("ImageNotFound", "no such digest", transient=False, at=NOW)
-    decision = decide(observed_of(container, answers=answers), NOW)
+    results: dict[Any, Any] = {release: Known(release_of(file), NOW)}
+    web, db = decide(observed_of(container, results=results), NOW).needs
+    results[web] = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
+    results[db] = Failed("ImageNotFound", "no such digest", transient=False, at=NOW)
+    decision = decide(observed_of(container, results=results), NOW)
     ready = condition(decision.status.conditions, "Ready")
     assert ready is not None
     assert ready.reason == "ImageNotFound"

@@ -127,7 +127,7 @@ def test_a_source_that_is_away_changes_nothing(following: SimulatedCluster) -> N
 def test_a_restart_does_not_go_back(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
-    following.answers.clear()
+    following.results.clear()
     following.decisions.clear()
     following.settle()
     assert following.made() == []

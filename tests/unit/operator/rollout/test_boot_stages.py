@@ -91,10 +91,10 @@ def test_the_agent_tells_of_weights_too() -> None:
 
 
 def test_a_stage_that_the_message_names_is_the_one_that_failed() -> None:
-    text = "BootFailed: Stage cpu-attestation: the attestation service does not answer"
+    text = "BootFailed: Stage cpu-attestation: the attestation service does not result"
     agent = replace(running("agent"), exit_code=1, exit_message=text)
     pod = replace(STARTED, agent=agent, skipped_stages=frozenset())
     failed = [each for each in boot_stages(pod) if each.status == "failed"]
     assert [(each.name, each.detail) for each in failed] == [
-        ("cpu-attestation", "Stage cpu-attestation: the attestation service does not answer")
+        ("cpu-attestation", "Stage cpu-attestation: the attestation service does not result")
     ]

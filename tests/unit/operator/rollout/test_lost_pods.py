@@ -31,7 +31,7 @@ HOSTNAME = f"web.acme.{DOMAIN}"
 def test_a_lost_pod_is_replaced_without_asking_anything(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.source_is_up = False
-    serving.answers.clear()
+    serving.results.clear()
     serving.lose(old)
     decision = serving.work()
     assert decision.status.phase is ContainerPhase.DEPLOYING

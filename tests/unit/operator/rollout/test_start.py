@@ -63,7 +63,7 @@ def test_a_container_that_serves_has_all_facts(serving: SimulatedCluster) -> Non
 
 def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
     need = NeedRelease(repo="acme/site", tag="v1.0.0", commit=None, request=_revision(world))
-    world.answers[need] = Known(release_of(unenforced=("containers[0].pids_limit",)), NOW)
+    world.results[need] = Known(release_of(unenforced=("containers[0].pids_limit",)), NOW)
     world.settle()
     status = world.container.status
     assert status.unenforced == ("containers[0].pids_limit",)
@@ -74,8 +74,8 @@ def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
 
 def _revision(world: SimulatedCluster) -> str:
     world.work()
-    (need,) = [need for need in world.answers if isinstance(need, NeedRelease)]
-    world.answers.clear()
+    (need,) = [need for need in world.results if isinstance(need, NeedRelease)]
+    world.results.clear()
     return need.request
 
 
