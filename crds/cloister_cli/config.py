@@ -31,14 +31,14 @@ def config() -> None:
 config.add_command(measure)
 
 
-def _judging(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say by what a file is judged."""
+def _rules_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the rules that a file is validated by."""
     options = (
         click.argument("file"),
         click.option(
             "--release",
             is_flag=True,
-            help="Judge it as the file of a release: placeholders are errors.",
+            help="Validate it as the file of a release: placeholders are errors.",
         ),
         click.option(
             "--strict-from",
@@ -65,7 +65,7 @@ def _judging(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @config.command()
-@_judging
+@_rules_options
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def validate(file: str, *, as_json: bool, **settings: Any) -> None:
     """Validate FILE (- for standard input) by all rules of the format.
@@ -82,7 +82,7 @@ def validate(file: str, *, as_json: bool, **settings: Any) -> None:
 
 
 @config.command()
-@_judging
+@_rules_options
 def explain(file: str, **settings: Any) -> None:
     """Explain what each container of FILE (- for standard input) will get."""
     parsed = _parse(file, **settings)
@@ -95,7 +95,7 @@ def explain(file: str, **settings: Any) -> None:
 def _parse(
     file: str, *, release: bool, strict_from: str | None, service: str, **settings: Any
 ) -> ParsedConfig:
-    """Read and judge a file, or end the program."""
+    """Read and validate a file, or exit the program."""
     variables = _pairs(settings)
     try:
         rules = Rules(

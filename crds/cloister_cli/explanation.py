@@ -52,7 +52,7 @@ def _print(console: Console, title: str, rows: Iterator[tuple[str, str]]) -> Non
 
 
 def printable_lines(text: str) -> str:
-    """Return text of several lines that does nothing to a terminal but to be seen."""
+    """Escape what would control a terminal, line by line."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -88,7 +88,7 @@ def _container(
     yield "mounts", "\n".join(shown)
     if container.devices:
         yield "devices", "\n".join(container.devices)
-    yield from _told(container, variables)
+    yield from _environment(container, variables)
     yield "restart", _restart(container)
     yield "health", _health(container)
 
@@ -104,7 +104,7 @@ def _process(container: ContainerConfig) -> Iterator[tuple[str, str]]:
     if user is not None:
         yield "user", f"{user.uid}" + (f":{user.gid}" if user.gid is not None else "")
     else:
-        yield "user", "as the image says"
+        yield "user", "as in the image"
 
 
 def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def _networks(config: ServiceConfig, container: ContainerConfig) -> str:
     if not parts:
         return "none: no connection to anything"
     if egress is Egress.CLOSED:
-        parts.append("no way to the internet")
+        parts.append("no access to the internet")
     return "\n".join(parts)
 
 
@@ -150,7 +150,9 @@ def _reach(egress: Egress, allow: tuple[str, ...]) -> str:
             return "allowlist: " + (", ".join(allow) or "nothing")
 
 
-def _told(container: ContainerConfig, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _environment(
+    container: ContainerConfig, variables: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     given = [entry.name for entry in container.env if entry.value is not None]
     if given:
         yield "variables", ", ".join(given)
@@ -176,7 +178,7 @@ def _restart(container: ContainerConfig) -> str:
 def _health(container: ContainerConfig) -> str:
     health = container.healthcheck
     if health is None or health.disabled:
-        return "not requested"
+        return "not checked"
     times = (
         f"every {health.interval.total_seconds():g} s, {health.retries} failures in a row after "
         f"{health.start_period.total_seconds():g} s fail the deployment"

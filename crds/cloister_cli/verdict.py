@@ -40,7 +40,7 @@ def print_verdict(parsed: ParsedConfig, name: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return text that does nothing to a terminal but to be seen."""
+    """Escape what would control a terminal."""
     return "".join(char if char.isprintable() else "�" for char in text.replace("\t", " "))
 
 

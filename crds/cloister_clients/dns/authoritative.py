@@ -129,7 +129,7 @@ class AuthoritativeDns:
         ]
 
     async def _servers(self, name: str) -> list[str]:
-        """Find the addresses of the servers of the zone that a name lies in."""
+        """Find the addresses of the servers of the zone of a name."""
         resolver = self._resolver()
         try:
             zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)

@@ -1,8 +1,8 @@
-"""A copy of one kind in memory, kept by list and watch, for reads without a request.
+"""Informer: a cache of one kind in memory, kept by list and watch, for reads without a request.
 
-Used by the facade (the operator lets its framework watch). The copy is only ever written by what
-the server sends, never by what a caller believes to have written, so that an old event cannot
-overwrite a newer write; a writer waits until the copy has reached its write instead
+Used by the facade (the operator watches through its framework). The cache is only ever written by
+what the server sends, never by what a caller believes to have written, so that an old event cannot
+overwrite a newer write; a writer waits until the cache has reached its write instead
 (`Reflector.reached`). Resource versions are compared as integers (Kubernetes API Concepts,
 "Resource versions": comparable within one kind).
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 FAILURES_TO_LIST = 6
 """After so many failures of the watch the state is listed again: a server that was restored from a
-backup knows nothing of the version that the copy has reached, and never says 410."""
+backup knows nothing of the version that the cache has reached, and never says 410."""
 
 _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=(0.5, 1.0))
 """Delays between failed attempts to list or to watch."""
@@ -37,7 +37,7 @@ _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=(0.5, 1.0))
 
 @dataclass(frozen=True, slots=True)
 class ReflectedObject(Generic[T]):
-    """One object of the copy."""
+    """One object of the cache."""
 
     namespace: str
     """Its namespace; empty for kinds without."""
@@ -79,7 +79,7 @@ class ReflectorCache(Generic[T]):
 
 
 class Reflector(Generic[T]):
-    """Keeps the copy; `run` it as a task, read it from anywhere in the same event loop."""
+    """An informer; `run` it as a task, read its cache from anywhere in the same event loop."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Reflector(Generic[T]):
         watch_seconds: int = 240,
         backoff: Backoff = _BACKOFF,
     ) -> None:
-        """Prepare the copy.
+        """Prepare the informer.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
         self._page = page
         self._watch_seconds = watch_seconds
         self._backoff = backoff
-        self._copy: ReflectorCache[T] = ReflectorCache()
+        self._cache: ReflectorCache[T] = ReflectorCache()
         self._version = -1
         self._changed = asyncio.Event()
         self._failure: str | None = "not listed yet"
@@ -134,21 +134,21 @@ class Reflector(Generic[T]):
 
     @property
     def failure(self) -> str | None:
-        """Why the copy may lag at present; None = it follows."""
+        """Why the cache may lag at present; None = it follows."""
         return self._failure
 
     @property
     def version(self) -> int:
-        """The state that the copy has reached; -1 = none yet."""
+        """The state that the cache has reached; -1 = none yet."""
         return self._version
 
     def get(self, name: str, namespace: str | None = None) -> ReflectedObject[T] | None:
-        """Return the object of that name; None = not in the copy."""
-        return self._copy.by_namespace.get(namespace or "", {}).get(name)
+        """Return the object of that name; None = not in the cache."""
+        return self._cache.by_namespace.get(namespace or "", {}).get(name)
 
     def by_uid(self, uid: str) -> ReflectedObject[T] | None:
-        """Return the object with that uid; None = not in the copy."""
-        return self._copy.by_uid.get(uid)
+        """Return the object with that uid; None = not in the cache."""
+        return self._cache.by_uid.get(uid)
 
     @property
     def kind(self) -> str:
@@ -157,19 +157,19 @@ class Reflector(Generic[T]):
 
     @property
     def size(self) -> int:
-        """How many objects the copy holds."""
-        return len(self._copy.by_uid)
+        """How many objects the cache holds."""
+        return len(self._cache.by_uid)
 
     def in_namespace(self, namespace: str) -> Mapping[str, ReflectedObject[T]]:
         """Return the objects of a namespace by name; the caller must not keep it over an await."""
-        return self._copy.by_namespace.get(namespace, {})
+        return self._cache.by_namespace.get(namespace, {})
 
     def all(self) -> Iterable[ReflectedObject[T]]:
         """Return all objects; the caller must not keep it over an await."""
-        return self._copy.by_uid.values()
+        return self._cache.by_uid.values()
 
     async def reached(self, resource_version: str, *, within: float) -> bool:
-        """Wait until the copy shows a state.
+        """Wait until the cache shows a state.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class Reflector(Generic[T]):
             for item in page.items:
                 self._keep(fresh, item)
             version = page.resource_version
-        self._copy = fresh
+        self._cache = fresh
         self._advance(int(version))
         self._failure = None
 
@@ -281,21 +281,21 @@ class Reflector(Generic[T]):
     def _take(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
         if event.type in {WatchEventType.ADDED, WatchEventType.MODIFIED}:
-            self._keep(self._copy, event.object)
+            self._keep(self._cache, event.object)
         elif event.type is WatchEventType.DELETED:
-            self._copy.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
+            self._cache.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
         self._advance(int(meta["resourceVersion"]))
 
-    def _keep(self, copy: ReflectorCache[T], item: Object) -> None:
+    def _keep(self, cache: ReflectorCache[T], item: Object) -> None:
         meta = item["metadata"]
         namespace, name, uid = meta.get("namespace", ""), meta["name"], meta["uid"]
         try:
             value = self._read(reduced(item))
         except Exception:  # whatever one object is made of, the others must go on being read
             logger.exception("%s %s/%s cannot be read", self._ref.kind, namespace, name)
-            copy.drop(namespace, name, uid)
+            cache.drop(namespace, name, uid)
             return
-        copy.put(ReflectedObject(namespace, name, uid, int(meta["resourceVersion"]), value))
+        cache.put(ReflectedObject(namespace, name, uid, int(meta["resourceVersion"]), value))
 
     def _advance(self, version: int) -> None:
         self._version = version

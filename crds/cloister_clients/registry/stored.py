@@ -1,4 +1,4 @@
-"""Credentials of an organization as they lie in core Secrets of its namespace."""
+"""Credentials of an organization in core Secrets of its namespace."""
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping

@@ -57,7 +57,7 @@ MAX_PROBLEMS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings that a file is judged by."""
+    """The settings that a file is validated by."""
 
     cpu_tiers: Sequence[int] = CPU_TIERS
     """Values that `cpus` may have."""
@@ -76,10 +76,10 @@ class Rules:
     release: bool = False
     """Whether the file is one of a release: placeholders are errors then."""
     variables: Mapping[str, str] | None = None
-    """The deploy-time variables; None when they are not known, so that none is judged."""
+    """The deploy-time variables; None when they are not known, so that none is checked."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no file could be judged by.
+        """Refuse settings that no file could be validated by.
 
         Raises
         ------

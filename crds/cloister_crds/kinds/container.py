@@ -128,7 +128,7 @@ SecretName = Annotated[
 
 
 class ContainerSpec(Model):
-    """What the user requests."""
+    """Desired state of a Container."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         immutable_optional("name", "make another Container"),
@@ -230,7 +230,7 @@ class ContainerSpec(Model):
     promotes nothing. Unset = none."""
     replaces: ObjectName | None = None
     """replaces names an older Container of the namespace: it serves until this one is ready, its
-    host names pass over, then it ends. Immutable. Unset = none."""
+    host names pass over, then it is deleted. Immutable. Unset = none."""
 
 
 class LatestRelease(Model):
@@ -267,18 +267,18 @@ class HostFacts(Model):
     name: Word
     """name of the Host."""
     gpu_type: Word = ""
-    """gpuType of the Host; empty when not said."""
+    """gpuType of the Host; empty when not set."""
     cpu_type: Word = ""
-    """cpuType of the Host; empty when not said."""
+    """cpuType of the Host; empty when not set."""
 
 
 class UpdateStatus(Model):
     """An update in progress, or the memory of one that failed."""
 
     enclave: Word
-    """enclave is the candidate's name; empty while none was made."""
+    """enclave is the candidate's name; empty while there is none."""
     uid: Word = ""
-    """uid of the candidate; empty while none was made."""
+    """uid of the candidate; empty while there is none."""
     revision: Word
     """revision to name in spec.promote."""
     tag: Word
@@ -310,10 +310,10 @@ class HistoryEntry(Model):
 
 
 class ContainerStatus(Status):
-    """What is so."""
+    """Observed state of a Container."""
 
     phase: ContainerPhase | None = None
-    """phase is the status word of the Admin API; unset until the operator has looked."""
+    """phase is the status word of the Admin API; unset before the first reconcile."""
     domain: Word = ""
     """domain is the public host name: the custom domain when set, else the generated one."""
     internal_domain: Word = ""
@@ -366,9 +366,9 @@ class Container(Resource):
         Cel(
             rule=f"has(self.spec.name) || (size(self.metadata.name) <= {NAME_LENGTH} && "
             f"self.metadata.name.matches(r'{NAME_PATTERN}'))",
-            message="spec.name is needed here: metadata.name is its default, and it is no "
-            "container name (lowercase letters, digits and hyphens, no hyphen at the ends, at most "
-            f"{NAME_LENGTH} characters); set spec.name or choose another metadata.name",
+            message="spec.name is required here: metadata.name is its default, and it is not a "
+            "valid container name (lowercase letters, digits and hyphens, no hyphen at the ends, "
+            f"at most {NAME_LENGTH} characters); set spec.name or choose another metadata.name",
             field_path=".spec.name",
             reason="FieldValueRequired",
             check=_is_named,

@@ -12,7 +12,7 @@ __all__ = ["Deployment", "DeploymentCounts", "DeploymentSpec", "DeploymentStatus
 
 
 class DeploymentSpec(Model):
-    """What the user requests."""
+    """Desired state of a Deployment."""
 
     repo: Annotated[Repo, immutable("repo", "make another Deployment")]
     """repo, ``owner/name``. Immutable."""
@@ -36,7 +36,7 @@ class DeploymentCounts(Model):
 
 
 class DeploymentStatus(Status):
-    """What is so."""
+    """Observed state of a Deployment."""
 
     counts: DeploymentCounts = Field(default_factory=DeploymentCounts)
     """counts of the repository's Containers."""

@@ -12,7 +12,7 @@ __all__ = ["Domain", "DomainRecords", "DomainSpec", "DomainStatus"]
 
 
 class DomainSpec(Model):
-    """What the user says."""
+    """Desired state of a Domain."""
 
     domain: Annotated[Hostname, immutable("domain", "make another Domain")]
     """domain is the host name, lowercase, without protocol, path, wildcard or port. Immutable."""
@@ -30,10 +30,10 @@ class DomainRecords(Model):
 
 
 class DomainStatus(Status):
-    """What is so."""
+    """Observed state of a Domain."""
 
     records: DomainRecords | None = None
-    """records to create; unset until the operator has looked."""
+    """records to create; unset before the first reconcile."""
     verified: Flag = False
     """verified: both records were seen in one check; only a lost TXT record clears it."""
     verified_at: Timestamp | None = None

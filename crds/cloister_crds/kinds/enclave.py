@@ -104,7 +104,7 @@ class EnclaveSummary(Model):
 
 
 class EnclaveSpec(Model):
-    """What the attempt was made from. Immutable as a whole."""
+    """Desired state of an Enclave, as decided at its creation. Immutable as a whole."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         Cel("self == oldSelf", "an Enclave is immutable; change the Container it belongs to"),
@@ -119,7 +119,7 @@ class EnclaveSpec(Model):
     attempt: Annotated[int, Whole(1, 2_147_483_647)]
     """attempt counts the Enclaves of the revision from 1."""
     losses: Annotated[int, Whole(0, 2_147_483_647)] = 0
-    """losses counts the attempts in a row that were lost before this one; the back-off of the next
+    """losses counts the attempts in a row that were lost before this one; the backoff of the next
     one follows from it. Default 0."""
     repo: Word
     """repo, ``owner/name``."""
@@ -154,8 +154,8 @@ class EnclaveSpec(Model):
     """preview is the host name at which it can be tried while it waits for promotion; empty = it
     was not made to wait."""
     stop_first: Flag = False
-    """stopFirst is whether the Enclave before it ends before this one starts, since both need the
-    same GPUs; its Pod waits for them ahead of others. Default false."""
+    """stopFirst is whether the previous Enclave terminates before this one starts, since both need
+    the same GPUs; its Pod waits for them ahead of others. Default false."""
     token_digest: Word = ""
     """tokenDigest is the SHA-256 of the enclave's token in hexadecimal; with the token the enclave
     requests its certificate from the API. Empty = it has none."""
@@ -205,10 +205,10 @@ class ContainerState(Model):
 
 
 class EnclaveStatus(Status):
-    """What is so."""
+    """Observed state of an Enclave."""
 
     phase: EnclavePhase | None = None
-    """phase of the attempt; unset until the operator has looked."""
+    """phase of the attempt; unset before the first reconcile."""
     reason: Word = ""
     """reason of the phase: a word of the reasons table; empty when all is well."""
     message: Text = ""

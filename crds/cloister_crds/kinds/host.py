@@ -254,11 +254,11 @@ class InitdataFile(Model):
 
 
 class HostSpec(Model):
-    """What the administrator says of the node pool."""
+    """Desired state of a Host: a node pool as its administrator describes it."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (
         Cel(
-            # The default of the whole spec is judged before the defaults of its fields are there.
+            # The whole spec's default is validated before the defaults of its fields are there.
             rule="!has(self.tee) || self.tee == 'None' || has(self.teeUnit)",
             message="teeUnit is needed with a tee; set it to Pod where each enclave is a "
             "confidential machine of its own, to Node where the nodes are",
@@ -411,7 +411,7 @@ class HostCapacity(Model):
 
 
 class HostStatus(Status):
-    """What is so."""
+    """Observed state of a Host."""
 
     capacity: HostCapacity = Field(default_factory=HostCapacity)
     """capacity of the pool."""

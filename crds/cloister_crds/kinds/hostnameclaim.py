@@ -30,7 +30,7 @@ class ClaimHolder(Model):
 
 
 class HostnameClaimSpec(Model):
-    """Who holds the name."""
+    """Holder of the host name."""
 
     holder: ClaimHolder
     """holder of the host name."""

@@ -195,7 +195,7 @@ class Status(Model):
     """What every status begins with."""
 
     observed_generation: Annotated[int, Whole(-1, 9_007_199_254_740_991)] = -1
-    """observedGeneration is the metadata.generation this status was made for; -1 = none yet, so
+    """observedGeneration is the metadata.generation this status was computed for; -1 = none yet, so
     that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
     conditions: Conditions = ()
     """conditions are the observations, one of each type; ``Ready`` is the summary."""

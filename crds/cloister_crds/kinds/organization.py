@@ -122,7 +122,7 @@ class Billing(Model):
 
 
 class OrganizationSpec(Model):
-    """What the administrator wants."""
+    """Desired state of an Organization."""
 
     namespace: Annotated[
         str,
@@ -169,7 +169,7 @@ class OrganizationCounts(Model):
 
 
 class OrganizationStatus(Status):
-    """What is so."""
+    """Observed state of an Organization."""
 
     counts: OrganizationCounts = Field(default_factory=OrganizationCounts)
     """counts of the organization's Containers."""

@@ -27,16 +27,16 @@ class RegistryName(StrEnum):
 
 
 class RegistryCredentialSpec(Model):
-    """What the user says."""
+    """Desired state of a RegistryCredential."""
 
     registry: Annotated[RegistryName, immutable("registry", "make another RegistryCredential")]
     """registry is ghcr, gcr or dockerhub; metadata.name is the same word. Immutable."""
     secret_ref: SecretRef
-    """secretRef is where the credentials lie: a docker configuration (key .dockerconfigjson)."""
+    """secretRef is where the credentials are: a docker configuration (key .dockerconfigjson)."""
 
 
 class RegistryCredentialStatus(Status):
-    """What is so."""
+    """Observed state of a RegistryCredential."""
 
     username: Word = ""
     """username that the credentials carry; empty until seen."""
@@ -55,7 +55,7 @@ class RegistryCredential(Resource):
         singular="registrycredential",
         short_names=(),
         namespaced=True,
-        description="How the organization logs in to a private registry; the credentials lie in a "
+        description="How the organization logs in to a private registry; the credentials are in a "
         "core Secret of the same namespace.",
     )
     CEL: ClassVar[tuple[Cel, ...]] = (

@@ -1,4 +1,4 @@
-"""Secret (csec): a named value of the organization; the value lies in a core Secret."""
+"""Secret (csec): a named value of the organization; the value is in a core Secret."""
 
 from typing import Annotated, ClassVar
 
@@ -38,7 +38,7 @@ class SecretRef(Model):
 
 
 class SecretSpec(Model):
-    """What the user says."""
+    """Desired state of a Secret."""
 
     CEL: ClassVar[tuple[Cel, ...]] = (immutable_optional("repo", "make another Secret"),)
 
@@ -57,11 +57,11 @@ class SecretSpec(Model):
     """repo makes it a repository secret, for the files of that repository; unset = an organization
     secret, for Containers that bind it. Immutable."""
     secret_ref: SecretRef
-    """secretRef is where the value lies."""
+    """secretRef is where the value is."""
 
 
 class SecretStatus(Status):
-    """What is so."""
+    """Observed state of a Secret."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that bind it."""
@@ -78,7 +78,7 @@ class Secret(Resource):
         singular="secret",
         short_names=("csec",),
         namespaced=True,
-        description="A named value that configuration files may refer to; the value itself lies in "
+        description="A named value that configuration files may refer to; the value itself is in "
         "a core Secret of the same namespace.",
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (

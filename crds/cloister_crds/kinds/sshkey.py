@@ -12,7 +12,7 @@ __all__ = ["SSHKey", "SSHKeySpec", "SSHKeyStatus"]
 
 
 class SSHKeySpec(Model):
-    """What the user says."""
+    """Desired state of an SSHKey."""
 
     public_key: Annotated[
         str,
@@ -30,7 +30,7 @@ class SSHKeySpec(Model):
 
 
 class SSHKeyStatus(Status):
-    """What is so."""
+    """Observed state of an SSHKey."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names of the Containers that name it."""

@@ -74,7 +74,7 @@ WRONG = {
     ),
     "a name that no host name takes": (
         container(name="web.debug"),
-        "spec.name: Required value: spec.name is needed here",
+        "spec.name: Required value: spec.name is required here",
     ),
     "a variable twice": (
         container("variables: [{name: A, value: a}, {name: A, value: b}]"),

@@ -1,6 +1,6 @@
 """The file as a whole: the table of its keys, the order of the checks, its normalised form.
 
-`parse` calls `judge`. Source: the specification, "Container configuration file", top-level
+`parse` calls `validate`. Source: the specification, "Container configuration file", top-level
 fields.
 """
 
@@ -31,7 +31,7 @@ from cloister_crds.config.syntax.reading import (
 )
 from cloister_crds.config.syntax.scalars import ScalarKind
 
-__all__ = ["FILE", "VERSION_PATTERN", "judge"]
+__all__ = ["FILE", "VERSION_PATTERN", "validate"]
 
 VERSION_PATTERN: Final = rf"{VERSION.pattern}(@sha256:[0-9a-f]{{64}})?"
 """What a cvm-version looks like."""
@@ -144,7 +144,7 @@ FILE: Final = Table(
 """The keys of the file."""
 
 
-def judge(root: Node, report: ProblemReport) -> ServiceConfig | None:
+def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
     """Validate a document by all rules.
 
     Parameters

@@ -75,7 +75,7 @@ class Document:
     """What was read."""
 
     root: Node | None
-    """The value of the document; None when it cannot be judged further."""
+    """The value of the document; None when it cannot be validated further."""
     problems: tuple[Problem, ...]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from cloister_crds.config.limits import Rules
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.config.rules.environment import variable_problems
-from cloister_crds.config.rules.file import judge
+from cloister_crds.config.rules.file import validate
 from cloister_crds.config.syntax.document import read_document
 from cloister_crds.config.syntax.reading import ProblemReport
 from cloister_crds.problems import Problem, Severity
@@ -54,7 +54,7 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
     raw
         The bytes of the file, whatever they are: it never raises.
     rules
-        The settings that it is judged by.
+        The settings that it is validated by.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
         report.keep(problem)
     config = None
     if document.root is not None:
-        config = judge(document.root, report)
+        config = validate(document.root, report)
     problems = [*report.problems, *_size_problems(raw, rules)]
     if any(one.severity is Severity.ERROR for one in problems):
         config = None
