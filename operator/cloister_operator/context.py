@@ -124,14 +124,6 @@ class ProcessContext:
 
         Parameters
         ----------
-        settings
-            What the administrator set.
-        kube
-            How the API server is reached.
-        metrics
-            Metrics of the process.
-        liveness
-            Heartbeats of the process.
         leads
             Returns whether this process holds the Lease; called before each write.
         gateway
@@ -143,10 +135,7 @@ class ProcessContext:
             When a file that the settings name cannot be read.
         """
         client = KubeClient(
-            kube,
-            field_manager=FIELD_MANAGER,
-            user_agent=USER_AGENT,
-            observe=metrics.requested,
+            kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT, observe=metrics.requested
         )
         watched = watched_kinds(gateway.route if gateway else None)
         store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue)

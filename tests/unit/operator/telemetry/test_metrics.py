@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from prometheus_client.metrics import MetricWrapperBase
+
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.queue import Schedule
 
@@ -14,9 +16,10 @@ def registered(metrics: OperatorMetrics) -> dict[str, tuple[str, set[str]]]:
     """Return the type and the labels of each registered metric by its exposed name."""
     found = {}
     for collector in metrics.registry._collector_to_names:
-        (family,) = collector.describe()  # type: ignore[attr-defined]  # every metric has it
+        assert isinstance(collector, MetricWrapperBase)
+        (family,) = collector.describe()
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        found[name] = (family.type, set(collector._labelnames))  # type: ignore[attr-defined]
+        found[name] = (family.type, set(collector._labelnames))
     return found
 
 
