@@ -60,6 +60,14 @@ def _observe(
     metrics.observe_clock(lambda: clock.offset / timedelta(seconds=1))
 
 
+def _cluster_network(
+    settings: OperatorSettings, client: KubeClient, store: Store
+) -> ClusterNetworkReader:
+    """Make the reader of the cluster's network, with the API endpoint of the settings."""
+    api = ApiEndpointResolver.of(settings.api_address, settings.api_authorities)
+    return ClusterNetworkReader(client, store, settings.enclave_network, client.clock, api)
+
+
 @dataclass(frozen=True)
 class ProcessContext:
     """The parts of one process."""
@@ -176,13 +184,7 @@ class ProcessContext:
             source=source,
             registry=registry,
             image_lookup=image_lookup,
-            cluster_network=ClusterNetworkReader(
-                client,
-                store,
-                settings.enclave_network,
-                client.clock,
-                ApiEndpointResolver.of(settings.api_address, settings.api_authorities),
-            ),
+            cluster_network=_cluster_network(settings, client, store),
             metrics=metrics,
             liveness=liveness,
             watched=watched,

@@ -85,18 +85,7 @@ class KubeClient:
         *,
         subresource: str | None = None,
     ) -> Object:
-        """Read one object, as it is now.
-
-        Parameters
-        ----------
-        ref
-            Kind.
-        name
-            Name of the object.
-        namespace
-            Its namespace; None for kinds without.
-        subresource
-            Such as ``scale``; None = the object itself.
+        """Read one object, as it is now, or a subresource of it such as ``scale``.
 
         Raises
         ------
