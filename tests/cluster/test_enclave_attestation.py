@@ -77,7 +77,7 @@ def asked(pages: PageServices, installation: Installation, name: str, nonce: str
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_client_recomputes_everything(
+def test_a_client_recomputes_the_attestation_document(
     installation: Installation, pages: PageServices, *, debug: bool
 ) -> None:
     name = "debug" if debug else "plain"
@@ -100,7 +100,9 @@ def test_a_client_recomputes_everything(
     assert again["body"] != document["body"]
 
 
-def test_the_containers_have_the_document(installation: Installation, pages: PageServices) -> None:
+def test_the_containers_have_the_attestation_document(
+    installation: Installation, pages: PageServices
+) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     pod = installation.wait_for("plain", "Ready").status.active_enclave
     inside = ("exec", "-n", installation.namespace, pod, "-c", "web", "--")
@@ -113,7 +115,7 @@ def test_the_containers_have_the_document(installation: Installation, pages: Pag
 
 
 @pytest.mark.parametrize("nonce", ["00", "zz" * 32, "0" * 66])
-def test_a_bad_nonce_is_refused(
+def test_an_invalid_nonce_is_refused(
     installation: Installation, pages: PageServices, nonce: str
 ) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
@@ -123,7 +125,7 @@ def test_a_bad_nonce_is_refused(
     assert json.loads(page.body)["error"]["type"] == "invalid_request_error"
 
 
-def test_stages_tell_that_nothing_is_attested(
+def test_boot_stages_report_that_nothing_is_attested(
     installation: Installation, pages: PageServices
 ) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")

@@ -177,7 +177,7 @@ def side_car(installation: Installation) -> int:
     return 0
 
 
-def test_the_page_is_verified_with_the_installations_authority(
+def test_the_certificate_is_verified_with_the_installations_authority(
     installation: Installation, pages: PageServices, api: Api
 ) -> None:
     page = verified(pages, installation, api.authority)
@@ -219,7 +219,7 @@ def stages(pages: PageServices, installation: Installation, name: str) -> dict[s
     return {each["name"]: each for each in json.loads(page.body)["stages"]}
 
 
-def test_the_evidence_binds_the_key_that_is_served(
+def test_the_evidence_binds_the_served_tls_key(
     installation: Installation, pages: PageServices
 ) -> None:
     page, bound = attested(pages, installation, "web")
@@ -229,7 +229,7 @@ def test_the_evidence_binds_the_key_that_is_served(
     assert again.body != page.body
 
 
-def test_key_and_certificate_are_stages_of_the_boot(
+def test_key_and_certificate_are_boot_stages(
     installation: Installation, pages: PageServices
 ) -> None:
     reported = stages(pages, installation, "web")
@@ -240,7 +240,7 @@ def test_key_and_certificate_are_stages_of_the_boot(
     assert times[0] > 0
 
 
-def test_a_file_may_want_a_certificate_that_nobody_else_signed(
+def test_a_file_may_require_a_self_signed_certificate(
     installation: Installation, pages: PageServices, api: Api
 ) -> None:
     installation.create_container("own", repo="acme/own", tag="v1.0.0")
@@ -263,7 +263,7 @@ def test_a_file_may_want_a_certificate_that_nobody_else_signed(
     installation.kubectl("delete", "ctr", "own", "-n", installation.namespace, "--wait=false")
 
 
-def test_a_renewal_and_a_killed_side_car_keep_the_key(
+def test_a_certificate_renewal_and_a_killed_side_car_keep_the_key(
     installation: Installation, pages: PageServices, api: Api
 ) -> None:
     authority = api.authority
@@ -279,7 +279,7 @@ def test_a_renewal_and_a_killed_side_car_keep_the_key(
     assert len(installation.enclaves("web")) == 1, "no attempt was lost"
 
 
-def test_an_api_that_is_away_delays_a_renewal(
+def test_an_unavailable_api_delays_a_certificate_renewal(
     installation: Installation, pages: PageServices, api: Api
 ) -> None:
     authority = api.authority
@@ -301,7 +301,7 @@ def test_an_api_that_is_away_delays_a_renewal(
     assert renewed(pages, installation, authority, before.serial).key == before.key
 
 
-def test_what_serves_is_measured(installation: Installation, api: Api) -> None:
+def test_the_serving_pod_is_metered(installation: Installation, api: Api) -> None:
     """The kubelet of the node tells what the Pod uses; the series is that of the container."""
     member = '{"spec":{"members":[{"user":"ada@example.test","role":"Admin"}]}}'
     installation.kubectl("patch", "org", installation.slug, "--type=merge", "-p", member)
@@ -331,7 +331,9 @@ def test_what_serves_is_measured(installation: Installation, api: Api) -> None:
         assert point["cpu_mem_total"] > 0
 
 
-def test_only_a_live_enclave_and_only_its_names(installation: Installation, api: Api) -> None:
+def test_only_a_running_enclave_gets_a_certificate_and_only_for_its_names(
+    installation: Installation, api: Api
+) -> None:
     installation.create_container("other", repo="acme/web", tag="v1.0.0")
     other = installation.wait_for("other", "Ready", within=PATIENCE)
     web = installation.container("web")
@@ -362,7 +364,7 @@ def test_only_a_live_enclave_and_only_its_names(installation: Installation, api:
     assert 0 < reported["seconds"] < PATIENCE * 3, "its run time was written before it was let go"
 
 
-def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(
+def test_a_start_without_the_api_reports_it_and_continues_when_it_is_back(
     installation: Installation, api: Api
 ) -> None:
     api.stop()
@@ -381,6 +383,6 @@ def test_a_start_without_the_api_says_so_and_goes_on_when_it_is_back(
     installation.wait_for("late", "Ready", within=PATIENCE)
 
 
-def test_the_api_needs_no_more_than_its_settings(api: Api) -> None:
+def test_the_api_needs_only_its_settings(api: Api) -> None:
     shown = run_command("ca", "show", "--config", str(api.settings)).stdout
     assert shown == api.authority

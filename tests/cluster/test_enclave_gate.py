@@ -99,7 +99,7 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield World(installed, pages, check)
 
 
-def test_keys_are_checked_and_nobody_else_reaches_the_api(world: World) -> None:
+def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: World) -> None:
     world.installation.create_container("keyed", repo="acme/web", tag="v1.0.0")
     pod = world.pod("keyed")
     world.wait_for_status("keyed", "/", None, 200)
@@ -129,7 +129,7 @@ def _cannot_connect(world: World, pod: dict[str, Any]) -> None:
     assert said.strip() == "closed"
 
 
-def test_a_rate_holds_for_the_caller(world: World) -> None:
+def test_a_rate_limit_holds_for_the_caller(world: World) -> None:
     world.installation.create_container("rated", repo="acme/web", tag="v2.0.0")
     world.pod("rated")
     seen = []
@@ -142,14 +142,14 @@ def test_a_rate_holds_for_the_caller(world: World) -> None:
     assert seen.count(200) == 5
 
 
-def test_a_file_that_asks_for_neither_has_no_gate(world: World) -> None:
+def test_a_file_without_keys_and_rate_limits_has_no_gate(world: World) -> None:
     world.installation.create_container("bare", repo="acme/web", tag="v3.0.0")
     pod = world.pod("bare")
     assert "gate" not in [each["name"] for each in pod["spec"]["initContainers"]]
     world.wait_for_status("bare", "/", None, 200)
 
 
-def test_a_killed_gate_comes_back_and_open_paths_stay(world: World) -> None:
+def test_a_killed_gate_is_restarted_and_open_paths_stay_available(world: World) -> None:
     world.installation.create_container("killed", repo="acme/web", tag="v1.0.0")
     pod = world.pod("killed")
     world.wait_for_status("killed", "/keyed/", "tk_good", 200)
@@ -186,7 +186,7 @@ def keys_checked(world: World, name: str) -> tuple[str, str, str]:
     return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
 
 
-def test_while_the_api_is_away_known_keys_go_on(world: World) -> None:
+def test_known_api_keys_stay_valid_while_the_api_is_unavailable(world: World) -> None:
     world.installation.create_container("outage", repo="acme/web", tag="v1.0.0")
     world.pod("outage")
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
@@ -208,7 +208,7 @@ def test_while_the_api_is_away_known_keys_go_on(world: World) -> None:
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
 
 
-def test_an_api_that_is_gone_is_told_with_a_remedy(world: World) -> None:
+def test_an_unavailable_api_is_reported_with_a_remedy(world: World) -> None:
     """The last test: nobody listens at the API's address any more."""
     world.installation.create_container("gone", repo="acme/web", tag="v1.0.0")
     world.pod("gone")

@@ -42,7 +42,7 @@ def inside(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_rest_stays_as_it_was(inside: EnclaveInspector, part: str) -> None:
+def test_a_killed_part_does_not_restart_the_others(inside: EnclaveInspector, part: str) -> None:
     until_sync(lambda: inside.page() == "one", within=60, what="the page before")
     before = {name: inside.status(name)["containerID"] for name in PARTS}
     restarts = {name: inside.container(name)["restart_count"] for name in ("web", "side")}

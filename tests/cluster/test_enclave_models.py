@@ -153,7 +153,9 @@ def test_containers_read_verified_weights(
     assert 0 < stages["models"]["duration_ns"] <= stages["containers"]["duration_ns"]
 
 
-def test_a_wrong_bit_ends_the_attempt(installation: Installation, weights: Weights) -> None:
+def test_a_flipped_bit_in_model_weights_fails_the_attempt(
+    installation: Installation, weights: Weights
+) -> None:
     container = failed(installation, "bit", "v2.0.0")
     root = weights.broken.mpk.split("_", maxsplit=1)[0]
     stalled = condition_of(container, "Stalled")
@@ -168,21 +170,21 @@ def test_a_wrong_bit_ends_the_attempt(installation: Installation, weights: Weigh
     assert f"does not lead to the root hash {root}" in wrong[0].detail
 
 
-def test_another_uuid_ends_the_attempt(installation: Installation) -> None:
+def test_another_uuid_of_model_weights_fails_the_attempt(installation: Installation) -> None:
     stalled = condition_of(failed(installation, "uuid", "v3.0.0"), "Stalled")
     assert stalled is not None
     assert stalled["reason"] == "ModelInvalid"
     assert "has the UUID" in stalled["message"]
 
 
-def test_weights_that_are_not_there_end_the_attempt(installation: Installation) -> None:
+def test_missing_model_weights_fail_the_attempt(installation: Installation) -> None:
     stalled = condition_of(failed(installation, "none", "v4.0.0"), "Stalled")
     assert stalled is not None
     assert stalled["reason"] == "ModelNotFound"
     assert "the model store does not have it" in stalled["message"]
 
 
-def test_a_known_store_refuses_before_anything_starts(
+def test_a_listed_model_store_refuses_before_anything_starts(
     installation: Installation, weights: Weights
 ) -> None:
     """The last test: it changes the Host."""

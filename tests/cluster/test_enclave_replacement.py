@@ -117,7 +117,7 @@ def settled(installation: Installation, *, not_in: str) -> Container:
     return found
 
 
-def test_a_later_release_is_followed_without_a_gap(installation: Installation) -> None:
+def test_auto_update_to_a_later_release_loses_no_request(installation: Installation) -> None:
     first = present(installation).status.active_enclave
     with nothing_is_lost(installation) as asker:
         page = page_file(web_of(installation), "two")
@@ -136,7 +136,7 @@ def test_a_later_release_is_followed_without_a_gap(installation: Installation) -
     assert asker.bodies == ["one", "two"]
 
 
-def test_a_drain_moves_what_serves_without_a_gap(
+def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
     installation: Installation, cluster: Cluster
 ) -> None:
     old = present(installation).status.active_enclave
@@ -167,7 +167,7 @@ def test_a_drain_moves_what_serves_without_a_gap(
     assert asker.bodies == ["two"]
 
 
-def test_a_lost_pod_comes_back_while_source_and_registry_are_away(
+def test_a_lost_pod_is_replaced_while_source_and_registry_are_unavailable(
     installation: Installation,
 ) -> None:
     before = present(installation)

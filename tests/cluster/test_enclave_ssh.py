@@ -114,7 +114,7 @@ def host_key_of(installation: Installation, name: str) -> str:
     return page.body
 
 
-def test_people_with_a_key_get_in(
+def test_ssh_admits_users_with_a_key(
     cluster: Cluster, installation: Installation, tmp_path: Path
 ) -> None:
     client = Client(tmp_path, node_address(cluster))
@@ -149,7 +149,9 @@ def test_people_with_a_key_get_in(
     assert (other.returncode, "web" in other.stderr) == (1, True)
 
 
-def test_a_stranger_does_not(cluster: Cluster, installation: Installation, tmp_path: Path) -> None:
+def test_ssh_refuses_an_unknown_key(
+    cluster: Cluster, installation: Installation, tmp_path: Path
+) -> None:
     container = installation.container("opened")
     assert container is not None
     client = Client(tmp_path, node_address(cluster), container.status.ssh_port or 0)
@@ -159,7 +161,7 @@ def test_a_stranger_does_not(cluster: Cluster, installation: Installation, tmp_p
     assert (done.returncode, "Permission denied" in done.stderr) == (255, True)
 
 
-def test_the_container_works_as_without_it(installation: Installation) -> None:
+def test_a_container_with_ssh_restarts_as_without_it(installation: Installation) -> None:
     name = installation.wait_for("opened", "Ready").status.active_enclave
     inside = ("exec", "-n", installation.namespace, name, "-c", "web", "--")
     # The end of process 1 takes the shell with it, often before that could say that it went well.
@@ -176,7 +178,7 @@ def test_the_container_works_as_without_it(installation: Installation) -> None:
     until_sync(restarted, within=60, what="the end of the program by the signal")
 
 
-def test_production_has_no_way_in(cluster: Cluster, installation: Installation) -> None:
+def test_a_production_enclave_has_no_ssh(cluster: Cluster, installation: Installation) -> None:
     installation.create_container("closed", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("closed", "Ready")
     assert container.status.ssh_port is None

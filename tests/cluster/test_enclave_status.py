@@ -64,7 +64,7 @@ def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     return view
 
 
-def test_the_containers_are_told(inside: EnclaveInspector) -> None:
+def test_the_container_states_are_served(inside: EnclaveInspector) -> None:
     web = inside.container("web")
     assert (web["declared"], web["created"], web["status"]) == (True, True, "running")
     assert (web["restart_count"], web["restart_policy"], web["exit_code"]) == (0, "always", 0)
@@ -85,13 +85,13 @@ def test_the_containers_are_told(inside: EnclaveInspector) -> None:
     until_sync(observed_again, within=30, what="the next observation")
 
 
-def test_every_container_has_the_same_as_a_file(inside: EnclaveInspector) -> None:
+def test_every_container_has_the_container_states_as_a_file(inside: EnclaveInspector) -> None:
     text = inside.read("web", "/cloister/container-status.json")
     assert '"name":"web"' in text
     assert inside.read("web", "/cloister/config.yml").startswith("cvm-version")
 
 
-def test_the_boot_stages_are_told(inside: EnclaveInspector, installation: Installation) -> None:
+def test_the_boot_stages_are_served(inside: EnclaveInspector, installation: Installation) -> None:
     reported = inside.well_known("cloister-boot-stages")
     assert ", ".join(f"{each['name']} {each['status']}" for each in reported["stages"]) == STAGES
     assert reported["completed_at"] > reported["started_at"]
@@ -104,7 +104,7 @@ def test_the_boot_stages_are_told(inside: EnclaveInspector, installation: Instal
     assert shown == STAGES
 
 
-def test_the_metrics_are_told(inside: EnclaveInspector, installation: Installation) -> None:
+def test_the_metrics_are_served(inside: EnclaveInspector, installation: Installation) -> None:
     def measured() -> dict[str, Any] | None:
         metrics: dict[str, Any] | None = inside.well_known("cloister-metrics")
         return metrics if metrics and metrics["cpu_util"] is not None else None
@@ -121,7 +121,7 @@ def test_the_metrics_are_told(inside: EnclaveInspector, installation: Installati
     assert "# TYPE cloister_enclave_cpu_util gauge" in str(inside.well_known("metrics"))
 
 
-def test_a_container_that_falls_ill_later_goes_on(
+def test_a_container_that_turns_unhealthy_keeps_running(
     inside: EnclaveInspector, installation: Installation
 ) -> None:
     namespace, enclave = installation.namespace, inside.enclave
@@ -150,7 +150,7 @@ def test_a_container_that_falls_ill_later_goes_on(
         ("empty", "v3.0.0", "BootFailed", '"/not/there": not found'),
     ],
 )
-def test_a_failed_boot_says_why(
+def test_a_failed_boot_reports_its_cause(
     installation: Installation, name: str, tag: str, reason: str, text: str
 ) -> None:
     installation.create_container(name, repo="acme/web", tag=tag)

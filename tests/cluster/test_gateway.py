@@ -253,7 +253,7 @@ def drop_domain(
     assert container.status.domain == host
 
 
-def test_a_staged_release_is_reached_at_its_preview_alone(
+def test_a_staged_release_is_reachable_only_at_its_preview_host_name(
     installation: Installation, gateway: Gateway
 ) -> None:
     last = f"v1.{UPDATES + 1}.0"
@@ -267,7 +267,7 @@ def test_a_staged_release_is_reached_at_its_preview_alone(
     assert fetched(gateway, host) == f"page {UPDATES}"
 
 
-def test_requests_fail_where_the_gateway_learns_later_than_all_drains(
+def test_requests_fail_where_the_gateway_lags_behind_the_drain(
     installation: Installation, gateway: Gateway
 ) -> None:
     """What shows above that no request fails does see those that fail."""

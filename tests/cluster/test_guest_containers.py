@@ -67,7 +67,7 @@ def deploy(
     return EnclaveContainers(installation, found.status.active_enclave)
 
 
-def test_a_program_sees_itself_as_its_image_says(installation: Installation, image: str) -> None:
+def test_a_program_runs_as_its_image_specifies(installation: Installation, image: str) -> None:
     """Entrypoint and command, user and groups by name, home, and nothing of the Pod."""
     target = {"name": "target", "image": image}
     tmpfs = {"/tmp": "size=1m,mode=0750,uid=1234,exec"}
@@ -139,7 +139,7 @@ def test_the_stop_signal_of_the_file_ends_the_program(
         )
 
 
-def test_an_update_that_turns_unhealthy_fails_and_tells_why(
+def test_an_update_that_turns_unhealthy_fails_and_reports_its_cause(
     installation: Installation, image: str
 ) -> None:
     check = {"interval": "1s", "timeout": "5s", "retries": 2}

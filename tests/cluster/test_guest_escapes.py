@@ -70,7 +70,7 @@ def check_escapes(answers: dict[str, str]) -> None:
     assert answers.keys() == WANTED.keys()
 
 
-def test_every_door_is_shut_for_the_program(installation: Installation, image: str) -> None:
+def test_every_escape_fails_for_the_program(installation: Installation, image: str) -> None:
     """As root with a writable file system, and as another user."""
     target = {"name": "target", "image": image}
     for who, rights in (("root", ROOT), ("user", USER)):
@@ -79,7 +79,7 @@ def test_every_door_is_shut_for_the_program(installation: Installation, image: s
         check_escapes(inside.reported("tried"))
 
 
-def test_every_door_is_shut_for_a_hostile_health_check(
+def test_every_escape_fails_for_a_hostile_health_check(
     installation: Installation, image: str
 ) -> None:
     program = f"/bin/testprogram {' '.join(ESCAPES)}"
@@ -95,7 +95,7 @@ def test_every_door_is_shut_for_a_hostile_health_check(
     check_escapes(json.loads(inside.run("tried", "cat", "/tmp/answers")))
 
 
-def test_launch_rights_of_probes_and_stops_are_out_of_reach(
+def test_launch_privileges_of_probes_and_stops_are_out_of_reach(
     installation: Installation, image: str
 ) -> None:
     """A program that is root hunts for every process of the guest's that still has rights."""
@@ -131,7 +131,7 @@ def test_launch_rights_of_probes_and_stops_are_out_of_reach(
     assert seized == 0
 
 
-def test_an_image_that_leads_the_guest_elsewhere_is_not_started(
+def test_an_image_with_a_symlink_at_the_guests_mount_is_not_started(
     installation: Installation, cluster: Cluster
 ) -> None:
     """A symbolic link where the guest's mount belongs could be replaced by a root program."""

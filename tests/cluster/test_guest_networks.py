@@ -156,14 +156,14 @@ def _plain_pod(installed: Installation, image: str) -> str:
     )
 
 
-def test_an_ordinary_pod_reaches_what_enclaves_must_not(world: World) -> None:
+def test_an_ordinary_pod_reaches_the_targets_that_enclaves_must_not(world: World) -> None:
     public = [Path("the internet", "tcp4", f"{each}:80", open=True) for each in (ALLOWED, *OTHERS)]
     paths = [*public, *(Path(e.what, e.network, e.address, True, e.connect) for e in world.outside)]
     answers = world.from_plain(paths)
     assert [each.what for each, seen in zip(paths, answers, strict=True) if not seen] == []
 
 
-def test_nothing_of_an_enclave_goes_out_over_ipv6(world: World) -> None:
+def test_no_packet_of_an_enclave_leaves_over_ipv6(world: World) -> None:
     """A way over IPv6 is laid for two Pods; the enclave's filter, and it alone, shuts its own."""
     wanted = [Path("IPv6", each, f"[{IPV6}]:80", open=True) for each in ("tcp6", "udp6")]
     shut = [replace(each, open=False) for each in wanted]
@@ -203,7 +203,7 @@ def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + FILES))
-def test_packets_go_where_the_file_says(world: World, seed: int) -> None:
+def test_packets_reach_exactly_the_targets_that_the_file_allows(world: World, seed: int) -> None:
     file = generate(seed)
     logger.info("seed %d: %s", seed, file)
     name = f"matrix-{seed}"

@@ -72,7 +72,7 @@ def restarts(inside: EnclaveContainers) -> dict[str, tuple[int, bool]]:
     return {each["name"]: (each["restartCount"], each["ready"]) for each in every}
 
 
-def test_every_part_comes_back_and_leaves_the_rest(
+def test_every_killed_part_is_restarted_without_the_others(
     installation: Installation, cluster: Cluster
 ) -> None:
     pages = PageServices(cluster)

@@ -161,7 +161,7 @@ def test_a_node_may_not_touch_another_node(cluster: local.Cluster) -> None:
     assert "is not allowed to" in done.stderr or "cannot" in done.stderr
 
 
-def test_nobody_enters_without_a_certificate(cluster: local.Cluster) -> None:
+def test_anonymous_requests_are_refused(cluster: local.Cluster) -> None:
     authority = str(cluster.layout.pki / "ca.crt")
     context = ssl.create_default_context(cafile=authority)
     for url in (
@@ -171,7 +171,7 @@ def test_nobody_enters_without_a_certificate(cluster: local.Cluster) -> None:
         assert httpx.get(url, verify=context, trust_env=False).status_code == 401
 
 
-def test_a_second_up_does_nothing_and_is_quick(cluster: local.Cluster) -> None:
+def test_a_second_up_is_a_quick_no_op(cluster: local.Cluster) -> None:
     before = cluster.components
     began = time.monotonic()
     again = local.up(cluster.name)
@@ -201,14 +201,14 @@ def kill(cluster: local.Cluster, *victims: str) -> None:
     until_sync(lambda: not any(map(cluster.processes.is_running, victims)), what="their end")
 
 
-def test_two_nodes_lie_side_by_side(cluster: local.Cluster, second: local.Cluster) -> None:
+def test_two_clusters_with_nodes_coexist(cluster: local.Cluster, second: local.Cluster) -> None:
     address = field(second, "default", "pod", "web", ".status.podIP")
     assert until_sync(body_of(f"http://{address}:8080/"), what="an answer") == "hello\n"
     assert cluster.running
 
 
 @pytest.mark.parametrize("victims", [("etcd",), ("containerd", "kubelet"), ("kube-apiserver",)])
-def test_up_heals_what_was_killed_and_pods_live_on(
+def test_up_restarts_killed_processes_and_pods_survive(
     second: local.Cluster, victims: tuple[str, ...]
 ) -> None:
     before = field(second, "default", "pod", "web", STATUS)
@@ -219,7 +219,7 @@ def test_up_heals_what_was_killed_and_pods_live_on(
     assert field(second, "default", "pod", "web", STATUS) == before
 
 
-def test_after_the_end_of_all_processes_up_starts_from_what_is_left(second: local.Cluster) -> None:
+def test_up_recovers_after_all_processes_were_killed(second: local.Cluster) -> None:
     # As after the machine stopped: mounts and Pods as they lie.
     kill(second, *second.components)
     local.up(second.name)
@@ -253,7 +253,7 @@ def traces(cluster: local.Cluster) -> list[str]:
     return found
 
 
-def test_down_leaves_no_trace_even_of_a_run_that_was_cut_off(
+def test_down_leaves_no_trace_even_of_an_interrupted_run(
     cluster: local.Cluster, second: local.Cluster
 ) -> None:
     kill(second, *second.components)

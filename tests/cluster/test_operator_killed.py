@@ -48,7 +48,7 @@ def wait_until_it_is_at(
     until_sync(reached, within=120, every=every, what=step)
 
 
-def test_killed_at_random_moments_of_a_create(
+def test_an_operator_killed_at_random_moments_of_a_create(
     installation: Installation, pages: PageServices
 ) -> None:
     chance = random.Random(7)

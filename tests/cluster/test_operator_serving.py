@@ -58,7 +58,7 @@ def test_a_container_serves_over_tls(installation: Installation, pages: PageServ
     assert json.loads(other.body)["error"]["message"] == "Not found."
 
 
-def test_the_pod_has_no_rights(installation: Installation) -> None:
+def test_the_pod_is_unprivileged(installation: Installation) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     name = installation.wait_for("plain", "Ready").status.active_enclave
     inside = ("exec", "-n", installation.namespace, name, "-c", "web", "--")
@@ -108,7 +108,7 @@ def test_an_update_is_blue_green(installation: Installation, pages: PageServices
     )
 
 
-def test_a_failed_update_leaves_what_serves(
+def test_a_failed_update_keeps_the_serving_enclave(
     installation: Installation, pages: PageServices
 ) -> None:
     installation.create_container("kept", repo="acme/web", tag="v1.0.0")
@@ -126,7 +126,9 @@ def test_a_failed_update_leaves_what_serves(
     installation.wait_for("kept", "Ready", reason="Serving")
 
 
-def test_a_pod_deleted_by_hand_is_replaced(installation: Installation, pages: PageServices) -> None:
+def test_a_manually_deleted_pod_is_replaced(
+    installation: Installation, pages: PageServices
+) -> None:
     installation.create_container("lost", repo="acme/web", tag="v1.0.0")
     first = installation.wait_for("lost", "Ready").status.active_enclave
     installation.kubectl("delete", "pod", first, "-n", installation.namespace, "--wait=false")
@@ -207,7 +209,7 @@ def test_secrets_reach_only_the_program(installation: Installation, pages: PageS
     assert "hidden-" not in everything + installation.logs()
 
 
-def test_a_deleted_container_leaves_nothing(installation: Installation) -> None:
+def test_a_deleted_container_leaves_no_objects(installation: Installation) -> None:
     installation.create_container("gone", repo="acme/web", tag="v1.0.0")
     hostname = installation.wait_for("gone", "Ready").status.domain
     installation.kubectl("delete", "containers.cloister.dev", "gone", "-n", installation.namespace)

@@ -155,7 +155,7 @@ def create(stage: Stage, **more: Any) -> str:
     return str(answer.headers["location"])
 
 
-def test_an_update_is_staged_discarded_and_accepted(stage: Stage) -> None:
+def test_an_update_is_staged_discarded_and_promoted(stage: Stage) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     stage.path = create(stage, staging=True)
     stage.served(domain, "one")
@@ -241,7 +241,7 @@ def verified(installation: Installation, zone: NameServer) -> None:
     until_sync(lambda: status().get("verified"), within=60, what="a verified domain")
 
 
-def test_another_container_takes_over_with_the_name(stage: Stage) -> None:
+def test_another_container_replaces_it_under_the_same_name(stage: Stage) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     old_path = stage.path
     old = old_path.rsplit("/", 1)[-1]

@@ -125,7 +125,9 @@ def watched(cluster: Cluster, installation: Installation, file: IO[str]) -> Iter
         process.wait(30)
 
 
-def test_updates(cluster: Cluster, installation: Installation, client: httpx.Client) -> None:
+def test_updates_in_sequence_and_of_all_instances(
+    cluster: Cluster, installation: Installation, client: httpx.Client
+) -> None:
     path = create(client, installation, "web")
     assert present(installation).status.phase is not ContainerPhase.READY
     installation.wait_for("web", "Stalled")

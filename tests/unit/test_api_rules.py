@@ -18,13 +18,13 @@ def test_every_rule_names_tests_that_exist(row: str) -> None:
     assert "::" not in rest, "a test is named in another form"
 
 
-def test_the_manual_has_its_rows_and_each_once() -> None:
+def test_the_manual_of_api_rules_has_each_row_once() -> None:
     assert len(ROWS) > 150
     rules = [row.split("|")[1].strip() for row in ROWS]
     assert sorted({rule for rule in rules if rules.count(rule) > 1}) == []
 
 
-def test_a_test_that_is_not_there_is_found() -> None:
+def test_a_missing_test_is_found() -> None:
     named = named_tests("`unit/test_api_rules.py::test_gone`, `unit/none.py::test_a`")
     named += named_tests("`gate_test.go::TestGone`, `ssh_test.go::TestTerminal`")
     assert missing_tests(named) == [

@@ -4,11 +4,11 @@ from dev.house import generated, imports, layout, sources
 from dev.house.__main__ import ROOT, main
 
 
-def test_files_stand_where_they_belong() -> None:
+def test_files_are_in_their_places() -> None:
     assert [str(finding) for finding in layout.check(ROOT)] == []
 
 
-def test_files_hold_what_they_should() -> None:
+def test_files_follow_the_content_rules() -> None:
     assert [str(finding) for finding in sources.check(ROOT)] == []
 
 
@@ -20,5 +20,5 @@ def test_generated_files_are_up_to_date() -> None:
     assert [str(finding) for finding in generated.differences(ROOT)] == []
 
 
-def test_the_command_says_so_with_its_exit_code() -> None:
+def test_the_command_reports_findings_by_its_exit_code() -> None:
     assert main(["verify"]) == 0

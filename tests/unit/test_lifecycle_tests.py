@@ -19,5 +19,5 @@ def test_every_row_names_tests_that_exist(row: str) -> None:
     assert missing_tests(named + in_pods) == []
 
 
-def test_the_manual_has_its_rows() -> None:
+def test_the_manual_of_lifecycle_tests_has_its_rows() -> None:
     assert len(ROWS) > 30

@@ -12,7 +12,7 @@ ORIGIN = {"Origin": "https://app.example"}
 METHODS = {"GET", "PUT", "POST", "HEAD", "DELETE", "OPTIONS", "PATCH"}
 
 
-def test_without_origin_nothing_is_added(shim: RunningShim) -> None:
+def test_without_origin_no_cors_header_is_added(shim: RunningShim) -> None:
     answer = shim.request("/exact")
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") is None
@@ -34,7 +34,7 @@ def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
     ["https://app.example.evil", "http://app.example", "https://APP.example", "null", "",
      "https://app.example/", "https://other.example"],
 )  # fmt: skip
-def test_another_origin_is_refused(shim: RunningShim, origin: str) -> None:
+def test_an_unlisted_origin_is_refused(shim: RunningShim, origin: str) -> None:
     answer = shim.request("/exact", headers={"Origin": origin})
     assert (answer.status, answer.data) == (403, REFUSED)
 
@@ -52,14 +52,14 @@ def test_options_without_origin_is_forwarded(shim: RunningShim) -> None:
     assert shim.request("/exact", method="OPTIONS").data["method"] == "OPTIONS"
 
 
-def test_cors_comes_before_the_path(shim: RunningShim) -> None:
+def test_cors_is_checked_before_the_path(shim: RunningShim) -> None:
     assert shim.request("/not-listed", headers={"Origin": "https://evil.example"}).status == 403
     listed = shim.request("/not-listed", headers=ORIGIN)
     assert listed.status == 404
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
-def test_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
+def test_cors_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
     shim.upstream.headers = {
         "Access-Control-Allow-Origin": "*",
         "Access-Control-Expose-Headers": "X-Secret",
@@ -75,7 +75,7 @@ def test_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
     assert set((browser.header("Vary") or "").split(", ")) == {"Origin", "Accept"}
 
 
-def test_every_origin_is_welcome_where_the_file_lists_none(open_shim: RunningShim) -> None:
+def test_every_origin_is_allowed_where_the_file_lists_none(open_shim: RunningShim) -> None:
     answer = open_shim.request("/x", headers={"Origin": "https://any.example"})
     assert answer.status == 200
     assert answer.header("Access-Control-Allow-Origin") == "https://any.example"
@@ -84,7 +84,7 @@ def test_every_origin_is_welcome_where_the_file_lists_none(open_shim: RunningShi
 @pytest.mark.parametrize(
     ("origins", "status"), [(("*",), 200), ((), 403), (("https://a.example",), 403)]
 )
-def test_a_list_of_all_and_an_empty_one(origins: tuple[str, ...], status: int) -> None:
+def test_a_wildcard_and_an_empty_list_of_origins(origins: tuple[str, ...], status: int) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder), origins=origins) as running,

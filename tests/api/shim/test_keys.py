@@ -89,7 +89,7 @@ def own() -> Iterator[World]:
         ("tk_busy", 429, "rate_limit_error"),
     ],
 )
-def test_each_refusal(world: World, key: str | None, status: int, kind: str) -> None:
+def test_each_refusal_of_an_api_key(world: World, key: str | None, status: int, kind: str) -> None:
     before = len(world.shim.upstream.asked)
     answer = world.request("/v1/chat/completions", key)
     assert (answer.status, answer.data["error"]["type"]) == (status, kind)
@@ -101,7 +101,7 @@ def test_each_refusal(world: World, key: str | None, status: int, kind: str) -> 
     assert len(world.shim.upstream.asked) == before
 
 
-def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
+def test_a_valid_api_key_passes_and_is_forwarded(world: World) -> None:
     answer = world.request("/v1/chat/completions?q=secret", "tk_good")
     assert answer.status == 200
     assert answer.data["target"] == "/v1/chat/completions?q=secret"
@@ -115,13 +115,13 @@ def test_a_good_key_passes_and_the_container_sees_it(world: World) -> None:
     }
 
 
-def test_the_check_is_told_the_host_that_was_asked(world: World) -> None:
+def test_the_key_check_receives_the_requested_host(world: World) -> None:
     world.request("/v1/admin/x", "tk_good", Host="own.example:443")
     reported = world.check.asked[-1]
     assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
-def test_clients_cannot_speak_for_the_shim(world: World) -> None:
+def test_clients_cannot_forge_headers_of_the_shim(world: World) -> None:
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
     assert world.request("/v1/admin/x", None, **lies).status == 401
     world.request("/v1/admin/x", "tk_good", **lies)
@@ -134,7 +134,7 @@ def test_clients_cannot_speak_for_the_shim(world: World) -> None:
     ["/", "/v1/chat", "/v1/chat/completions2", "/v1/chat/completions/x", "/v1/administrator",
      "/v2/files", "/filesystem", "/x?p=/files"],
 )  # fmt: skip
-def test_other_paths_need_no_key(world: World, target: str) -> None:
+def test_other_paths_need_no_api_key(world: World, target: str) -> None:
     before = len(world.check.asked)
     assert world.request(target).data["target"] == target
     assert len(world.check.asked) == before
@@ -181,35 +181,35 @@ def test_other_paths_need_no_key(world: World, target: str) -> None:
         "HTTP://other.example//v1/admin/x",
     ],
 )
-def test_no_spelling_slips_past_the_check(world: World, target: str) -> None:
+def test_no_spelling_of_a_path_bypasses_the_key_check(world: World, target: str) -> None:
     before = len(world.shim.upstream.asked)
     assert world.request(target).status == 401
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
-def test_a_target_that_is_no_path_is_not_found(world: World, target: str) -> None:
+def test_a_target_that_is_not_a_path_is_not_found(world: World, target: str) -> None:
     before = len(world.shim.upstream.asked)
     assert world.request(target).status in (400, 404)
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "BREW"])
-def test_every_method_needs_the_key(world: World, method: str) -> None:
+def test_every_method_needs_the_api_key(world: World, method: str) -> None:
     assert world.shim.request("/v1/admin/x", method=method).status == 401
 
 
 @pytest.mark.parametrize(
     "value", ["", "Bearer", "Basic dTpw", "Bearer a b", "Bearer tk_good,x", "tk_good"]
 )
-def test_what_is_no_key_is_not_asked_for(world: World, value: str) -> None:
+def test_a_malformed_api_key_is_not_checked_at_the_api(world: World, value: str) -> None:
     before = len(world.check.asked)
     answer = world.shim.request("/v1/admin/x", headers={"Authorization": value})
     assert answer.status == 401
     assert len(world.check.asked) == before
 
 
-def test_cors_comes_before_keys(world: World) -> None:
+def test_cors_is_checked_before_api_keys(world: World) -> None:
     assert world.request("/v1/admin/x", None, Origin="https://evil.example").status == 403
     preflight = world.shim.request("/v1/admin/x", method="OPTIONS", headers=ORIGIN)
     assert preflight.status == 204
@@ -230,7 +230,7 @@ def test_chat_completions_need_the_key_where_nothing_is_listed(own: World) -> No
     assert own.request("/v1/models").status == 200
 
 
-def test_a_good_answer_is_kept_and_a_refusal_is_not(own: World) -> None:
+def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: World) -> None:
     for _ in range(3):
         assert own.request("/v1/chat/completions", "tk_capped").status == 402
     assert own.check.times("tk_capped") == 3
@@ -245,7 +245,9 @@ def test_a_good_answer_is_kept_and_a_refusal_is_not(own: World) -> None:
 
 
 @pytest.mark.parametrize("broken", [True, False])
-def test_while_the_api_is_away_known_keys_go_on(own: World, *, broken: bool) -> None:
+def test_known_api_keys_stay_valid_while_the_api_is_unavailable(
+    own: World, *, broken: bool
+) -> None:
     assert own.request("/v1/chat/completions", "tk_good").status == 200
     if broken:
         own.check.broken = True
@@ -264,13 +266,13 @@ def test_while_the_api_is_away_known_keys_go_on(own: World, *, broken: bool) -> 
     assert own.request("/open").status == 200
 
 
-def test_an_api_that_does_not_answer_is_given_up(own: World) -> None:
+def test_a_key_check_without_response_times_out(own: World) -> None:
     own.check.go_on.clear()
     answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
 
 
-def test_a_dead_gate_closes_what_needs_it_and_nothing_else(own: World) -> None:
+def test_a_dead_gate_closes_only_the_paths_that_need_it(own: World) -> None:
     own.gate.kill()
     answer = own.request("/v1/chat/completions", "tk_good", **ORIGIN)
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
@@ -281,13 +283,13 @@ def test_a_dead_gate_closes_what_needs_it_and_nothing_else(own: World) -> None:
     assert own.request("/v1/chat/completions", "tk_good").status == 200
 
 
-def test_an_upstream_that_is_down_is_told_behind_the_gate_too(own: World) -> None:
+def test_an_unavailable_upstream_is_reported_behind_the_gate_too(own: World) -> None:
     own.shim.upstream.stop()
     answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (502, "server_error")
 
 
-def test_no_log_holds_what_a_client_sent(world: World) -> None:
+def test_no_log_contains_what_a_client_sent(world: World) -> None:
     with pytest.raises(http.client.IncompleteRead):
         world.request("/cut?word=tk_in_query", "tk_good", Cookie="word=tk_in_cookie")
     world.request("/v1/admin/tk_in_path", "tk_other")

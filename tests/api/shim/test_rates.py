@@ -35,7 +35,7 @@ def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningGate, KeyCheck]
         yield shim, gate, check
 
 
-def test_a_rate_is_for_each_address_of_a_connection() -> None:
+def test_a_rate_limit_is_per_address_of_a_connection() -> None:
     with limited(rate_limit=SLOW, rate_burst=3) as (shim, _, _):
         asked = [shim.request("/x", source="127.0.0.2", headers=LIES) for _ in range(4)]
         assert [each.status for each in asked] == [200, 200, 200, 429]
@@ -48,12 +48,12 @@ def test_a_rate_is_for_each_address_of_a_connection() -> None:
         assert shim.request("/x", source="127.0.0.2", headers=reported).status == 429
 
 
-def test_without_a_burst_it_is_one() -> None:
+def test_the_default_burst_of_a_rate_limit_is_one() -> None:
     with limited(rate_limit=SLOW) as (shim, _, _):
         assert [shim.request("/x", source="127.0.0.2").status for _ in range(2)] == [200, 429]
 
 
-def test_what_the_shim_answers_itself_does_not_count() -> None:
+def test_responses_of_the_shim_itself_do_not_count_for_the_rate_limit() -> None:
     with limited(rate_limit=SLOW, paths=("/x",)) as (shim, _, _):
         for _ in range(3):
             assert shim.request("/other", source="127.0.0.2").status == 404
@@ -64,7 +64,7 @@ def test_what_the_shim_answers_itself_does_not_count() -> None:
         assert shim.request("/x", source="127.0.0.2").status == 200
 
 
-def test_a_key_has_a_rate_of_its_own() -> None:
+def test_an_api_key_has_a_rate_limit_of_its_own() -> None:
     fields = {"authenticated": True, "authenticated_endpoints": ("/keyed",)}
     with limited(rate_limit=SLOW, rate_burst=2, **fields) as (shim, _, _):
 
@@ -79,7 +79,7 @@ def test_a_key_has_a_rate_of_its_own() -> None:
         assert open_paths == [200, 200, 429]
 
 
-def test_guessing_beyond_the_rate_does_not_reach_the_api() -> None:
+def test_guessing_api_keys_beyond_the_rate_limit_does_not_reach_the_api() -> None:
     with limited(rate_limit=SLOW, authenticated=True) as (shim, _, check):
         for number in range(5):
             headers = {"Authorization": f"Bearer tk_guess{number}"}
@@ -87,7 +87,7 @@ def test_guessing_beyond_the_rate_does_not_reach_the_api() -> None:
         assert len(check.asked) == 1
 
 
-def test_a_dead_gate_closes_all_paths_of_a_file_with_a_rate() -> None:
+def test_a_dead_gate_closes_all_paths_of_a_file_with_a_rate_limit() -> None:
     with limited(rate_limit=100.0, paths=("/x",)) as (shim, gate, _):
         assert shim.request("/x").status == 200
         gate.kill()

@@ -100,7 +100,7 @@ def read_until(secure: ssl.SSLSocket, words: bytes) -> bytes:
     return seen
 
 
-def test_a_renewal_touches_no_connection(store: Store) -> None:
+def test_a_certificate_renewal_keeps_open_connections(store: Store) -> None:
     # Half of 200 s lies before the signing: 15 s from now less than 0.3 of 300 s are left.
     first = store.renew(ago=95, lifetime=200)
     with (
@@ -132,7 +132,7 @@ def test_a_renewal_touches_no_connection(store: Store) -> None:
         read_until(stream, b"data: second")
 
 
-def test_without_a_certificate_no_other_is_served(store: Store) -> None:
+def test_without_a_certificate_no_fallback_is_served(store: Store) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         pytest.raises(AssertionError, match="a shim not seen"),
@@ -141,7 +141,7 @@ def test_without_a_certificate_no_other_is_served(store: Store) -> None:
         pytest.fail("a handshake worked")
 
 
-def test_a_shim_that_starts_anew_serves_the_same(store: Store) -> None:
+def test_a_restarted_shim_serves_the_same_certificate(store: Store) -> None:
     serial = store.renew(ago=0, lifetime=3600)
     for _ in range(2):
         with (

@@ -73,7 +73,7 @@ def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["*", "x:y", "x:v1/chat"])
-def test_what_is_no_path_is_not_forwarded_when_all_are_listed(
+def test_a_target_that_is_not_a_path_is_not_forwarded_when_all_are_listed(
     open_shim: RunningShim, target: str
 ) -> None:
     before = len(open_shim.upstream.asked)
@@ -82,7 +82,7 @@ def test_what_is_no_path_is_not_forwarded_when_all_are_listed(
     assert len(open_shim.upstream.asked) == before
 
 
-def test_all_paths_go_through_when_all_are_listed(open_shim: RunningShim) -> None:
+def test_all_paths_are_forwarded_when_all_are_listed(open_shim: RunningShim) -> None:
     for target in ("/", "/a/../b", "/%2e%2e/x", "/deep/er?x"):
         assert open_shim.request(target).data["target"] == target
 
@@ -105,7 +105,7 @@ LIES = {
 }
 
 
-def test_the_upstream_sees_the_original_host_and_no_lies(shim: RunningShim) -> None:
+def test_the_upstream_receives_the_original_host_and_no_forged_headers(shim: RunningShim) -> None:
     answer = shim.request("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
     headers = answer.data["headers"]
     assert headers["X-Forwarded-Host"] == HOSTNAME
@@ -117,12 +117,12 @@ def test_the_upstream_sees_the_original_host_and_no_lies(shim: RunningShim) -> N
     assert "192.0.2.66" not in str(headers)
 
 
-def test_the_key_of_a_path_that_needs_none_is_the_containers(shim: RunningShim) -> None:
+def test_the_authorization_header_of_an_open_path_is_forwarded(shim: RunningShim) -> None:
     answer = shim.request("/exact", headers={"Authorization": "Basic dTpw"})
     assert answer.data["headers"]["Authorization"] == "Basic dTpw"
 
 
-def test_an_upstream_that_is_down_is_told() -> None:
+def test_an_unavailable_upstream_is_reported() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder)) as shim,
@@ -135,7 +135,7 @@ def test_an_upstream_that_is_down_is_told() -> None:
     assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
-def test_events_are_not_held_back(shim: RunningShim) -> None:
+def test_server_sent_events_are_not_buffered(shim: RunningShim) -> None:
     with contextlib.closing(shim.connect()) as secure:
         secure.sendall(f"GET /stream HTTP/1.1\r\nHost: {HOSTNAME}\r\n\r\n".encode())
         seen = b""
@@ -149,7 +149,7 @@ def test_events_are_not_held_back(shim: RunningShim) -> None:
             seen += piece
 
 
-def test_web_sockets_pass_through(shim: RunningShim) -> None:
+def test_web_sockets_are_forwarded(shim: RunningShim) -> None:
     with contextlib.closing(shim.connect()) as secure:
         secure.sendall(
             f"GET /ws HTTP/1.1\r\nHost: {HOSTNAME}\r\nConnection: Upgrade\r\n"
@@ -165,7 +165,7 @@ def test_web_sockets_pass_through(shim: RunningShim) -> None:
 
 
 @pytest.mark.parametrize("asked", [HOSTNAME, None])
-def test_the_certificate_names_the_host(shim: RunningShim, asked: str | None) -> None:
+def test_the_certificate_covers_the_host_name(shim: RunningShim, asked: str | None) -> None:
     with contextlib.closing(shim.connect(asked)) as secure:
         der = secure.getpeercert(binary_form=True)
     assert der is not None

@@ -79,7 +79,7 @@ def _start_upload(shim: RunningShim, framing: str) -> ssl.SSLSocket:
     return connection
 
 
-def test_a_body_of_a_gibibyte_goes_in_without_being_held(shim: RunningShim) -> None:
+def test_a_request_body_of_a_gibibyte_is_not_buffered(shim: RunningShim) -> None:
     block = bytes(BLOCK)
     with contextlib.closing(_start_upload(shim, f"Content-Length: {GIBIBYTE}")) as connection:
         connection.sendall(block)
@@ -90,7 +90,7 @@ def test_a_body_of_a_gibibyte_goes_in_without_being_held(shim: RunningShim) -> N
     assert _highest_memory(shim) < MEMORY
 
 
-def test_a_body_of_a_gibibyte_comes_out_without_being_held(shim: RunningShim) -> None:
+def test_a_response_body_of_a_gibibyte_is_not_buffered(shim: RunningShim) -> None:
     with contextlib.closing(shim.connect()) as connection:
         connection.sendall(
             f"GET /many/{GIBIBYTE} HTTP/1.1\r\nHost: {HOSTNAME}\r\n{KEY}\r\n".encode()
@@ -105,7 +105,7 @@ def test_a_body_of_a_gibibyte_comes_out_without_being_held(shim: RunningShim) ->
     assert _highest_memory(shim) < MEMORY
 
 
-def test_a_body_without_a_length_goes_in_as_it_comes(shim: RunningShim) -> None:
+def test_a_chunked_request_body_is_streamed(shim: RunningShim) -> None:
     with contextlib.closing(_start_upload(shim, "Transfer-Encoding: chunked")) as connection:
         for _ in range(3):
             before = shim.upstream.received
@@ -115,7 +115,7 @@ def test_a_body_without_a_length_goes_in_as_it_comes(shim: RunningShim) -> None:
         _read_until(connection, b'"received": 15')
 
 
-def test_headers_that_do_not_come_are_not_waited_for_and_streams_are(shim: RunningShim) -> None:
+def test_slow_headers_time_out_and_streams_do_not(shim: RunningShim) -> None:
     """A connection that never asks is closed; what is under way lives longer than that."""
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(contextlib.closing(shim.connect()))
@@ -171,7 +171,7 @@ def _over_http2(
 GOOD = ("authorization", "Bearer tk_good")
 
 
-def test_events_are_not_held_back_over_http2(shim: RunningShim) -> None:
+def test_server_sent_events_are_not_buffered_over_http2(shim: RunningShim) -> None:
     with _over_http2(shim, "/stream", GOOD) as request:
         assert b"second" not in request.read_until(b"data: first")
         shim.upstream.go_on.set()
@@ -179,7 +179,7 @@ def test_events_are_not_held_back_over_http2(shim: RunningShim) -> None:
         assert request.status == 200
 
 
-def test_a_body_goes_in_as_it_comes_over_http2(shim: RunningShim) -> None:
+def test_a_request_body_is_streamed_over_http2(shim: RunningShim) -> None:
     with _over_http2(shim, "/upload", GOOD, method="POST", ends=False) as request:
         request.send(bytes(BLOCK))
         until_sync(lambda: shim.upstream.received == BLOCK, what="the first piece")
@@ -190,13 +190,13 @@ def test_a_body_goes_in_as_it_comes_over_http2(shim: RunningShim) -> None:
 
 
 @pytest.mark.parametrize("target", ["/x", "//x", "/%2e%2e/x", "/x/../y"])
-def test_keys_are_checked_over_http2(shim: RunningShim, target: str) -> None:
+def test_api_keys_are_checked_over_http2(shim: RunningShim, target: str) -> None:
     with _over_http2(shim, target) as request:
         request.read_until()
         assert request.status == 401
 
 
-def test_rules_hold_over_http2(shim: RunningShim) -> None:
+def test_path_and_cors_rules_hold_over_http2(shim: RunningShim) -> None:
     with _over_http2(shim, "/x", GOOD, ("origin", "https://app.example")) as request:
         request.read_until()
         assert request.status == 200

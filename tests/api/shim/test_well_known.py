@@ -68,7 +68,7 @@ def booting() -> Iterator[RunningShim]:
 
 
 @pytest.mark.parametrize("target", ["/", "/exact", "/not-listed", "/ready", "/.well-known/other"])
-def test_while_it_boots_every_path_answers_with_the_stages(
+def test_while_the_enclave_boots_every_path_returns_the_stages(
     booting: RunningShim, target: str
 ) -> None:
     answer = booting.request(target, method="POST")
@@ -83,7 +83,7 @@ def test_while_it_boots_every_path_answers_with_the_stages(
     assert answer.data["boot"]["completed_at"] is None
 
 
-def test_the_agent_answers_the_well_known_paths(booting: RunningShim) -> None:
+def test_the_agent_serves_the_well_known_paths(booting: RunningShim) -> None:
     containers = booting.request("/.well-known/cloister-containers?x=1").data["containers"]
     assert [(each["name"], each["created"]) for each in containers] == [("web", False)]
     stages = booting.request("/.well-known/cloister-boot-stages").data
@@ -98,14 +98,14 @@ def test_the_agent_answers_the_well_known_paths(booting: RunningShim) -> None:
     assert (refused.status, refused.header("Allow")) == (405, "GET, HEAD")
 
 
-def test_browsers_may_ask_from_listed_origins(booting: RunningShim) -> None:
+def test_well_known_paths_allow_listed_origins(booting: RunningShim) -> None:
     listed = booting.request("/.well-known/metrics", headers={"Origin": "https://app.example"})
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
     other = booting.request("/.well-known/metrics", headers={"Origin": "https://evil.example"})
     assert other.status == 403
 
 
-def test_requests_pass_as_soon_as_the_boot_is_over(booting: RunningShim) -> None:
+def test_requests_are_forwarded_as_soon_as_the_boot_is_complete(booting: RunningShim) -> None:
     mark = booting.agent / "booted"
     mark.touch()
     try:
@@ -119,14 +119,14 @@ def test_requests_pass_as_soon_as_the_boot_is_over(booting: RunningShim) -> None
         mark.unlink()
 
 
-def test_without_its_agent_an_enclave_that_has_booted_goes_on(open_shim: RunningShim) -> None:
+def test_without_its_agent_a_booted_enclave_keeps_serving(open_shim: RunningShim) -> None:
     for path in PATHS:
         answer = open_shim.request(f"/.well-known/cloister-{path}")
         assert (answer.status, answer.data["error"]["message"]) == (503, AWAY)
     assert open_shim.request("/x").status == 200
 
 
-def test_without_its_agent_an_enclave_that_boots_says_so() -> None:
+def test_without_its_agent_a_booting_enclave_returns_an_error() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder)) as shim,

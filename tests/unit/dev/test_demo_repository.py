@@ -24,7 +24,7 @@ def test_a_release_holds_the_digest_of_its_image(tmp_path: Path) -> None:
     assert "0" * 64 not in shown
 
 
-def test_a_release_that_is_there_stays_and_another_one_moves_on(tmp_path: Path) -> None:
+def test_an_existing_release_is_kept_and_another_one_is_added(tmp_path: Path) -> None:
     base = tmp_path / "repositories"
     first = release(base, tag="v1.0.0", image=IMAGE)
     second = release(base, tag="v1.1.0", image=IMAGE.replace("1" * 64, "2" * 64))
@@ -33,7 +33,7 @@ def test_a_release_that_is_there_stays_and_another_one_moves_on(tmp_path: Path) 
     assert release(base, tag="v1.1.0", image=IMAGE.replace("1" * 64, "2" * 64)) == second
 
 
-def test_git_that_refuses_is_told(tmp_path: Path) -> None:
+def test_a_failing_git_command_is_reported(tmp_path: Path) -> None:
     base = tmp_path / "repositories"
     (base / f"{REPO}.git").mkdir(parents=True)
     with pytest.raises(LocalClusterError, match="git clone"):

@@ -12,5 +12,5 @@ def test_a_seed_is_a_sequence_of_actions() -> None:
     assert len({act.verb for act in first}) > 15
 
 
-def test_the_short_run_does_everything() -> None:
+def test_the_short_run_has_every_kind_of_action() -> None:
     assert {act.verb for act in itertools.islice(plan(SHORT_SEED), SHORT)} == VERBS

@@ -42,7 +42,7 @@ def test_a_program_is_built_once_under_its_own_name(project: Path) -> None:
     assert project.joinpath("go.mod").read_text().count("\n") == 3
 
 
-def test_runs_at_the_same_time_build_once(project: Path) -> None:
+def test_concurrent_runs_build_once(project: Path) -> None:
     found: list[int] = []
 
     def run() -> None:
@@ -57,7 +57,7 @@ def test_runs_at_the_same_time_build_once(project: Path) -> None:
     assert len(set(found)) == 1
 
 
-def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> None:
+def test_a_failed_build_shows_gos_error_and_leaves_nothing(project: Path) -> None:
     (project / "main.go").write_text("package main\n\nfunc main() { nonsense() }\n")
     with pytest.raises(LocalClusterError, match="undefined: nonsense"):
         binaries.binary("greet")
@@ -65,7 +65,9 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(project: Path) -> 
     assert not list(binaries.cache_folder().glob("bin/.build-*"))
 
 
-def test_no_go_and_an_old_go_are_sentences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_and_an_old_go_are_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     binaries.go_version.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(

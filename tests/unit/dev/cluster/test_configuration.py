@@ -85,7 +85,7 @@ def test_every_component_has_an_identity_of_its_own(plan: Plan) -> None:
     assert found == expected
 
 
-def test_the_server_checks_who_asks_and_what_nodes_may(plan: Plan) -> None:
+def test_the_api_server_authenticates_and_authorizes_nodes(plan: Plan) -> None:
     flags = plan.flags("kube-apiserver")
     assert flags["authorization-mode"] == "Node,RBAC"
     assert flags["enable-admission-plugins"] == "NodeRestriction"
@@ -94,7 +94,7 @@ def test_the_server_checks_who_asks_and_what_nodes_may(plan: Plan) -> None:
     assert flags["requestheader-client-ca-file"].endswith("/front-proxy-ca.crt")
 
 
-def test_nothing_skips_the_check_of_a_certificate(plan: Plan) -> None:
+def test_no_component_skips_certificate_verification(plan: Plan) -> None:
     written = [path.read_text() for path in plan.layout.config.rglob("*") if path.is_file()]
     commands = [" ".join(one.argv) for one in plan.components.values()]
     for text in [*written, *commands, plan.layout.kubeconfig.read_text()]:
@@ -108,7 +108,7 @@ def test_everything_listens_on_loopback_or_the_link(plan: Plan) -> None:
     assert plan.read("kubelet.yaml")["address"] == "10.201.7.2"
 
 
-def test_the_kubelet_asks_the_server_who_may(plan: Plan) -> None:
+def test_the_kubelet_delegates_authorization_to_the_api_server(plan: Plan) -> None:
     config = plan.read("kubelet.yaml")
     assert config["authentication"]["anonymous"] == {"enabled": False}
     assert config["authentication"]["webhook"] == {"enabled": True}
@@ -117,14 +117,14 @@ def test_the_kubelet_asks_the_server_who_may(plan: Plan) -> None:
     assert config["failCgroupV1"] is False
 
 
-def test_the_node_lives_in_its_own_network(plan: Plan) -> None:
+def test_the_node_runs_in_its_own_network_namespace(plan: Plan) -> None:
     for name in ("containerd", "kubelet", "kube-proxy"):
         assert plan.components[name].argv[:2] == ("nsenter", "--net=/run/netns/cloister-one")
     for name in ("kube-apiserver", "etcd", "registry", "coredns"):
         assert plan.components[name].argv[0] != "nsenter"
 
 
-def test_containerd_pulls_from_the_registry_by_the_name_that_images_carry(plan: Plan) -> None:
+def test_containerd_pulls_from_the_registry_by_the_name_in_image_references(plan: Plan) -> None:
     config = tomllib.loads((plan.layout.config / "containerd.toml").read_text())
     assert config["version"] == 3
     images = config["plugins"]["io.containerd.cri.v1.images"]
@@ -140,7 +140,7 @@ def test_containerd_pulls_from_the_registry_by_the_name_that_images_carry(plan: 
 
 
 @pytest.mark.parametrize(("capable", "expected"), [(True, False), (False, True)])
-def test_scores_are_left_alone_where_they_may_not_be_changed(
+def test_oom_scores_are_left_alone_where_they_may_not_be_changed(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, *, capable: bool, expected: bool
 ) -> None:
     monkeypatch.setattr(node, "may_raise_limits", lambda: capable)
@@ -162,16 +162,14 @@ def test_pods_get_addresses_of_their_cluster_alone(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("lines", ["", "nameserver 192.0.2.53\nsearch x\nnameserver 127.0.0.53\n"])
-def test_names_outside_the_cluster_are_asked_of_the_machines_resolvers(
-    tmp_path: Path, lines: str
-) -> None:
+def test_dns_forwards_external_names_to_the_machines_resolvers(tmp_path: Path, lines: str) -> None:
     file = tmp_path / "resolv.conf"
     file.write_text(lines)
     assert node.upstream_resolvers(file) == (["192.0.2.53", "127.0.0.53"] if lines else [])
     assert node.upstream_resolvers(tmp_path / "missing") == []
 
 
-def test_without_a_node_only_the_server_and_the_registry_run(tmp_path: Path) -> None:
+def test_without_a_node_only_the_control_plane_and_the_registry_run(tmp_path: Path) -> None:
     plan = Plan(tmp_path / "one", Form.CONTROL_PLANE)
     assert list(plan.components) == [
         *("registry", "etcd", "kube-apiserver", "kube-controller-manager"),
@@ -181,7 +179,7 @@ def test_without_a_node_only_the_server_and_the_registry_run(tmp_path: Path) -> 
     assert flags["endpoint-reconciler-type"] == "none"
 
 
-def test_a_simulated_node_has_stages_and_few_rights(tmp_path: Path) -> None:
+def test_a_simulated_node_has_stages_and_few_permissions(tmp_path: Path) -> None:
     plan = Plan(tmp_path / "one", Form.SIMULATED)
     assert {"kwok", "kube-scheduler"} <= plan.components.keys()
     stages = list(yaml.safe_load_all(STAGES.read_text()))
@@ -193,7 +191,7 @@ def test_a_simulated_node_has_stages_and_few_rights(tmp_path: Path) -> None:
     )
 
 
-def test_the_kubeconfig_is_whole_in_one_file(plan: Plan) -> None:
+def test_the_kubeconfig_is_self_contained(plan: Plan) -> None:
     config = yaml.safe_load(plan.layout.kubeconfig.read_text())
     assert config["current-context"] == "cloister-one"
     (cluster,) = config["clusters"]
@@ -201,7 +199,7 @@ def test_the_kubeconfig_is_whole_in_one_file(plan: Plan) -> None:
     assert plan.layout.kubeconfig.stat().st_mode & 0o077 == 0
 
 
-def test_certificates_stay_over_a_second_run_and_hold(plan: Plan) -> None:
+def test_certificates_are_kept_by_a_second_run_and_are_valid(plan: Plan) -> None:
     before = {path.name: path.read_bytes() for path in plan.layout.pki.iterdir()}
     Identities(plan.layout, plan.record)
     assert {path.name: path.read_bytes() for path in plan.layout.pki.iterdir()} == before
@@ -214,7 +212,7 @@ def test_certificates_stay_over_a_second_run_and_hold(plan: Plan) -> None:
     assert "localhost" in names.get_values_for_type(x509.DNSName)
 
 
-def test_kind_is_told_node_image_registry_and_loopback(tmp_path: Path) -> None:
+def test_kinds_configuration_has_node_image_registry_and_loopback(tmp_path: Path) -> None:
     config = kind.configuration("one")
     assert config["name"] == "cloister-one"
     assert config["networking"]["apiServerAddress"] == "127.0.0.1"
@@ -224,7 +222,7 @@ def test_kind_is_told_node_image_registry_and_loopback(tmp_path: Path) -> None:
     assert table["registry"]["config_path"] == kind.HOSTS
 
 
-def test_kinds_commands_run_a_registry_and_lead_the_node_to_it(tmp_path: Path) -> None:
+def test_kinds_commands_run_a_registry_and_redirect_the_node_to_it(tmp_path: Path) -> None:
     places = Layout(name="one", folder=tmp_path)
     record = Record(name="one", form=Form.KIND, ports={"registry": 20001})
     run, create, connect, write = kind.commands(places, record)

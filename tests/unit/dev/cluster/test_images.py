@@ -51,6 +51,6 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
     assert folder_files(tmp_path, "/srv/") == {"/srv/a/b/c": tmp_path / "a" / "b" / "c"}
 
 
-def test_a_missing_busybox_is_told(tmp_path: Path) -> None:
+def test_a_missing_busybox_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LocalClusterError, match="busybox-static"):
         busybox_image(tmp_path / "busybox")

@@ -32,12 +32,12 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["a", "dev", "h-cl", "test-api", "x1", "a" * 24])
-def test_names_that_serve(home: Path, name: str) -> None:
+def test_valid_cluster_names(home: Path, name: str) -> None:
     assert layout(name).folder == home / name
 
 
 @pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a_b", "a/b", "..", "a" * 25, "a\n"])
-def test_names_that_do_not(home: Path, name: str) -> None:
+def test_invalid_cluster_names(home: Path, name: str) -> None:
     with pytest.raises(LocalClusterError, match="at most 24 of a-z"):
         layout(name)
 
@@ -48,7 +48,7 @@ def test_a_deep_state_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPa
         layout("dev")
 
 
-def test_the_state_lies_in_the_home_of_who_is_not_root(
+def test_the_state_folder_of_other_users_than_root_is_in_their_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CLOISTER_STATE", raising=False)
@@ -59,7 +59,7 @@ def test_the_state_lies_in_the_home_of_who_is_not_root(
     assert state_folder() == Path("/var/lib/cloister-dev")
 
 
-def test_a_record_survives_the_disk(home: Path) -> None:
+def test_a_saved_record_is_read_back(home: Path) -> None:
     record = Record(name="one", form=Form.NODE, index=7, ports={"apiserver": 20001})
     places = layout("one")
     places.make()
@@ -78,7 +78,7 @@ def test_a_cut_off_record_is_none(home: Path, text: str) -> None:
     assert Record.read(home / "missing") is None
 
 
-def test_keys_are_read_by_nobody_else(home: Path) -> None:
+def test_keys_are_unreadable_for_other_users(home: Path) -> None:
     places = layout("one")
     places.make()
     assert places.pki.stat().st_mode & 0o077 == 0
@@ -101,7 +101,7 @@ def test_ports_are_below_those_of_outgoing_connections() -> None:
         free_port(set(PORTS))
 
 
-def test_address_ranges_that_the_machine_routes_are_left_out(
+def test_address_ranges_with_a_route_are_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     routes = '[{"dst": "default"}, {"dst": "10.201.1.0/24"}, {"dst": "10.203.3.7"}, {"dst": "::1"}]'
@@ -111,7 +111,7 @@ def test_address_ranges_that_the_machine_routes_are_left_out(
     assert choose_index(set()) == 2
 
 
-def test_a_network_that_covers_all_ranges_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_route_that_covers_all_ranges_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_run", lambda *_, **__: '[{"dst": "10.0.0.0/8"}]')
     assert network.taken_indexes() == set(INDEXES)
     with pytest.raises(LocalClusterError, match="no free address range"):
@@ -123,7 +123,7 @@ def test_names_of_the_machine_are_one_per_cluster() -> None:
     assert table_of("h-cl") == "cloister_h_cl"
 
 
-def test_two_runs_take_turns_at_a_cluster(home: Path) -> None:
+def test_two_runs_on_a_cluster_exclude_each_other(home: Path) -> None:
     held: list[int] = []
     most: list[int] = []
 

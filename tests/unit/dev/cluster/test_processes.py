@@ -38,7 +38,7 @@ def test_a_process_is_started_once_and_stopped(processes: Processes) -> None:
     assert processes.names() == []
 
 
-def test_one_that_ignores_the_wish_is_killed(processes: Processes) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(processes: Processes) -> None:
     processes.start("stubborn", ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"])
     assert wait_until(lambda: "deaf" in processes.log_tail("stubborn"), within=20)
     processes.stop("stubborn", grace=0.2)
@@ -46,7 +46,7 @@ def test_one_that_ignores_the_wish_is_killed(processes: Processes) -> None:
 
 
 @pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}])
-def test_a_stranger_with_the_same_id_lives_on(
+def test_another_process_with_the_same_id_is_not_signalled(
     processes: Processes, tmp_path: Path, change: dict[str, object]
 ) -> None:
     processes.start("sleeper", ["sleep", "1000"])
@@ -66,7 +66,7 @@ def test_a_cut_off_record_is_none(processes: Processes, tmp_path: Path) -> None:
     assert processes.names() == []
 
 
-def test_an_early_end_is_told_with_the_log(processes: Processes) -> None:
+def test_an_early_exit_is_reported_with_the_log(processes: Processes) -> None:
     processes.start("failing", ["sh", "-c", "echo no such thing; exit 3"])
     with pytest.raises(
         LocalClusterError, match=r"(?s)failing exited while starting .*no such thing"
@@ -74,13 +74,13 @@ def test_an_early_end_is_told_with_the_log(processes: Processes) -> None:
         processes.await_ready("failing", lambda: False, within=20)
 
 
-def test_silence_is_told_with_the_log(processes: Processes) -> None:
+def test_a_process_that_is_not_ready_is_reported_with_the_log(processes: Processes) -> None:
     processes.start("silent", ["sleep", "1000"])
     with pytest.raises(LocalClusterError, match="silent is not ready after 0 s"):
         processes.await_ready("silent", lambda: False, within=0)
 
 
-def test_other_settings_are_another_process(processes: Processes, tmp_path: Path) -> None:
+def test_other_settings_restart_the_process(processes: Processes, tmp_path: Path) -> None:
     file = write_config(tmp_path / "file", "one")
 
     def component(seconds: str = "1000") -> Component:
@@ -107,7 +107,7 @@ def test_the_same_content_is_not_written_again(tmp_path: Path) -> None:
     assert path.read_text() == "other"
 
 
-def test_a_taken_port_is_told(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_reported(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dev.cluster.component.PATIENCE", 0.1)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -122,7 +122,7 @@ def test_a_taken_port_is_told(processes: Processes, monkeypatch: pytest.MonkeyPa
     assert not processes.is_running("it")
 
 
-def test_the_starter_keeps_no_child(processes: Processes) -> None:
+def test_a_started_process_is_not_a_child(processes: Processes) -> None:
     processes.start("sleeper", ["sleep", "1000"])
     pid = processes.pid("sleeper")
     children = subprocess.run(

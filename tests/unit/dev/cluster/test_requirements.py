@@ -47,7 +47,7 @@ def test_missing_packages_are_found_by_program_or_file(packages: Path) -> None:
     assert missing_packages(["node"]) == ["nothing"]
 
 
-def test_who_is_not_root_is_told_the_command(
+def test_without_root_the_install_command_is_reported(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -55,7 +55,9 @@ def test_who_is_not_root_is_told_the_command(
         install_packages(["node"], Progress(quiet=True))
 
 
-def test_root_installs_and_says_so(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_installs_packages_and_prints_it(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # apt-get knows the packages only after an update, as in a fresh container image.
     body = (
         f'echo "$@" >> {packages}/calls\n'
@@ -76,7 +78,7 @@ def test_root_installs_and_says_so(packages: Path, monkeypatch: pytest.MonkeyPat
     assert (packages / "calls").read_text().splitlines() == calls
 
 
-def test_two_that_install_at_once_take_turns(
+def test_concurrent_package_installations_wait_for_each_other(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As apt-get does, it fails while another one runs; the first waits until a second has begun.
@@ -112,7 +114,7 @@ def test_two_that_install_at_once_take_turns(
     assert (packages / "calls").read_text().split() == ["install"]
 
 
-def test_an_installation_that_fails_shows_why(
+def test_a_failed_package_installation_shows_the_error(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(packages, "apt-get", "echo no network >&2; exit 100")
@@ -131,13 +133,15 @@ def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     check_system(Form.SIMULATED)
 
 
-def test_other_systems_are_led_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_are_referred_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(LocalClusterError, match="start Docker and install kind"):
         check_system(Form.CONTROL_PLANE)
 
 
-def test_little_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_little_memory_and_disk_are_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("CLOISTER_STATE", str(tmp_path / "not" / "there"))
     check_room(Form.NODE, build=False, cache=tmp_path)
     monkeypatch.setattr(requirements, "STATE_DISK", 1e9)
@@ -164,7 +168,7 @@ def test_little_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ("echo", True, False),
     ],
 )
-def test_docker_answers_when_the_daemon_does(
+def test_docker_is_available_when_the_daemon_responds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, answer: str, kind: bool, expected: bool
 ) -> None:
     script(tmp_path, "docker", answer)
@@ -208,7 +212,7 @@ def test_the_form_follows_the_machine(
         (Form.NODE, {"node": True, "simulated": True}, None),
     ],
 )
-def test_a_cluster_serves_who_asks_for_less(
+def test_a_cluster_satisfies_a_lesser_request(
     monkeypatch: pytest.MonkeyPatch, known: Form, wish: dict[str, bool], expected: Form | None
 ) -> None:
     monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
@@ -224,7 +228,7 @@ def test_a_cluster_serves_who_asks_for_less(
         assert lifecycle._form(record, **wishes, progress=Progress(quiet=True)) is expected
 
 
-def test_who_gets_a_simulated_node_unasked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unrequested_simulated_node_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     output = io.StringIO()
@@ -233,7 +237,7 @@ def test_who_gets_a_simulated_node_unasked_is_told(monkeypatch: pytest.MonkeyPat
     assert "Pods do not really run" in output.getvalue()
 
 
-def test_progress_writes_plain_lines_where_nobody_watches() -> None:
+def test_progress_writes_plain_lines_without_a_terminal() -> None:
     output = io.StringIO()
     progress = Progress(stream=output)
     progress.step("[1/3] etcd: packages", 5, 100, since=0)
@@ -246,5 +250,5 @@ def test_progress_writes_plain_lines_where_nobody_watches() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(8.4, "8 s"), (125, "2 min 05 s")])
-def test_durations_read_well(seconds: float, text: str) -> None:
+def test_durations_are_formatted_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -59,7 +59,7 @@ def test_every_program_of_a_form_is_built_by_a_module(form: Form) -> None:
     assert {load().module_of(name).name for name in names} <= set(load().modules)
 
 
-def test_kubernetes_knows_its_version() -> None:
+def test_kubernetes_binaries_have_their_version_linked_in() -> None:
     flags = load().modules["kubernetes"].ldflags
     version = load().modules["kubernetes"].version
     assert f"-X k8s.io/component-base/version.gitVersion=v{version}" in flags

@@ -5,13 +5,13 @@ from pathlib import Path
 from dev.house import generated
 
 
-def test_what_was_written_is_as_it_should_be(tmp_path: Path) -> None:
+def test_written_files_have_no_differences(tmp_path: Path) -> None:
     assert generated.write(tmp_path)
     assert generated.differences(tmp_path) == []
     assert generated.write(tmp_path) == []
 
 
-def test_missing_changed_and_left_over_files_are_found_and_mended(tmp_path: Path) -> None:
+def test_missing_changed_and_obsolete_files_are_found_and_repaired(tmp_path: Path) -> None:
     generated.write(tmp_path)
     folder = tmp_path / "crds" / "manifests" / "crds"
     (folder / "hosts.yaml").unlink()

@@ -21,7 +21,7 @@ def test_every_module_but_programs_and_migrations_is_imported(tmp_path: Path) ->
     }
 
 
-def test_a_module_that_asks_is_told_and_one_that_waits_is_not() -> None:
+def test_a_module_that_reads_its_environment_on_import_is_found() -> None:
     # The watcher goes by the name of the module that asks, so the two need no files.
     watched = _Watched()
     eager = {"__name__": "cloister_api.eager", "environ": watched}

@@ -53,6 +53,6 @@ def test_crowded_packages_are_named(
     assert all("sort them into sub-packages" in finding.message for finding in findings)
 
 
-def test_somebody_elses_code_is_left_alone(tmp_path: Path) -> None:
+def test_code_of_others_is_not_checked(tmp_path: Path) -> None:
     grow(tmp_path, "dev/demo/service/utils.py")
     assert check(tmp_path) == []

@@ -75,11 +75,11 @@ def test_tests_export_nothing() -> None:
         ("# type: ignore", False),
     ],
 )
-def test_each_excuse_has_a_code_and_a_reason(comment: str, *, right: bool) -> None:
+def test_each_suppression_has_a_code_and_a_reason(comment: str, *, right: bool) -> None:
     assert (messages(TEST, f'"""Names."""\nx = 1  {comment}\n') == []) is right
 
 
-def test_words_in_strings_are_not_suppressions() -> None:
+def test_comments_in_strings_are_not_suppressions() -> None:
     assert messages(TEST, '"""Names."""\nx = "# noqa"\n') == []
 
 
