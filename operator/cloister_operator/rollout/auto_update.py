@@ -20,7 +20,7 @@ from cloister_crds.lifecycle.state.observed import (
     Observed,
 )
 
-__all__ = ["FollowedRelease", "follow"]
+__all__ = ["FollowedRelease", "follow_release"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FollowedRelease:
     """When to look it up again, in UTC; None = nothing is followed."""
 
 
-def follow(observed: Observed, now: datetime) -> FollowedRelease:
+def follow_release(observed: Observed, now: datetime) -> FollowedRelease:
     """Decide which release a Container follows.
 
     Returns

@@ -51,6 +51,7 @@ HISTORY_LIMIT = 10
 def clean_up(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
     """Return the complete plan: all actions in order, all lookups, and when draining ends."""
     completions = tuple(_completions(state, plan))
+    # The order is that in which a crash does least harm: create, route, record who serves, delete.
     actions = (
         *_deployment(state, plan),
         *plan.actions,

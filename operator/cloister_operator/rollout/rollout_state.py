@@ -21,7 +21,7 @@ from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_crds.names import preview_hostname
-from cloister_operator.rollout.auto_update import FollowedRelease, follow
+from cloister_operator.rollout.auto_update import FollowedRelease, follow_release
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 
 __all__ = [
@@ -198,7 +198,7 @@ class RolloutState:
     @cached_property
     def followed_release(self) -> FollowedRelease:
         """The release that automatic updates follow."""
-        return FollowedRelease() if self.is_stopped else follow(self.observed, self.now)
+        return FollowedRelease() if self.is_stopped else follow_release(self.observed, self.now)
 
     @cached_property
     def all_enclaves(self) -> tuple[Enclave, ...]:

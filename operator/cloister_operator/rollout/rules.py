@@ -55,11 +55,6 @@ def is_lost(state: RolloutState, attempts: RevisionAttempts) -> bool:
     """Return whether the newest attempt of a request was lost and is to be retried.
 
     A request that never served is given up after some losses in a row.
-
-    Parameters
-    ----------
-    attempts
-        Attempts of the request.
     """
     if attempts.newest is None:
         return attempts.origin is not None
