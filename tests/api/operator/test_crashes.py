@@ -167,5 +167,5 @@ def test_wrong_settings_are_reported(prepared: Installation, tmp_path: Path) -> 
     prepared.settings = {"containersDomain": "x", "colour": "blue"}
     process = prepared.operator()
     assert process.wait() == 1
-    assert "colour: there is no such setting" in process.text
+    assert "colour is not a setting" in process.text
     assert "containersDomain" in process.text
