@@ -1,8 +1,8 @@
 """Looks up what decisions need from outside the cache: releases, images, DNS, values of secrets.
 
 Lookups run beside the work queue, a bounded number at once, equal ones as one (single flight). The
-answer is cached and enqueues the keys that wait for it. Reconciles read the cache through
-`answers`; they never wait.
+result is cached and enqueues the keys that wait for it. Reconciles read the cache through
+`results`; they never wait.
 """
 
 import asyncio
@@ -51,16 +51,16 @@ __all__ = ["ExternalLookup", "Lookup", "LookupResolver"]
 logger = logging.getLogger(__name__)
 
 _SHARED_FOR = timedelta(seconds=5)
-"""How long an answer is reused for an equal lookup of another object."""
+"""How long a result is reused for an equal lookup of another object."""
 _CACHED = 20_000
-"""Answers in the cache at most; the least recently used are dropped first."""
+"""Results in the cache at most; the least recently used are dropped first."""
 
 
 class Lookup(Protocol):
     """Performs one lookup; never raises for what a user or a server did wrong."""
 
     async def __call__(self, need: Need) -> LookupResult:
-        """Return the answer."""
+        """Return the result."""
 
 
 class ExternalLookup:
@@ -84,20 +84,20 @@ class ExternalLookup:
         self._clock = clock
 
     async def __call__(self, need: Need) -> LookupResult:
-        """Return the answer, or why there is none."""
-        answer: LookupResult
+        """Return the result, or why there is none."""
+        result: LookupResult
         try:
             match need:
                 case NeedRelease():
-                    answer = Known(await self._release(need), self._clock())
+                    result = Known(await self._release(need), self._clock())
                 case NeedImage():
-                    answer = Known(await self._image(need), self._clock())
+                    result = Known(await self._image(need), self._clock())
                 case NeedSecretValues():
-                    answer = Known(await self._secrets(need), self._clock())
+                    result = Known(await self._secrets(need), self._clock())
                 case NeedDns():
-                    answer = Known(await self._records(need), self._clock())
+                    result = Known(await self._records(need), self._clock())
                 case NeedLatest():
-                    answer = Known(await self._newest(need), self._clock())
+                    result = Known(await self._newest(need), self._clock())
         except (SourceError, RegistryError, DnsError) as error:
             return self._failed(error.reason, error.message, error, transient=error.transient)
         except KubeError as error:
@@ -106,7 +106,7 @@ class ExternalLookup:
             )
             return self._failed("ClusterUnavailable", message, error, transient=True)
         else:
-            return answer
+            return result
 
     async def _release(self, need: NeedRelease) -> ReleaseFacts:
         """Read a release and validate its file."""
@@ -179,7 +179,7 @@ class ExternalLookup:
         return DnsFacts(texts, aliases)
 
     def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
-        """Return why there is no answer, and when the other side wants to be queried again."""
+        """Return why a lookup failed, and when the other side wants to be queried again."""
         now = self._clock()
         wait = getattr(error, "retry_after", None)
         retry_at = now + timedelta(seconds=wait) if transient and wait else None
@@ -187,7 +187,7 @@ class ExternalLookup:
 
 
 class LookupResolver:
-    """Cache of answers, and bounded, single-flight lookups."""
+    """Cache of results, and bounded, single-flight lookups."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class LookupResolver:
         self._metrics = metrics
         self._clock = clock
         self._slots = asyncio.Semaphore(limit)
-        self._answers: LRUCache[Need, LookupResult] = LRUCache(_CACHED)
+        self._results: LRUCache[Need, LookupResult] = LRUCache(_CACHED)
         self._recent: dict[Hashable, LookupResult] = {}
         self._failures: LRUCache[Need, int] = LRUCache(_CACHED)
         self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
@@ -211,19 +211,19 @@ class LookupResolver:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def answers(self) -> Mapping[Need, LookupResult]:
-        """The cached answers."""
-        return self._answers
+    def results(self) -> Mapping[Need, LookupResult]:
+        """The cached results."""
+        return self._results
 
     def request(self, need: Need, key: Key) -> None:
-        """Start a lookup, unless it is answered or under way; the answer enqueues the key.
+        """Start a lookup, unless it is cached or under way; the result enqueues the key.
 
         One that failed transiently is repeated once its backoff is over.
         """
-        answer = self._answers.get(need)
-        if isinstance(answer, Known):
+        result = self._results.get(need)
+        if isinstance(result, Known):
             return
-        if isinstance(answer, Failed) and not self._due(answer):
+        if isinstance(result, Failed) and not self._due(result):
             return
         under_way = need in self._waiting
         self._waiting[need].add(key)
@@ -233,23 +233,23 @@ class LookupResolver:
             task.add_done_callback(self._tasks.discard)
 
     def reuse_recent(self, need: Need) -> bool:
-        """Reuse the answer to an equal lookup of another object that is seconds old.
+        """Reuse the result of an equal lookup of another object that is seconds old.
 
         Returns
         -------
         bool
-            True when it was not answered before and now is, without a request and a reconcile.
+            True when it was not cached before and now is, without a request and a reconcile.
         """
-        if need in self._answers or need in self._waiting:
+        if need in self._results or need in self._waiting:
             return False
-        recent = self._recent_answer(_question(need))
+        recent = self._recent_result(_identity(need))
         if recent is not None:
             self._cache(need, recent)
         return recent is not None
 
     def invalidate(self, need: Need) -> None:
-        """Drop an answer, so that it is looked up again."""
-        self._answers.pop(need, None)
+        """Drop a result, so that it is looked up again."""
+        self._results.pop(need, None)
 
     async def aclose(self) -> None:
         """Cancel the lookups under way."""
@@ -262,22 +262,22 @@ class LookupResolver:
         return failed.transient and (failed.retry_at is None or failed.retry_at <= self._clock())
 
     async def _resolve(self, need: Need) -> None:
-        """Get one answer, cache it, enqueue the keys that wait for it."""
-        answer = await self._single_flight(need)
-        result = "known" if isinstance(answer, Known) else answer.reason
-        self._metrics.looked_up(type(need).__name__, result)
-        if isinstance(answer, Failed):
-            answer = self._with_backoff(need, answer)
-            logger.info("%s: %s", answer.reason, answer.message)
-        self._cache(need, answer)
+        """Get one result, cache it, enqueue the keys that wait for it."""
+        result = await self._single_flight(need)
+        outcome = "known" if isinstance(result, Known) else result.reason
+        self._metrics.looked_up(type(need).__name__, outcome)
+        if isinstance(result, Failed):
+            result = self._with_backoff(need, result)
+            logger.info("%s: %s", result.reason, result.message)
+        self._cache(need, result)
         for key in self._waiting.pop(need, ()):
             self._enqueue(key)
 
-    def _cache(self, need: Need, answer: LookupResult) -> None:
-        """Cache an answer."""
-        if isinstance(answer, Known):
+    def _cache(self, need: Need, result: LookupResult) -> None:
+        """Cache a result."""
+        if isinstance(result, Known):
             self._failures.pop(need, None)
-        self._answers[need] = answer
+        self._results[need] = result
 
     def _with_backoff(self, need: Need, failed: Failed) -> Failed:
         """Add when to repeat: what the other side wanted, or our own backoff when that is later."""
@@ -289,49 +289,49 @@ class LookupResolver:
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )
 
-    def _recent_answer(self, question: Hashable) -> LookupResult | None:
-        """Return an answer that is seconds old; None = there is none, or it failed."""
-        recent = self._recent.get(question)
+    def _recent_result(self, identity: Hashable) -> LookupResult | None:
+        """Return a result that is seconds old; None = there is none, or it failed."""
+        recent = self._recent.get(identity)
         if isinstance(recent, Known) and abs(self._clock() - recent.at) < _SHARED_FOR:
             return recent
         return None
 
     async def _single_flight(self, need: Need) -> LookupResult:
-        """Share a lookup, or an answer that is seconds old, with equal lookups of other objects."""
-        question = _question(need)
-        recent = self._recent_answer(question)
+        """Share a lookup, or a result that is seconds old, with equal lookups of other objects."""
+        identity = _identity(need)
+        recent = self._recent_result(identity)
         if recent is not None:
             return recent
-        flight = self._flights.get(question)
+        flight = self._flights.get(identity)
         if flight is None:
-            flight = asyncio.create_task(self._perform(need), name=f"lookup {question}")
-            self._flights[question] = flight
-            flight.add_done_callback(lambda _: self._flights.pop(question, None))
+            flight = asyncio.create_task(self._perform(need), name=f"lookup {identity}")
+            self._flights[identity] = flight
+            flight.add_done_callback(lambda _: self._flights.pop(identity, None))
         return await asyncio.shield(flight)
 
     async def _perform(self, need: Need) -> LookupResult:
         """Perform a lookup once a slot is free."""
         async with self._slots:
             try:
-                answer = await self._lookup(need)
+                result = await self._lookup(need)
             except Exception as error:
-                logger.exception("a lookup failed unexpectedly: %s", _question(need))
+                logger.exception("a lookup failed unexpectedly: %s", _identity(need))
                 message = f"an internal error ({type(error).__name__}); the operator's log has more"
-                answer = Failed("InternalError", message, True, self._clock())
+                result = Failed("InternalError", message, True, self._clock())
         self._prune()
-        self._recent[_question(need)] = answer
-        return answer
+        self._recent[_identity(need)] = result
+        return result
 
     def _prune(self) -> None:
-        """Drop answers that are too old to be reused."""
+        """Drop results that are too old to be reused."""
         now: datetime = self._clock()
-        for question in [
-            q for q, answer in self._recent.items() if abs(now - answer.at) >= _SHARED_FOR
+        for identity in [
+            q for q, result in self._recent.items() if abs(now - result.at) >= _SHARED_FOR
         ]:
-            del self._recent[question]
+            del self._recent[identity]
 
 
-def _question(need: Need) -> Hashable:
+def _identity(need: Need) -> Hashable:
     """Return the identity of a lookup: equal for equal lookups of different objects."""
     match need:
         case NeedRelease():

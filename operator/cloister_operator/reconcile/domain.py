@@ -67,7 +67,7 @@ def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
         domain,
         organization_of(context, namespace),
         containers,
-        context.resolver.answers,
+        context.resolver.results,
         context.domains,
         now,
     )

@@ -100,7 +100,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         shells=_service(context, namespace, shells_service_name(name)),
         preview=_service(context, namespace, preview_service_name(name)),
         routes=_routes(context, namespace, name),
-        results=context.resolver.answers,
+        results=context.resolver.results,
     )
 
 

@@ -58,7 +58,7 @@ class World:
         """Wait for an answer in the cache."""
 
         async def there() -> LookupResult | None:
-            return self.resolver.answers.get(need)
+            return self.resolver.results.get(need)
 
         found = await until(there, within=5, every=0.001)
         assert found is not None
@@ -89,11 +89,11 @@ async def test_a_recent_answer_to_an_equal_lookup_is_reused_at_once(
     await world.answered(NEED)
     second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
     assert world.resolver.reuse_recent(second)
-    assert world.resolver.answers[second] == world.resolver.answers[NEED]
+    assert world.resolver.results[second] == world.resolver.results[NEED]
     assert not world.resolver.reuse_recent(second)
     world.now += later
     assert not world.resolver.reuse_recent(third)
-    assert third not in world.resolver.answers
+    assert third not in world.resolver.results
     assert len(world.asked) == 1
 
 
