@@ -13,11 +13,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
+from cloister_api.wire.json_response import JsonResponse
 from cloister_clients.kube import KubeError, NotFound, Unavailable
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem

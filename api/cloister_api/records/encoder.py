@@ -7,8 +7,8 @@ replaced and never changed, so that "the same object" means "the same record".
 from dataclasses import dataclass
 
 from cloister_api.cache import CachedContainer
-from cloister_api.http.json_response import encode
 from cloister_api.records.container import container_record
+from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Organization
 
 __all__ = ["Encoder"]

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.dependencies import context_of, principal_of
 from cloister_api.routes.parameters import OptionalTime, Time, window_of
 from cloister_api.routes.responses import responses
@@ -15,6 +14,7 @@ from cloister_api.schemas.account_responses import (
 )
 from cloister_api.schemas.keys import KeyUsageRequest
 from cloister_api.usage.windows import Window
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import responses
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.account_responses import ModelListResponse
 from cloister_api.schemas.catalog import ModelRecord
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from cloister_api.cache import CachedEnclave
 from cloister_api.errors import request_id_of
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.records.timestamps import timestamp
 from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import RETRY_AFTER, headers_of, responses
@@ -14,6 +13,7 @@ from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.certificates import SignCertificateRequest
 from cloister_api.schemas.platform_responses import CertificateResponse, QueuedCertificateResponse
 from cloister_api.services.certificates import PendingCertificate
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

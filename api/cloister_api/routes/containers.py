@@ -7,7 +7,6 @@ from starlette.types import Receive, Scope, Send
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.records.container import container_record, update_record
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import NO_FIELDS, context_of, principal_of
@@ -43,6 +42,7 @@ from cloister_api.schemas.containers import (
     ValidateNameRequest,
     ValidateReleaseRequest,
 )
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["LIST", "router"]
 

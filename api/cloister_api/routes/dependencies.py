@@ -6,10 +6,10 @@ from fastapi import Depends, Request
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.schemas.request import EmptyRequest
 from cloister_api.schemas.response import ResponseBody
 from cloister_api.services.preconditions import VersionedRecord
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["NO_FIELDS", "context_of", "principal_of", "record_response"]
 

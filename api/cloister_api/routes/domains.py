@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request, Response
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import NO_FIELDS, context_of, principal_of, record_response
 from cloister_api.routes.pagination import paginate
@@ -18,6 +17,7 @@ from cloister_api.routes.responses import ETAG, LINK, LOCATION, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.resources import CreateDomainRequest
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

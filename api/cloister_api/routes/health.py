@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.responses import responses
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.platform_responses import HealthResponse, ReadinessResponse
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

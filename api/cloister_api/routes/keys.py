@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import context_of, principal_of
 from cloister_api.routes.pagination import paginate
@@ -18,6 +17,7 @@ from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
 from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

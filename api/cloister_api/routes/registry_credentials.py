@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import context_of, principal_of, record_response
 from cloister_api.routes.parameters import IfMatch
@@ -15,6 +14,7 @@ from cloister_api.schemas.resource_responses import (
     RegistryStatusResponse,
 )
 from cloister_api.schemas.resources import PutRegistryCredentialsRequest
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

@@ -13,9 +13,9 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from cloister_api.errors import refused_fields
-from cloister_api.http.json_response import JsonResponse
-from cloister_api.http.strict_json import StrictRequest
 from cloister_api.schemas.errors import Detail
+from cloister_api.wire.json_response import JsonResponse
+from cloister_api.wire.strict_json import StrictRequest
 
 __all__ = ["Handler", "StrictRoute", "TypedRoute"]
 

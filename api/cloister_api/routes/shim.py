@@ -13,10 +13,10 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from cloister_api.errors import ApiError, bad_request, error_response, unavailable
-from cloister_api.http.json_response import JsonResponse, encode
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import Handler, TypedRoute
 from cloister_api.schemas.account_responses import KeyCheckResponse
+from cloister_api.wire.json_response import JsonResponse, encode
 
 __all__ = ["CHECK", "CHECK_PATH", "CheckKeyRequest", "router"]
 

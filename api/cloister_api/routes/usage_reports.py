@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter, Request
 
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.account_responses import RejectedUsageEvent, UsageReportResponse
 from cloister_api.usage.ingest import PATH
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

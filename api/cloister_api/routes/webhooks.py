@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 
 from cloister_api.errors import request_id_of
-from cloister_api.http.json_response import JsonResponse
 from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import responses
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.platform_responses import PaymentEventResponse, ReleaseEventResponse
+from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 

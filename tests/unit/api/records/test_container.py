@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from cloister_api.cache import CachedContainer, project_container
-from cloister_api.http.json_response import encode
 from cloister_api.records.container import container_record, host_record, shown_state, update_record
 from cloister_api.records.encoder import Encoder
 from cloister_api.schemas.response import ResponseBody
+from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Host, Organization
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})

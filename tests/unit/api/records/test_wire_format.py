@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from cloister_api.http.json_response import encode
 from cloister_api.ledger.keys.api_keys import ApiKey
 from cloister_api.payments.records import Charge, Invoice
 from cloister_api.payments.transactions import charge_record, invoice_record
@@ -25,6 +24,7 @@ from cloister_api.services.deployments import result_of
 from cloister_api.services.measurement import measurement_record
 from cloister_api.services.validation import verdict
 from cloister_api.usage.queries import by_key
+from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Domain, Enclave, Host, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.host import TEE
 from cloister_crds.measurement import Publication

@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 
 from cloister_api.http.middleware import MAX_BODY
-from cloister_api.http.strict_json import StrictRequest, parse
 from cloister_api.openapi.document import operations
+from cloister_api.wire.strict_json import StrictRequest, parse
 from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import REACHED, bare_app, bare_client, reported
 
@@ -306,7 +306,7 @@ async def test_a_body_that_is_not_json_has_no_repeated_names_and_is_parsed_once(
         parsed.append(text)
         return parse(text)
 
-    monkeypatch.setattr("cloister_api.http.strict_json.parse", counted)
+    monkeypatch.setattr("cloister_api.wire.strict_json.parse", counted)
     request = StrictRequest({"type": "http", "headers": []})
     request._body = body
     assert await request.repeated_names() == []

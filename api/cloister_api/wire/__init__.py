@@ -1,0 +1,1 @@
+"""JSON on the wire: strict parsing of requests, encoding of responses."""
