@@ -163,11 +163,6 @@ class Prices:
 def read_prices(document: Any) -> tuple[datetime, tuple[Price, ...]]:
     """Read a price file: ``effectiveFrom`` and the whole list ``prices``.
 
-    Parameters
-    ----------
-    document
-        The parsed YAML.
-
     Raises
     ------
     PriceFileError

@@ -98,11 +98,6 @@ class UsageWriter:
     def write(self, deliveries: Sequence[VerifiedReport]) -> list[ReportOutcome]:
         """Write reports in one transaction: all of them count, or none does.
 
-        Parameters
-        ----------
-        deliveries
-            The reports.
-
         Returns
         -------
         list of ReportOutcome

@@ -36,11 +36,6 @@ class ResourceReading:
 def read_resources(text: str) -> Mapping[Place, Mapping[str, ResourceReading]]:
     """Return what the containers of each Pod used.
 
-    Parameters
-    ----------
-    text
-        The kubelet's response.
-
     Returns
     -------
     Mapping

@@ -90,7 +90,7 @@ class Internet:
 
 @pytest.fixture(scope="module")
 def internet(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
-    """Give an authority, a name server and a resolver."""
+    """Return an authority, a name server and a resolver."""
     folder = tmp_path_factory.mktemp("acme")
     with (
         name_server(folder / "names", DOMAIN, CUSTOM) as names,
@@ -102,13 +102,13 @@ def internet(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def settings(internet: Internet) -> Path:
-    """Give the settings of the facade that the tests share."""
+    """Return the settings of the facade that the tests share."""
     return internet.settings()
 
 
 @pytest.fixture(scope="module")
 def ordering(settings: Path) -> Iterator[Facade]:
-    """Give a facade with an account at the authority."""
+    """Return a facade with an account at the authority."""
     with start_facade(settings) as running:
         yield running
 
@@ -134,7 +134,7 @@ class Asker:
         return await client.post("/api/shim/cert", json={"csr": self.request}, headers=headers)
 
     async def queued(self) -> httpx.Response:
-        """Ask until the order is in the queue, which the copy of the facade may delay."""
+        """Ask until the order is in the queue, which the facade's cache may delay."""
 
         async def taken() -> httpx.Response | None:
             answer = await self.ask()
@@ -160,7 +160,7 @@ class Asker:
         return x509.load_pem_x509_certificates(answer.json()["certificate"].encode())
 
     async def says(self, words: str) -> httpx.Response:
-        """Ask until the answer says something."""
+        """Poll until the response has a text."""
 
         async def said() -> httpx.Response | None:
             answer = await self.ask()
@@ -183,13 +183,13 @@ async def an_enclave(
 
 @pytest.fixture
 async def client(ordering: Facade) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of the facade."""
+    """Return a client of the facade."""
     async with ordering.client() as made:
         yield made
 
 
 async def rows(settings: Path) -> tuple[list[Any], list[Any]]:
-    """Answer orders and submissions of a ledger."""
+    """Return orders and submissions of a ledger."""
     engine = open_ledger(settings.parent / "ledger.db")
     try:
         async with engine.connect() as connection:
@@ -337,7 +337,7 @@ async def test_an_order_that_cannot_be_filled_is_given_up(
             await asker.queued()
 
 
-def test_a_missing_key_is_told_before_the_start(internet: Internet) -> None:
+def test_a_missing_key_is_reported_before_the_start(internet: Internet) -> None:
     settings = internet.settings()
     (settings.parent / "account.key").unlink()
     started = run_command("api", "--config", str(settings), check=False)

@@ -1,4 +1,4 @@
-"""What each action does and answers in each state (client contract, section 1).
+"""What each action does and returns in each state (client contract, section 1).
 
 No operator runs: the tests write the status as it would.
 """
@@ -210,7 +210,7 @@ async def _start(client: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
     return answer.json() if answer.status_code == 200 else None
 
 
-async def test_accept_promotes_the_staged_update_and_answers_what_serves_then(
+async def test_accept_promotes_the_staged_update_and_returns_the_active_one(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
@@ -235,7 +235,7 @@ async def test_accept_promotes_the_staged_update_and_answers_what_serves_then(
         assert (await client.get(f"{path}/update")).json() == {"has_update": False}
 
 
-async def test_accept_without_an_operator_answers_after_a_while_what_is_there(
+async def test_accept_without_an_operator_returns_after_a_timeout(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
@@ -261,7 +261,7 @@ async def test_cancel_writes_the_serving_request_back(
         await world.report("web", **UPDATING)
         item = await world.container("web")
         assert item is not None
-        # The facade has to know what serves; its copy may be a moment behind the status.
+        # The facade has to know what serves; its cache may be a moment behind the status.
         seen = {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
         cancelled = await client.post(f"{path}/update/cancel", headers=seen)
         assert (cancelled.status_code, cancelled.content) == (204, b"")

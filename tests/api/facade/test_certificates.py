@@ -20,7 +20,7 @@ PATH = "/api/shim/cert"
 
 @pytest.fixture(scope="module")
 def settings(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give settings with an own authority, made by the command; the ledger is the shared one."""
+    """Return settings with an own authority, made by the command; the ledger is the shared one."""
     folder = tmp_path_factory.mktemp("certificates")
     document = yaml.safe_load(facade_settings.read_text())
     document["ledger"] = {
@@ -38,7 +38,7 @@ def settings(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def signing(settings: Path) -> Iterator[Facade]:
-    """Give a facade that signs."""
+    """Return a facade that signs."""
     run_command("ca", "create", "--config", str(settings))
     with start_facade(settings) as running:
         yield running
@@ -62,13 +62,13 @@ class Asker:
         return await self.client.post(PATH, json={"csr": csr}, headers=headers)
 
     async def known(self) -> bool:
-        """Tell whether the facade's copy shows the Enclave: then an unfit request is 400."""
+        """Return whether the facade's cache shows the Enclave: then an unfit request is 400."""
         return (await self.request("x")).status_code == 400
 
 
 @pytest.fixture
 async def asker(signing: Facade, world: FacadeInstallation) -> AsyncIterator[Asker]:
-    """Give an enclave with a token."""
+    """Return an enclave with a token."""
     async with signing.client() as client:
         yield await an_enclave(client, world, "web")
 
@@ -109,7 +109,7 @@ async def test_only_its_own_host_names(asker: Asker) -> None:
         assert asker.host in answer.json()["error"]
 
 
-async def test_an_unfit_request_says_why(asker: Asker) -> None:
+async def test_an_unfit_certificate_request_has_a_reason(asker: Asker) -> None:
     answer = await asker.request(signing_request(asker.host, subject="Someone Else"))
     assert answer.status_code == 400
     assert answer.json()["details"][0]["field"] == "csr"
@@ -137,7 +137,7 @@ async def test_without_the_token_of_a_live_enclave_there_is_nothing(asker: Asker
     await until(refused, what="the token of a failed enclave to be refused")
 
 
-async def test_the_token_of_a_deleted_enclave_ends(asker: Asker) -> None:
+async def test_the_token_of_a_deleted_enclave_is_refused(asker: Asker) -> None:
     await asker.world.kube.delete(of(Enclave), asker.name, asker.world.namespace)
 
     async def refused() -> bool:
@@ -159,7 +159,9 @@ async def test_too_many_new_requests_are_put_off(asker: Asker) -> None:
     assert (await asker.request(requests[0])).status_code == 200, "an old request is no new one"
 
 
-async def test_nobody_signs_where_nothing_is_set(facade: Facade, world: FacadeInstallation) -> None:
+async def test_without_an_issuer_certificates_are_503(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     token = await world.enclave_with_token("web")
     async with facade.client() as client:
         unset = Asker(client, world, "web", token)
@@ -175,7 +177,7 @@ async def test_nobody_signs_where_nothing_is_set(facade: Facade, world: FacadeIn
         assert (await client.get("/api/shim/ca")).status_code == 404
 
 
-def test_the_command_says_what_is_missing(
+def test_the_ca_command_reports_what_is_missing(
     settings: Path, facade_settings: Path, signing: Facade, tmp_path: Path
 ) -> None:
     again = run_command("ca", "create", "--config", str(settings), check=False)

@@ -17,7 +17,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 async def made(
     client: httpx.AsyncClient, world: FacadeInstallation, name: str, **status: Any
 ) -> str:
-    """Create a container, let its status be written, and answer its identifier."""
+    """Create a container, let its status be written, and return its identifier."""
     answer = await client.post("/api/containers", json=world.body(name))
     assert answer.status_code == 201, answer.text
     if status:

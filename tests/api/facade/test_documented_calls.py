@@ -1,4 +1,4 @@
-"""docs/calls.md, run as it stands against a real facade.
+"""docs/calls.md, run as it is against a real facade.
 
 No operator runs here; `Operator` writes what one would report, so that the waits of the page end.
 """
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Answer language and text of every block, in order."""
+    """Return language and text of every block, in order."""
     return [(found[1], found[2]) for found in BLOCK.finditer(PAGE.read_text())]
 
 

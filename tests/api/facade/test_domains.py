@@ -19,7 +19,7 @@ FIELDS = (
 
 
 async def entitled(world: FacadeInstallation) -> str:
-    """Give the organization a suffix, and answer a host below it."""
+    """Set a suffix of the organization, and return a host below it."""
     zone = f"{world.organization}.test"
     await world.change_organization(entitlements={"domainSuffixes": [zone]})
     return f"api-{uuid.uuid4().hex[:6]}.{zone}"
@@ -113,7 +113,7 @@ async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -
 @pytest.mark.parametrize(
     "host", ["", "UPPER.test", "https://a.test", "*.a.test", "a.test:443", "nodots", "a.other.test"]
 )
-async def test_what_is_no_domain_below_the_suffix_is_refused(
+async def test_a_domain_outside_of_the_suffix_is_refused(
     facade: Facade, world: FacadeInstallation, host: str
 ) -> None:
     await entitled(world)

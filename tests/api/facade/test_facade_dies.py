@@ -46,7 +46,7 @@ def line(proxied_settings: Path) -> Iterator[Line]:
 
 
 def writes(request: ApiRequest, _: str) -> bool:
-    """Tell whether a request of the facade changes something."""
+    """Return whether a request of the facade changes something."""
     return request.writes
 
 

@@ -27,7 +27,7 @@ LATEST = {
 
 
 async def made(client: httpx.AsyncClient, world: FacadeInstallation, **status: Any) -> str:
-    """Create a container that is ready, and answer its path."""
+    """Create a container that is ready, and return its path."""
     answer = await client.post("/api/containers", json=world.body("web"))
     assert answer.status_code == 201, answer.text
     path = str(answer.headers["location"])
@@ -50,7 +50,7 @@ async def reported(
 
 
 async def spec_of(world: FacadeInstallation) -> dict[str, Any]:
-    """Answer the spec of the container as the server has it."""
+    """Return the spec of the container as the server has it."""
     item = await world.container("web")
     assert item is not None
     spec: dict[str, Any] = item["spec"]
@@ -126,7 +126,7 @@ async def test_a_relaunch_to_an_earlier_release_ceases_to_follow(
         assert (await spec_of(world)).get("autoUpdate", False) is False
 
 
-async def test_a_relaunch_to_the_latest_release_goes_on_following(
+async def test_a_relaunch_to_the_latest_release_keeps_following(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
@@ -207,7 +207,7 @@ async def test_a_release_webhook_lets_followers_look(
         (b"[", {"x-hub-signature-256": signed(b"["), "x-github-event": "release"}, 400),
     ],
 )
-async def test_what_is_no_release_event_does_nothing(
+async def test_other_events_than_releases_are_ignored(
     facade: Facade, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     sent = {name.encode(): value.encode() for name, value in headers.items()}

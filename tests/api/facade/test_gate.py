@@ -27,7 +27,7 @@ class Asker:
     """Host name of the enclave."""
 
     async def status(self, key: str, host: str | None = None) -> int:
-        """Answer what the gate says of a key."""
+        """Return the gate's decision about a key."""
         headers = {
             "Authorization": f"Bearer {key}",
             "X-Gate-Host": host or self.host,
@@ -88,7 +88,7 @@ async def test_keys_are_judged_by_the_facade(
     await asker.becomes(401, key)
 
 
-async def test_a_facade_that_ends_closes_the_way_for_keys_that_it_did_not_see(
+async def test_while_the_facade_is_down_uncached_keys_are_refused(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     known, other = [await new_key(facade, world, name) for name in ("known", "other")]

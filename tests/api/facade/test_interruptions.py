@@ -64,11 +64,11 @@ async def test_a_claim_left_behind_is_adopted(facade: Facade, world: FacadeInsta
         assert made.status_code == 201, made.text
     kept = await world.kube.get(of(HostnameClaim), hostname)
     assert kept["metadata"]["uid"] == left["metadata"]["uid"]
-    # A new version, so that an operator that had judged it abandoned cannot release it.
+    # A new version, so that an operator that had found it orphaned cannot release it.
     assert kept["metadata"]["resourceVersion"] != left["metadata"]["resourceVersion"]
 
 
-async def test_a_container_made_without_an_answer_is_answered_later(
+async def test_a_create_without_a_response_is_idempotent(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
@@ -144,7 +144,9 @@ async def test_a_stop_lets_the_running_request_end(world: FacadeInstallation) ->
         assert (await sending).status_code == 201
 
 
-async def test_a_token_that_is_none_is_refused(facade: Facade, world: FacadeInstallation) -> None:
+async def test_an_invalid_consistency_token_is_refused(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     async with facade.client(world.key) as client:
         headers = {"X-Consistency-Token": "soon"}
         assert (await client.get("/api/containers", headers=headers)).status_code == 400

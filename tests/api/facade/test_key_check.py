@@ -25,7 +25,7 @@ CHECK = "/api/shim/validate-key"
 
 
 async def ask(client: httpx.AsyncClient, key: str, **more: Any) -> int:
-    """Check a key without any admin key, and answer the status."""
+    """Check a key without any admin key, and return the status."""
     answer = await client.post(CHECK, json={"api_key": key, **more})
     if answer.status_code != 200:
         assert answer.json().keys() >= {"error", "code", "request_id"}
@@ -34,7 +34,7 @@ async def ask(client: httpx.AsyncClient, key: str, **more: Any) -> int:
 
 
 async def becomes(client: httpx.AsyncClient, status: int, key: str, **more: Any) -> None:
-    """Wait until a check answers a status."""
+    """Wait until a check returns a status."""
 
     async def answered() -> bool:
         return await ask(client, key, **more) == status
@@ -44,7 +44,7 @@ async def becomes(client: httpx.AsyncClient, status: int, key: str, **more: Any)
 
 @pytest.fixture
 async def key(facade: Facade, world: FacadeInstallation) -> str:
-    """Give a key of an organization that pays."""
+    """Return a key of an organization that pays."""
     return await key_of(facade, world)
 
 
@@ -61,7 +61,7 @@ async def key_of(facade: Facade, world: FacadeInstallation, **body: Any) -> str:
 
 @pytest.fixture
 async def client(facade: Facade) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client without any key."""
+    """Return a client without any key."""
     async with facade.client() as opened:
         yield opened
 
@@ -102,7 +102,7 @@ async def test_changes_by_another_process_are_seen(
     with start_facade(world.settings) as second:
         async with second.client(world.key) as other:
             fresh = (await other.post("/api/keys", json={"name": "fresh"})).json()["key"]
-            # A key that is not in memory is looked up: no waiting for the next poll.
+            # A cache miss is looked up at once, without waiting for the next poll.
             assert await ask(client, fresh) == 200
             assert (await other.delete(f"/api/keys/{fresh}")).status_code == 200
             began = utc_now()
@@ -117,7 +117,7 @@ async def test_an_expired_key_is_unknown(
     async with facade.client(world.key) as admin:
 
         async def created() -> str:
-            # Told anew with each try: a busy machine may take longer than the key may live.
+            # Reported again with each try: a busy machine may take longer than the key may live.
             soon = (utc_now() + timedelta(seconds=3)).isoformat()
             answer = await admin.post("/api/keys", json={"name": "ci", "expires_at": soon})
             return str(answer.json()["key"]) if answer.status_code == 201 else ""
@@ -221,7 +221,7 @@ async def test_a_custom_domain_is_its_containers(
     "content",
     [b"", b"{", b"[]", b"{}", b'{"api_key": 5}', b'{"api_key": "x", "user": "y"}', b"\xff"],
 )
-async def test_a_body_that_is_none_is_400(client: httpx.AsyncClient, content: bytes) -> None:
+async def test_a_malformed_body_is_400(client: httpx.AsyncClient, content: bytes) -> None:
     headers = {"content-type": "application/json"}
     answer = await client.post(CHECK, content=content, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
@@ -232,7 +232,7 @@ async def test_other_methods_are_405(client: httpx.AsyncClient) -> None:
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
-async def test_the_last_use_is_written_when_the_facade_ends(
+async def test_the_last_use_is_written_at_shutdown(
     facade: Facade, world: FacadeInstallation, key: str
 ) -> None:
     with start_facade(world.settings) as second:

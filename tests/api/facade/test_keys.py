@@ -33,7 +33,7 @@ FIELDS = [
 
 @pytest.fixture
 async def paying(world: FacadeInstallation) -> FacadeInstallation:
-    """Give an organization with token billing and two administrators."""
+    """Return an organization with token billing and two administrators."""
     members = [{"user": ADMIN, "role": "Admin"}, {"user": OTHER, "role": "Admin"}]
     await world.change_organization(members=members, billing={"tokenBilling": True})
     return world
@@ -133,7 +133,7 @@ async def test_a_create_whose_answer_was_lost_finds_its_key(
         record = await made(client, name="lost", metadata={"a": 1})
         body = {"name": "lost", "metadata": {"a": 1}}
         assert (await client.post("/api/keys", json=body)).status_code == 409
-        # As after a kill between the row of the key and the row that says it was answered.
+        # As after a kill between the row of the key and the audit row that it was acknowledged.
         (row,) = [each for each in await paying.audit() if each.result == "201"]
         await paying.forget_response(row.target)
         found = await client.post("/api/keys", json=body)

@@ -86,7 +86,7 @@ async def test_the_list_is_the_same_by_each_of_its_ways(
 async def test_right_after_its_create_a_container_deploys_everywhere(
     facade: Facade, world: FacadeInstallation
 ) -> None:
-    """Until somebody has looked, every answer has the word of the create's."""
+    """Until DNS was checked, every response has the status of the create's."""
     async with facade.client(world.key) as client:
         for number in range(3):
             body = world.body(f"w{number}", staging=bool(number % 2))
@@ -198,7 +198,7 @@ async def test_a_deleted_container_is_gone_at_once(
 async def test_the_name_stays_taken_until_the_teardown_ends(
     facade: Facade, world: FacadeInstallation
 ) -> None:
-    """An Enclave with a finalizer stands for a teardown that takes its time."""
+    """An Enclave with a finalizer represents a teardown that takes its time."""
     async with facade.client(world.key) as client:
         path = await create(client, world)
         enclave = await world.enclave("web", finalizers=["tests.cloister.dev/slow"])

@@ -1,4 +1,4 @@
-"""GET /api/containers/:id/measurement: what the operator published, and nobody else's."""
+"""GET /api/containers/:id/measurement: what the operator published, and nothing else."""
 
 import hashlib
 import json
@@ -41,14 +41,14 @@ def measurement(world: FacadeInstallation, host: HostSpec, *, debug: bool = Fals
 
 
 async def seen(world: FacadeInstallation, container: str) -> dict[str, str]:
-    """Answer the header that makes a read show a container as it is now."""
+    """Return the header that makes a read show a container as it is now."""
     item = await world.container(container)
     assert item is not None
     return {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
 
 
 async def serve(world: FacadeInstallation, container: str, data: dict[str, str]) -> dict[str, str]:
-    """Make what serves, with its ConfigMap, as the operator does, and answer how to read it."""
+    """Create the active enclave with its ConfigMap, as the operator does, and return headers."""
     name = await world.enclave(container)
     owner = Enclave.read(await world.kube.get(of(Enclave), name, world.namespace))
     metadata = {"name": config_map_name(name), "ownerReferences": [owner.owner_reference()]}
@@ -61,7 +61,7 @@ async def serve(world: FacadeInstallation, container: str, data: dict[str, str])
 async def created(
     client: httpx.AsyncClient, world: FacadeInstallation, name: str, **more: bool
 ) -> str:
-    """Create a container and answer the path of its measurement."""
+    """Create a container and return the path of its measurement."""
     made = await client.post("/api/containers", json=world.body(name, **more))
     assert made.status_code == 201, made.text
     return f"{made.headers['location']}/measurement"
@@ -109,7 +109,7 @@ async def test_a_debug_container_is_another(facade: Facade, world: FacadeInstall
     assert all("initdata" not in each for each in answers)
 
 
-async def test_without_one_that_serves_there_is_none(
+async def test_without_an_active_enclave_there_is_no_measurement(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:

@@ -57,7 +57,7 @@ async def opened(settings: Path) -> AsyncIterator[AsyncEngine]:
 
 
 async def slices(settings: Path, uid: str) -> tuple[int, int]:
-    """Answer how many slices an enclave has, and their sum in microseconds."""
+    """Return how many slices an enclave has, and their sum in microseconds."""
     one = RUNTIME_SLICES.c
     query = select(func.count(), func.sum(one.microseconds)).where(one.enclave == uid)
     async with opened(settings) as engine, engine.connect() as connection:
@@ -70,7 +70,7 @@ def at(moment: datetime) -> str:
 
 
 async def enclave(world: FacadeInstallation, name: str, promoted: datetime | None) -> str:
-    """Make an Enclave that serves since a time, and answer its uid."""
+    """Create an Enclave that serves since a time, and return its uid."""
     if await world.container("web") is None:
         spec = {"name": "web", "repo": world.repo, "tag": "v1.0.0", "commit": "0" * 40}
         manifest = {"metadata": {"name": "web", "namespace": world.namespace}, "spec": spec}

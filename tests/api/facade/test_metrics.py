@@ -9,7 +9,7 @@ from tests.support.programs.facade import Facade, FacadeInstallation
 
 
 async def created(facade: Facade, world: FacadeInstallation) -> str:
-    """Create a container and answer its identifier."""
+    """Create a container and return its identifier."""
     async with facade.client(world.key) as client:
         made = await client.post("/api/containers", json=world.body("web"))
     assert made.status_code == 201, made.text

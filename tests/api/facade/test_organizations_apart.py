@@ -41,7 +41,7 @@ VALUES = {
 
 
 def with_parameters() -> list[tuple[str, str]]:
-    """Answer method and path of every operation for holders of a key with a thing in its path."""
+    """Return method and path of every operation for holders of a key with a thing in its path."""
     return [
         (method, path)
         for path, method, operation in operations(described())
@@ -64,7 +64,7 @@ READS = ("/api/containers", "/api/deployments", "/api/secrets", "/api/ssh-keys",
 
 
 async def seen(client: httpx.AsyncClient) -> dict[str, Any]:
-    """Answer all lists, without what time changes."""
+    """Return all lists, without what time changes."""
     lists = {path: (await client.get(path)).json() for path in READS}
     return {
         path: [{**each, "updated_at": ""} for each in found] if isinstance(found, list) else found
@@ -74,7 +74,7 @@ async def seen(client: httpx.AsyncClient) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def entitled(facade: Facade, world: FacadeInstallation) -> AsyncIterator[httpx.AsyncClient]:
-    """Give an organization everything that can be asked for, and answer its client."""
+    """Create everything that an organization can have, and return its client."""
     await world.change_organization(
         billing={"containerSubscription": True, "tokenBilling": True},
         entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
@@ -117,7 +117,7 @@ async def made(client: httpx.AsyncClient, world: FacadeInstallation) -> Owned:
 
 
 def path_of(path: str, values: dict[str, str]) -> str:
-    """Fill the parameters of a path; names are told apart by what they are names of."""
+    """Fill the parameters of a path; names are distinguished by what they are names of."""
     for part in path.split("/"):
         if part.startswith("{"):
             parameter = part.strip("{}")
@@ -127,7 +127,7 @@ def path_of(path: str, values: dict[str, str]) -> str:
 
 
 def unknown_like(values: dict[str, str]) -> dict[str, str]:
-    """Answer values of the same form that nobody has."""
+    """Return values of the same form that nobody has."""
     return {
         "container_id": str(uuid.uuid4()),
         "deployment_id": str(uuid.uuid4()),
@@ -139,7 +139,7 @@ def unknown_like(values: dict[str, str]) -> dict[str, str]:
 
 
 def body_of(operation: dict[str, Any]) -> Any:
-    """Answer the example of an operation's body; None = it has none."""
+    """Return the example of an operation's body; None = it has none."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if content is None:
         return None
@@ -149,7 +149,7 @@ def body_of(operation: dict[str, Any]) -> Any:
 
 
 def told(answer: httpx.Response, values: dict[str, str]) -> tuple[int, Any, list[str]]:
-    """Answer what a client learns: status, body, headers; without what it said itself."""
+    """Return what a client learns: status, body, headers; without what it said itself."""
     text = answer.text.replace(answer.headers["x-request-id"], "")
     for value in values.values():
         text = text.replace(value, "…")
@@ -197,7 +197,7 @@ async def test_registries_have_one_name_and_each_organization_its_own_credential
 
 
 def named_in_bodies() -> set[str]:
-    """Answer every field of a body that is called like the name of a thing."""
+    """Return every field of a body that is called like the name of a thing."""
     forms = described()["components"]["schemas"]
     used: set[str] = set()
     for _, _, operation in operations(described()):

@@ -1,4 +1,4 @@
-"""Stripe at a real facade: transactions, and subscriptions told by webhooks.
+"""Stripe at a real facade: transactions, and subscriptions notified by webhooks.
 
 Stripe is a stand-in on a socket (`tests.support.stand_ins.stripe`); all else is real.
 """
@@ -28,14 +28,14 @@ HISTORY = "/api/billing/transactions"
 
 @pytest.fixture(scope="module")
 def running_stripe() -> Iterator[Stripe]:
-    """Give a running Stripe."""
+    """Return a running Stripe."""
     with stripe_stand_in() as account:
         yield account
 
 
 @pytest.fixture
 def stripe(running_stripe: Stripe) -> Iterator[Stripe]:
-    """Give Stripe, well again after each test."""
+    """Return Stripe, well again after each test."""
     yield running_stripe
     running_stripe.fault = None
     running_stripe.go_on.set()
@@ -43,7 +43,7 @@ def stripe(running_stripe: Stripe) -> Iterator[Stripe]:
 
 @pytest.fixture(scope="module")
 def paying_settings(facade_settings: Path, running_stripe: Stripe) -> Path:
-    """Give the settings of a facade that asks Stripe."""
+    """Return the settings of a facade that asks Stripe."""
     folder = facade_settings.parent
     (folder / "stripe-key").write_text(f"{running_stripe.key}\n")
     (folder / "stripe-webhooks").write_text(running_stripe.webhook_secret)
@@ -63,21 +63,21 @@ def paying_settings(facade_settings: Path, running_stripe: Stripe) -> Path:
 
 @pytest.fixture(scope="module")
 def paying(paying_settings: Path) -> Iterator[Facade]:
-    """Give a facade that asks Stripe."""
+    """Return a facade that asks Stripe."""
     with start_facade(paying_settings) as running:
         yield running
 
 
 @pytest.fixture
 async def client(paying: Facade, world: FacadeInstallation) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of an administrator of the organization."""
+    """Return a client of an administrator of the organization."""
     async with paying.client(world.key) as made:
         yield made
 
 
 @pytest.fixture
 async def customer(stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient) -> str:
-    """Give the organization's customer, whom the facade has looked at: nothing is subscribed to."""
+    """Return the organization's customer, whom the facade has synced: there is no subscription."""
     name = stripe.customer()
     await world.change_organization(
         billing={"customerID": name, "containerSubscription": True, "tokenBilling": True}
@@ -85,7 +85,7 @@ async def customer(stripe: Stripe, world: FacadeInstallation, client: httpx.Asyn
     await tells(world, customer=name)
 
     async def looked() -> bool:
-        # What was written is compared with Stripe once more; then the look is over.
+        # What was written is compared with Stripe once more; then the sync is done.
         requests = stripe.customer_requests(name)
         looks = [each for each in requests if each.path == "/v1/subscriptions"]
         return len(looks) >= 2
@@ -119,7 +119,7 @@ async def shows(client: httpx.AsyncClient, want: list[dict[str, Any]]) -> None:
 
 
 def record(found: dict[str, Any], amount: float, description: str, status: str) -> dict[str, Any]:
-    """Answer the transaction that is expected of an object of Stripe."""
+    """Return the transaction that is expected of an object of Stripe."""
     kind = "Invoice" if found["object"] == "invoice" else "Charge"
     minutes, seconds = divmod(found["created"] - 1_800_000_000, 60)
     made = {
@@ -216,7 +216,7 @@ async def test_only_administrators_see_the_history(
         ),
     ],
 )
-async def test_what_stripe_cannot_answer_is_told(
+async def test_errors_of_stripe_are_reported(
     stripe: Stripe,
     client: httpx.AsyncClient,
     customer: str,
@@ -305,7 +305,7 @@ async def test_webhooks_switch_billing_on_and_off(
 async def paid_for(
     client: httpx.AsyncClient, body: dict[str, Any], key: dict[str, Any]
 ) -> tuple[str, str]:
-    """Create a container and a key once the facade's copy shows that they are paid for."""
+    """Create a container and a key once the facade's cache shows that they are paid for."""
 
     async def created(path: str, asked: dict[str, Any]) -> httpx.Response | None:
         answer = await client.post(path, json=asked)
@@ -409,7 +409,7 @@ async def test_webhooks_that_stripe_did_not_sign_are_refused(
     assert (large.status_code, large.json()["code"]) == (413, "PAYLOAD_TOO_LARGE")
 
 
-async def test_a_webhook_is_not_answered_while_stripe_is_away(
+async def test_a_webhook_is_not_acknowledged_while_stripe_is_unreachable(
     stripe: Stripe, world: FacadeInstallation, client: httpx.AsyncClient, customer: str
 ) -> None:
     subscription = stripe.subscribe(customer, CONTAINERS)
@@ -425,7 +425,7 @@ async def test_a_webhook_is_not_answered_while_stripe_is_away(
 
 @pytest.fixture
 def looking_settings(paying_settings: Path) -> Path:
-    """Give the settings of a facade that takes no webhooks and looks every second."""
+    """Return the settings of a facade that accepts no webhooks and refreshes every second."""
     settings = yaml.safe_load(paying_settings.read_text())
     del settings["stripe"]["webhookSecretFile"]
     settings["stripe"]["refreshSeconds"] = 1
@@ -454,9 +454,7 @@ async def test_without_webhooks_what_changed_is_seen_at_the_next_look(
         assert "rk_made" not in text
 
 
-def test_a_secret_that_cannot_be_used_is_told_at_the_start(
-    paying_settings: Path, stripe: Stripe
-) -> None:
+def test_an_unusable_secret_is_reported_at_the_start(paying_settings: Path, stripe: Stripe) -> None:
     settings = yaml.safe_load(paying_settings.read_text())
     settings["stripe"]["secretKeyFile"] = settings["stripe"]["webhookSecretFile"]
     path = paying_settings.with_name("wrong.yml")

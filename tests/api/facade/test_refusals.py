@@ -53,7 +53,9 @@ async def test_a_release_without_file_is_named(facade: Facade, world: FacadeInst
     assert "service-config.yml" in body["error"]
 
 
-async def test_all_errors_of_a_file_come_at_once(facade: Facade, world: FacadeInstallation) -> None:
+async def test_all_errors_of_a_file_are_reported_together(
+    facade: Facade, world: FacadeInstallation
+) -> None:
     document = yaml.safe_load(config_file("registry.test/web:latest"))
     document.update(cpus=3, memory=1)
     world.repository.release("bad", yaml.safe_dump(document).encode())
@@ -85,7 +87,7 @@ async def test_an_image_that_is_not_there_is_named(
     assert body["details"][0]["code"] == "ImageNotFound"
 
 
-async def test_a_registry_that_does_not_answer_is_told_from_a_missing_image(
+async def test_an_unreachable_registry_is_distinguished_from_a_missing_image(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     host, digest = "localhost:1", world.image.rpartition("@")[2]
@@ -158,7 +160,7 @@ async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
     assert await world.containers() == []
 
 
-async def test_validate_says_all_of_it_and_makes_nothing(
+async def test_validate_reports_all_problems_and_creates_nothing(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
@@ -239,7 +241,7 @@ async def test_the_shapes_of_a_file_are_those_of_the_organization(
         await until(admitted)
 
 
-async def test_keys_that_nobody_checks_are_refused_as_the_operator_does(
+async def test_unchecked_keys_are_refused_as_by_the_operator(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     """The operator says on the Host that it has no apiAddress; both doors read that."""

@@ -21,7 +21,7 @@ ACCOUNT = {
 
 @pytest.fixture
 async def entitled(facade: Facade, world: FacadeInstallation) -> FacadeInstallation:
-    """Give a world whose organization may use private registries, as the facade has seen."""
+    """Return a world whose organization may use private registries, as the facade has seen."""
     await world.change_organization(entitlements={"privateRegistries": True})
     async with facade.client(world.key) as client:
 

@@ -21,7 +21,7 @@ async def made(
 
 
 def identity(answer: httpx.Response) -> str:
-    """Answer the identifier of what was created."""
+    """Return the identifier of what was created."""
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 

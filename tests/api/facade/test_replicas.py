@@ -30,7 +30,7 @@ TOKENS = 110
 
 @pytest.fixture
 def shared(world: FacadeInstallation) -> Iterator[Path]:
-    """Give settings of a facade whose ledger lies in PostgreSQL."""
+    """Return settings of a facade whose ledger is in PostgreSQL."""
     with postgres() as server:
         name = world.organization
         address = world.settings.with_name(f"{name}.url")
@@ -121,7 +121,7 @@ class Enclave:
     """How long the machine took at most for anything."""
 
     async def timed(self, asked: Any) -> httpx.Response:
-        """Wait for an answer, and note how long it took."""
+        """Wait for a response, and record how long it took."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         answer: httpx.Response = await asked

@@ -91,7 +91,7 @@ async def test_a_key_dies_with_its_creators_role_for_good(
     assert "revoked" in answer.json()["error"]
 
 
-async def test_a_role_lost_between_two_requests_ends_the_key_too(
+async def test_a_role_lost_between_two_requests_revokes_the_key(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     await world.change_organization(members=[])

@@ -26,7 +26,7 @@ PROGRAM = Path(sys.executable).parent / "schemathesis"
 
 
 def narrowed(world: FacadeInstallation) -> dict[str, Any]:
-    """Answer the document with the one repository that exists, so that creates can succeed."""
+    """Return the document with the one repository that exists, so that creates can succeed."""
     document: dict[str, Any] = json.loads(json.dumps(described()))
     forms = document["components"]["schemas"]
     for form in ("CreateContainerRequest", "ValidateReleaseRequest"):
@@ -40,7 +40,7 @@ def narrowed(world: FacadeInstallation) -> dict[str, Any]:
 async def generated(
     facade: Facade, world: FacadeInstallation, folder: Path, seconds: int, *more: str
 ) -> tuple[int, str]:
-    """Run schemathesis, and answer its exit status and what it says."""
+    """Run schemathesis, and return its exit status and output."""
     document = folder / "openapi.json"
     document.write_text(json.dumps(narrowed(world)))
     seed = ("--seed", "1") if seconds <= 120 else ()

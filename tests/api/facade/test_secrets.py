@@ -25,7 +25,7 @@ async def value_of(world: FacadeInstallation, name: str) -> str:
 
 
 async def everything(world: FacadeInstallation) -> str:
-    """Answer all custom resources of the namespace and the audit trail as one text."""
+    """Return all custom resources of the namespace and the audit trail as one text."""
     secrets = (await world.kube.list(of(Secret), world.namespace)).items
     return f"{secrets} {await world.containers()} {await world.audit()}"
 
@@ -127,7 +127,7 @@ async def test_a_repositorys_secret_is_used_by_its_containers(
         assert (await client.delete("/api/secrets/API_KEY")).status_code == 409
 
 
-async def test_a_create_without_an_answer_is_answered_later(
+async def test_a_secret_create_without_a_response_is_idempotent(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:

@@ -2,7 +2,7 @@
 
 For every operation that changes the cluster and every write that it makes, the server dies there:
 the write is refused, or is lost on its way, or is done and its answer lost, and nothing is answered
-until the caller has been told. Then a reader sees what was there before or the whole, and the same
+until the caller has its error. Then a reader sees what was there before or the whole, and the same
 call sent again does it, with nothing left over but what the operator deletes.
 """
 
@@ -24,7 +24,7 @@ DEATHS = ("", Loss.ANSWER)
 
 @pytest.fixture(scope="module")
 def shaken(proxied_settings: Path) -> Iterator[Facade]:
-    """Give a facade that reaches the cluster through the proxy."""
+    """Return a facade that reaches the cluster through the proxy."""
     with start_facade(proxied_settings) as running:
         yield running
 
@@ -39,7 +39,7 @@ async def dies(trial: InterruptedCall, at: int, loss: str) -> None:
 
 
 async def refused(trial: InterruptedCall, sent: Sent, at: int, loss: str) -> None:
-    """Make the call while the server dies: the caller is told to come again."""
+    """Make the call while the server dies: the caller gets an error that asks for a retry."""
     fault = ServerDeath(at, loss)
     trial.proxy.faults = (fault,)
     answer = await sent.by(trial.client)

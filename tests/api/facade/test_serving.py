@@ -1,4 +1,4 @@
-"""What administrators see of a facade: rates, figures, one log line for each request, its end."""
+"""What administrators see of a facade: rate limits, metrics, access log, graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def changed(world: FacadeInstallation, name: str, **more: Any) -> Path:
 
 
 def port_of(facade: Facade) -> int:
-    """Answer the port of a facade."""
+    """Return the port of a facade."""
     return int(facade.base.rpartition(":")[2])
 
 
@@ -56,7 +56,7 @@ async def test_a_key_that_is_used_too_often_waits(world: FacadeInstallation) -> 
             await until(again)
 
 
-async def test_figures_have_a_port_of_their_own_and_the_log_names_requests(
+async def test_metrics_have_a_port_of_their_own_and_the_access_log_names_requests(
     world: FacadeInstallation,
 ) -> None:
     with start_facade(changed(world, "figures", metrics={"port": 0})) as facade:
@@ -160,7 +160,7 @@ async def test_a_rolling_restart_of_two_replicas_loses_no_request(
     assert set(answered) == {200, 201}, sorted(set(answered))
 
 
-async def test_a_facade_that_ends_says_so_before_it_stops_answering(
+async def test_graceful_shutdown_is_not_ready_before_it_refuses_requests(
     world: FacadeInstallation,
 ) -> None:
     with start_facade(changed(world, "ends", stop={"drainSeconds": 6})) as facade:

@@ -40,7 +40,7 @@ class Reporter:
 
 @pytest.fixture
 def reporter(world: FacadeInstallation) -> Reporter:
-    """Give a reporter."""
+    """Return a reporter."""
     return Reporter(world)
 
 
@@ -108,7 +108,7 @@ async def test_what_is_not_signed_right_is_401(
     assert "lowercase letters" in bad.stderr
 
 
-async def test_what_is_no_report_is_400(
+async def test_a_malformed_report_is_400(
     facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
     headers = {"content-type": "application/json"}

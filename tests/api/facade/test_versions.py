@@ -48,7 +48,7 @@ async def test_a_version_that_is_gone_is_not_changed(
     async with facade.client(world.key) as client:
         answer = await made(client, world)
         path, etag = answer.headers["location"], answer.headers["etag"]
-        # Somebody else changes it; the facade may not even have seen that yet.
+        # Another client changes it; the facade's cache may not even show that yet.
         patch = {"metadata": {"labels": {"changed": "by-another"}}}
         await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
         before = await world.container("web")
@@ -79,7 +79,7 @@ async def test_the_version_that_was_read_is_changed_once(
         assert (await client.delete(path, headers={"If-Match": "*"})).status_code == 404
 
 
-async def test_lists_come_whole_or_in_pieces(facade: Facade, world: FacadeInstallation) -> None:
+async def test_lists_are_paginated_on_request(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for number in range(5):
             await made(client, world, f"w{number}")
@@ -105,7 +105,7 @@ async def test_lists_come_whole_or_in_pieces(facade: Facade, world: FacadeInstal
 
 
 def operations_with(parameter: str) -> list[str]:
-    """Answer the operations beside those of containers that read a header, by the document."""
+    """Return the operations beside those of containers that read a header, by the document."""
     wanted = {"$ref": f"#/components/parameters/{parameter}"}
     return [
         operation["operationId"]
@@ -135,7 +135,7 @@ async def test_every_record_that_can_be_changed_has_versions(
 
 
 async def everything(client: httpx.AsyncClient) -> list[Any]:
-    """Answer all records beside containers."""
+    """Return all records beside containers."""
     lists = ("deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
     return [(await client.get(f"/api/{each}")).json() for each in lists]
 
@@ -154,12 +154,12 @@ async def test_a_version_is_changed_once_whatever_it_is_of(
             etag = answers[0].headers["etag"]
             again = replace(sent, headers={"If-Match": etag})
             if sent is domain:
-                # Whoever plays the operator has told of the look meanwhile.
+                # The stand-in of the operator has reported the check meanwhile.
                 etag = await version_of(entitled_world, Domain, sent.path.split("/")[3])
                 again = replace(sent, headers={"If-Match": etag})
             answers += [await again.by(client), await again.by(client)]
             statuses = [each.status_code for each in answers]
-            # A value that is there already is no change.
+            # Writing the same value is not a change.
             assert statuses == ([200, 200, 200] if sent is deployment else [200, 200, 412]), sent
         got = await client.get("/api/secrets/single")
         gone = await client.delete("/api/secrets/single", headers={"If-Match": got.headers["etag"]})
@@ -167,7 +167,7 @@ async def test_a_version_is_changed_once_whatever_it_is_of(
 
 
 async def version_of(world: FacadeInstallation, kind: type[Domain], name: str) -> str:
-    """Answer the ETag of an object as the server has it, once it is told of the last look."""
+    """Return the ETag of an object as the server has it, once the last check is reported."""
 
     async def told() -> str:
         found = await world.kube.get(of(kind), name, world.namespace)

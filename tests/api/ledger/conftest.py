@@ -13,14 +13,14 @@ from tests.support.servers.postgres import Postgres, postgres
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Postgres]:
-    """Give a running PostgreSQL."""
+    """Return a running PostgreSQL."""
     with postgres() as running:
         yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Give an empty ledger."""
+    """Return an empty ledger."""
     if request.param == "postgresql":
         running: Postgres = request.getfixturevalue("server")
         return running.ledger()
@@ -31,7 +31,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 async def engine(place: Place) -> AsyncIterator[AsyncEngine]:
-    """Give the ledger opened."""
+    """Return the ledger opened."""
     opened = open_ledger(place)
     yield opened
     await opened.dispose()
@@ -39,7 +39,7 @@ async def engine(place: Place) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def second(place: Place) -> AsyncIterator[AsyncEngine]:
-    """Give the same ledger opened once more, as by another replica."""
+    """Return the same ledger opened once more, as by another replica."""
     opened = open_ledger(place)
     yield opened
     await opened.dispose()
@@ -47,5 +47,5 @@ async def second(place: Place) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def material(tmp_path: Path) -> KeyMaterial:
-    """Give key material."""
+    """Return key material."""
     return KeyMaterial.create(tmp_path / "keys.json")

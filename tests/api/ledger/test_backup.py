@@ -55,7 +55,7 @@ async def events_in(engine: AsyncEngine) -> int:
         )
 
 
-async def test_a_copy_is_the_ledger_of_one_moment(
+async def test_a_backup_is_a_snapshot_of_the_ledger(
     engine: AsyncEngine, place: Place, material: KeyMaterial, server: Postgres, tmp_path: Path
 ) -> None:
     _, value = await key_in(engine, material, "ci", NOW)
@@ -86,7 +86,7 @@ async def test_a_copy_is_the_ledger_of_one_moment(
         assert kept % EACH == 0, "a report is in it as a whole or not at all"
         keys = ApiKeys(opened, material)
         assert list((await keys.values("id-acme", "ada")).values()) == [value]
-        # Reporters send again what they have; what is in the copy counts once.
+        # Reporters send again what they have; what is in the backup counts once.
         outcomes = await asyncio.to_thread(written, restored, material, *reports)
         assert sum(one.accepted for one in outcomes) == 30 * EACH - kept
         assert await events_in(opened) == 30 * EACH

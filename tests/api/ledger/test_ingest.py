@@ -1,4 +1,4 @@
-"""Reports while the ledger stands still: refused before memory grows, and counted once later."""
+"""Reports while the ledger is stalled: refused before memory grows, and counted once later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -37,7 +37,7 @@ class Sent:
 
 @dataclass
 class Tried:
-    """What came of many reports."""
+    """Outcomes of many reports."""
 
     taken: int = 0
     """Events that were taken."""
@@ -47,7 +47,7 @@ class Tried:
 
 @pytest.fixture
 async def taking(engine: AsyncEngine, place: Place, material: KeyMaterial) -> AsyncIterator[Ingest]:
-    """Give the endpoint's work, running."""
+    """Return the endpoint's work, running."""
     writing = open_writer(place)
     made = Ingest(
         Reporters(engine, material), UsageWriter(writing, material), "cloister", lambda: NOW
@@ -61,7 +61,7 @@ async def taking(engine: AsyncEngine, place: Place, material: KeyMaterial) -> As
 
 @pytest.fixture
 async def reports(engine: AsyncEngine, material: KeyMaterial) -> list[Sent]:
-    """Give reports of distinct events."""
+    """Return reports of distinct events."""
     secret = await Reporters(engine, material).create("router-1", NOW)
     _, value = await key_in(engine, material, "ci", NOW)
     made = []
@@ -73,7 +73,7 @@ async def reports(engine: AsyncEngine, material: KeyMaterial) -> list[Sent]:
 
 
 async def send(taking: Ingest, one: Sent, tried: Tried) -> bool:
-    """Send a report, and answer whether it was taken."""
+    """Send a report, and return whether it was accepted."""
     try:
         taken: ReportReceipt = await taking.accept(one.headers, one.body)
     except ApiError as error:
@@ -87,7 +87,7 @@ async def send(taking: Ingest, one: Sent, tried: Tried) -> bool:
 
 
 @pytest.mark.parametrize("bound", ["WAITING_EVENTS", "WAITING_BYTES"])
-async def test_reports_are_refused_while_the_ledger_stands_still(
+async def test_reports_are_refused_while_the_ledger_is_stalled(
     engine: AsyncEngine,
     taking: Ingest,
     reports: list[Sent],
@@ -110,7 +110,7 @@ async def test_reports_are_refused_while_the_ledger_stands_still(
         assert 1 <= waiting <= 6, "no more wait than may"
     sent = await asyncio.gather(*sending)
     assert tried.taken == sent.count(True) * EVENTS_EACH
-    # Reporters send again what was refused, and what they had no answer to.
+    # Reporters send again what was refused, and what was not acknowledged.
     for one in reports:
 
         async def goes(one: Sent = one) -> bool:
@@ -147,7 +147,7 @@ async def test_a_reporter_is_looked_up_once_for_all_that_wait(
     material: KeyMaterial,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever comes after that look is looked up again: a revoked reporter is refused at once."""
+    """A later report is looked up again: a revoked reporter is refused at once."""
     looks = 0
     find = Reporters.find
 

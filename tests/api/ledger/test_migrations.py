@@ -44,7 +44,7 @@ ADMIN_KEY = (
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Give a place without a ledger."""
+    """Return a place without a ledger."""
     if request.param == "postgresql":
         running: Postgres = request.getfixturevalue("server")
         return running.url(running.empty())
@@ -58,7 +58,7 @@ def upgrade(engine: Engine, revision: str) -> None:
 
 
 def test_the_newest_form_is_the_one_of_the_last_migration() -> None:
-    """A ledger of that form is not migrated; with another number here the last one never came."""
+    """A ledger of that form is not migrated; another number here would skip the last migration."""
     assert ScriptDirectory(MIGRATIONS).get_heads() == [NEWEST]
 
 

@@ -22,7 +22,7 @@ def served(enclave: str, begin: int, end: int | None, container: str = "c") -> S
 
 
 def problems(place: Place) -> list[str]:
-    """Answer what the check finds."""
+    """Return what the check finds."""
     engine = open_to_read(place)
     try:
         with engine.connect() as connection:
@@ -32,7 +32,7 @@ def problems(place: Place) -> list[str]:
 
 
 async def total(engine: AsyncEngine) -> dict[str, int]:
-    """Answer the sum of each enclave's slices."""
+    """Return the sum of each enclave's slices."""
     one = RUNTIME_SLICES.c
     query = select(one.enclave, func.sum(one.microseconds)).group_by(one.enclave)
     async with engine.connect() as connection:
@@ -52,14 +52,14 @@ def lives(chosen: random.Random) -> Sequence[ServedEnclave]:
 async def test_the_sum_is_what_was_served_however_it_was_seen(
     engine: AsyncEngine, second: AsyncEngine, place: Place
 ) -> None:
-    """A model of two facades that look at random times, with old views, in any order."""
+    """A model of two facades that meter at random times, with stale caches, in any order."""
     for seed in SEEDS:
         chosen = random.Random(seed)
         truth = lives(chosen)
         stores = [MeteringStore(engine), MeteringStore(second)]
         for _ in range(12):
             now = START + chosen.randrange(40 * WIDTH)
-            # A copy lags: it shows an enclave as serving that has ceased to, or not at all.
+            # A cache lags: it shows an enclave as serving that has ceased to, or not at all.
             seen = [
                 replace(one, end=None) if chosen.random() < 0.6 else one
                 for one in truth
@@ -105,7 +105,7 @@ async def test_an_end_before_the_present_takes_back_what_was_too_much(
     assert problems(place) == []
 
 
-async def test_run_time_is_told_by_container_and_size(engine: AsyncEngine) -> None:
+async def test_run_time_is_summed_by_container_and_size(engine: AsyncEngine) -> None:
     store = MeteringStore(engine)
     other = replace(served("e3", START, START + 9, container="d"), organization="other")
     bigger = replace(served("e2", START + WIDTH, START + 2 * WIDTH), cpus=4)

@@ -56,7 +56,7 @@ def plain(events: list[dict[str, Any]]) -> dict[str, int]:
 async def filled(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> tuple[UsageQueries, list[dict[str, Any]], list[tuple[int, str]]]:
-    """Give a ledger with usage of two organizations."""
+    """Return a ledger with usage of two organizations."""
     await import_prices(engine, datetime(2020, 1, 1, tzinfo=UTC), PRICES, NOW)
     made = [await key_in(engine, material, f"k{n}", NOW) for n in range(3)]
     _, foreign = await key_in(engine, material, "k0", NOW, organization="other")

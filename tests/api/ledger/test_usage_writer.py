@@ -50,7 +50,7 @@ def differences(place: Place, now: datetime = NOW) -> list[str]:
 
 
 async def totals(engine: AsyncEngine) -> dict[str, tuple[int, ...]]:
-    """Answer what the keys used, by their names."""
+    """Return what the keys used, by their names."""
     found: dict[str, tuple[int, ...]] = {}
     async with engine.connect() as connection:
         rows = {row.key_id: row for row in (await connection.execute(select(KEY_TOTALS))).all()}
@@ -132,7 +132,7 @@ async def test_a_nonce_with_another_body_is_taken_nothing_of(
     assert await totals(engine) == {"ci": (100, 10, 0, 1, 0)}
 
 
-async def test_unknown_keys_are_kept_and_attributed_to_nobody(
+async def test_events_of_unknown_keys_are_kept_unattributed(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
     key, value = await key_in(engine, material, "gone", NOW)
@@ -254,7 +254,7 @@ async def test_two_writers_do_not_stand_in_each_others_way(
 
 
 @pytest.mark.timeout(900)
-async def test_kill_9_loses_nothing_that_was_answered_and_counts_nothing_twice(
+async def test_kill_9_loses_nothing_acknowledged_and_counts_nothing_twice(
     engine: AsyncEngine, place: Place, material: KeyMaterial, tmp_path: Path
 ) -> None:
     made = [await key_in(engine, material, f"k{n}", NOW) for n in range(4)]
@@ -270,7 +270,7 @@ async def test_kill_9_loses_nothing_that_was_answered_and_counts_nothing_twice(
 
 
 def kill_and_retry(where: str, keys: str, reports: list[VerifiedReport]) -> set[int]:
-    """Kill the writer again and again; answer the reports that are counted in the end."""
+    """Kill the writer repeatedly; return the reports that are counted in the end."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["cloister_api.usage.writer", "cloister_api.ledger.database", "psycopg"]
@@ -279,7 +279,7 @@ def kill_and_retry(where: str, keys: str, reports: list[VerifiedReport]) -> set[
     answered: set[int] = set()
     for kill in range(KILLS + 1):
         last = kill == KILLS
-        # A reporter sends again what was not answered, and now and then what was.
+        # A reporter sends again what was not acknowledged, and now and then what was.
         wanted = [
             n for n in range(len(reports)) if last or n not in answered or chosen.random() < 0.2
         ]

@@ -128,7 +128,7 @@ def written(place: Place, material: KeySealer, *deliveries: VerifiedReport) -> l
 def write_until_killed(
     place: str, keys: str, deliveries: list[VerifiedReport], together: int, pipe: Connection
 ) -> None:
-    """Write reports one transaction after the other, and tell each that is committed.
+    """Write reports one transaction after the other, and report each that is committed.
 
     The body of a process that a test kills.
     """

@@ -90,7 +90,7 @@ def answered(catalog: Catalog, **only: bool) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_record_with_every_field_is_answered_as_it_stands(tmp_path: Path) -> None:
+def test_a_record_with_every_field_is_returned_unchanged(tmp_path: Path) -> None:
     assert answered(Catalog(write(tmp_path, RECORD), "cloister")) == [RECORD]
 
 
@@ -185,19 +185,19 @@ def test_a_record_that_breaks_a_rule_is_named(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[", "[1]", "null"])
-def test_what_is_no_catalog_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_catalog_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "catalog.json"
     path.write_text(text)
     with pytest.raises(CatalogError):
         read_catalog(path)
 
 
-def test_a_model_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="north-7b appears twice"):
         read_catalog(write(tmp_path, RECORD, RECORD))
 
 
-def test_a_field_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_field_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, RECORD)
     text = path.read_text()
     path.write_text(text.replace('"paid":', '"paid": false, "paid":', 1))

@@ -58,7 +58,7 @@ def test_amounts_are_written_as_people_write_them(amount: int, currency: str, wa
     assert major_units(amount, currency) == want
 
 
-def test_what_came_at_one_time_has_a_fixed_order() -> None:
+def test_transactions_of_one_time_have_a_fixed_order() -> None:
     found = transactions([invoice("in_a", 5), invoice("in_b", 5)], [charge("ch_z", 4)], {})
     assert [each.id for each in found] == ["in_b", "in_a", "ch_z"]
 
@@ -86,7 +86,7 @@ def test_a_charge_belongs_to_its_invoice_by_intent_or_by_itself() -> None:
     ]
 
 
-def test_an_invoice_of_nothing_is_no_refund() -> None:
+def test_an_invoice_of_zero_is_not_a_refund() -> None:
     (found,) = transactions([invoice("in_1", 1, total=0, amount_paid=0)], [], {})
     assert (found.amount, found.status, found.invoice_url) == (0, "completed", "")
 

@@ -59,7 +59,7 @@ def test_a_mistake_is_named(tmp_path: Path, change: dict[str, Any], words: str) 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "5"])
-def test_what_is_no_settings_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_settings_file_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError):
         read(tmp_path, text)
 

@@ -1,4 +1,4 @@
-"""Utilization: the kubelet's text, two looks compared, sums in buckets, points."""
+"""Utilization: the kubelet's text, two samples compared, sums in buckets, points."""
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +34,7 @@ scrape_error 0
 """
 
 
-def test_both_figures_of_a_container_are_read_and_nothing_else() -> None:
+def test_only_the_two_metrics_of_a_container_are_read() -> None:
     assert read_resources(TEXT) == {
         ("org-a", "web-1"): {
             "web": ResourceReading(12.5, 1_048_576, 1_700_000_001.0),
@@ -46,7 +46,7 @@ def test_both_figures_of_a_container_are_read_and_nothing_else() -> None:
 
 
 def look(at: float, **readings: tuple[float, float]) -> PodSample:
-    """Make a look at containers: processor seconds and bytes."""
+    """Build a sample of containers: processor seconds and bytes."""
     return PodSample(
         at, {name: ResourceReading(cpu, memory, at) for name, (cpu, memory) in readings.items()}
     )
@@ -56,7 +56,7 @@ def between(before: PodSample | None, now: PodSample) -> UsageInterval | None:
     return interval_between(before, now, container="c", cpus=2, memory_mb=4, longest=60)
 
 
-def test_what_was_used_between_two_looks_is_added_up_over_containers() -> None:
+def test_usage_between_two_samples_is_summed_over_containers() -> None:
     found = between(look(100, a=(10, 1024), b=(5, 1024)), look(110, a=(15, 3072), b=(6, 1024)))
     assert found is not None
     assert (found.begin, found.end, found.cpu, found.memory) == (100, 110, 0.6, 3)

@@ -187,13 +187,6 @@ class KeyMaterial:
     def resealed(self, sealed: str, *, context: str) -> str | None:
         """Wrap the data key of a sealed value with the present sealing key.
 
-        Parameters
-        ----------
-        sealed
-            The sealed value.
-        context
-            Where it belongs.
-
         Returns
         -------
         str or None

@@ -46,13 +46,6 @@ def begin(path: Path) -> KeyMaterial:
 async def reseal(engine: AsyncEngine, material: KeyMaterial) -> int:
     """Seal every value that the previous key sealed with the present one.
 
-    Parameters
-    ----------
-    engine
-        The ledger.
-    material
-        Both keys.
-
     Returns
     -------
     int

@@ -51,7 +51,7 @@ async def make(keys: AdminKeys, organization: str = "acme") -> tuple[AdminKey, s
 
 
 def written(folder: Path) -> bytes:
-    """Answer everything that the ledger has written."""
+    """Return everything that the ledger has written."""
     return b"".join(file.read_bytes() for file in sorted(folder.glob("ledger.db*")))
 
 
@@ -73,7 +73,7 @@ def test_a_key_with_one_wrong_character_is_recognised(place: int, character: str
 
 
 @pytest.mark.parametrize("text", ["", "admin_", "tk_" + "a" * 39, "admin_" + "a" * 36, "é" * 42])
-def test_what_is_no_key_is_recognised(text: str) -> None:
+def test_a_malformed_key_is_recognised(text: str) -> None:
     assert not well_formed(text)
 
 

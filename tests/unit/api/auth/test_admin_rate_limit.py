@@ -7,11 +7,11 @@ from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.errors import ApiError
 
 
-def test_without_a_rate_nothing_is_said() -> None:
+def test_without_a_rate_limit_there_are_no_headers() -> None:
     assert AdminRateLimit(None).consume("k", 1, 0.0) == ()
 
 
-def test_credit_goes_and_comes_back() -> None:
+def test_the_token_bucket_empties_and_refills() -> None:
     rates = AdminRateLimit(RateLimit(2.0, 4.0))
     left = [dict(rates.consume("k", 1, 10.0))["ratelimit"] for _ in range(4)]
     assert left == ['"key";r=3;t=1', '"key";r=2;t=1', '"key";r=1;t=2', '"key";r=0;t=2']

@@ -66,7 +66,7 @@ def test_a_key_is_judged_in_the_order_of_the_contract(
     assert (refused.status if refused else 0) == status
 
 
-def test_what_is_wrong_with_an_unknown_key_is_not_told() -> None:
+def test_the_reason_against_an_unknown_key_is_not_revealed() -> None:
     answers = {
         str(judge(key, own, (), 100.0))
         for key, own in ((held(), None), (held(disabled=True), ACME), (held(expires_at=1.0), ACME))
@@ -141,7 +141,7 @@ def test_another_index_key_is_not_followed(tmp_path: Path) -> None:
     assert followed.index("k") == first.index("k")
 
 
-def test_a_file_that_cannot_be_replaced_says_what_to_do(tmp_path: Path) -> None:
+def test_a_key_material_file_that_cannot_be_replaced_has_a_remedy(tmp_path: Path) -> None:
     material = KeyMaterial.create(tmp_path / "keys.json")
     with pytest.raises(MaterialError, match="work on a copy"):
         material.replace(tmp_path / "none" / "keys.json")

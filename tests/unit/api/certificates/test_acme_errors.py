@@ -14,7 +14,7 @@ def answered(status: int) -> requests.Response:
 
 
 @pytest.mark.parametrize("status", [404, 410])
-def test_an_order_that_the_authority_does_not_know_is_sent_anew(status: int) -> None:
+def test_an_order_that_the_authority_no_longer_knows_is_sent_again(status: int) -> None:
     assert forgotten(errors.ClientError(answered(status)))
 
 
@@ -31,7 +31,7 @@ def test_an_authority_that_is_away_knows_its_orders_later(error: Exception) -> N
     assert not forgotten(error)
 
 
-def test_refused_nonces_are_taken_anew_some_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_nonces_are_retried_some_times(monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = [messages.Error.with_code("badNonce")] * NONCES
 
     def post(*_: object, **__: object) -> requests.Response:

@@ -52,7 +52,7 @@ def test_an_order_waits_until_every_limit_lets_it_pass(
     assert until == (None if waits is None else NOW + timedelta(seconds=waits))
 
 
-def test_the_longest_window_is_looked_at() -> None:
+def test_the_longest_rate_limit_window_counts() -> None:
     assert longest_window(LIMITS) == timedelta(seconds=1000)
 
 

@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 def without_signature() -> str:
-    """Answer a request whose last byte of the signature was changed."""
+    """Return a request whose last byte of the signature was changed."""
     lines = signing_request(HOST).strip().splitlines()
     der = bytearray(base64.b64decode("".join(lines[1:-1])))
     der[-1] ^= 1
@@ -106,7 +106,7 @@ def test_an_authority_is_never_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "ca.key").exists()
 
 
-def test_what_is_no_authority_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_an_unusable_authority_is_refused_with_the_remedy(tmp_path: Path) -> None:
     certificate, key = tmp_path / "ca.pem", tmp_path / "ca.key"
     with pytest.raises(AuthorityError, match="`cloister ca` creates it"):
         CertificateAuthority.read(certificate, key)

@@ -1,4 +1,4 @@
-"""From problems and exceptions to the answers of the API."""
+"""From problems and exceptions to the errors of the API."""
 
 from datetime import UTC, datetime
 
@@ -37,7 +37,7 @@ def problem(code: str, field: str = "cpus") -> Problem:
     return Problem(field, code, f"{field} has {code}")
 
 
-def test_money_comes_before_rights_before_mistakes() -> None:
+def test_payment_precedes_entitlements_and_mistakes() -> None:
     everything = [
         problem("Wrong"),
         problem("EntitlementRequired"),
@@ -54,14 +54,14 @@ def test_warnings_refuse_nothing() -> None:
     assert refusal([Problem("a", "Unused", "b", severity=Severity.WARNING)]) is None
 
 
-def test_all_problems_are_told_and_counted() -> None:
+def test_all_problems_are_reported_and_counted() -> None:
     error = problems_of_file([problem("A"), problem("B", "memory"), problem("C")])
     assert error.message == "cpus: cpus has A (and 2 more, see details)"
     assert [detail.code for detail in error.details] == ["A", "B", "C"]
     assert error.code == "BAD_REQUEST"
 
 
-def test_a_registry_that_is_away_is_told_from_a_wrong_file() -> None:
+def test_an_unreachable_registry_is_distinguished_from_a_wrong_file() -> None:
     away = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
     image = problem("RegistryUnavailable", "containers[0].image")
     only = refusal([image], [away])
@@ -97,7 +97,7 @@ def test_sources_name_the_field_they_are_about() -> None:
     assert (away.status, away.retry_after) == (503, 17)
 
 
-def test_what_is_wrong_with_request_and_release_is_told_at_once() -> None:
+def test_problems_of_request_and_release_are_reported_together() -> None:
     early = [problem("SecretNotFound", "spec.secrets[0]"), problem("DomainNotFound", "tag")]
     error = refusal_of_source(TagNotFound("a/b", "v1"), early)
     assert (error.status, error.code) == (400, "BAD_REQUEST")
@@ -109,14 +109,14 @@ def test_what_is_wrong_with_request_and_release_is_told_at_once() -> None:
     assert refusal_of_source(RateLimited("busy", retry_after=17), noted).status == 503
 
 
-def test_what_the_cluster_says_stays_inside() -> None:
+def test_errors_of_the_cluster_are_not_exposed() -> None:
     hidden = from_kube(Forbidden(403, "Forbidden", "pods of kube-system"))
     assert hidden.status == 500
     assert "kube-system" not in hidden.message
     assert from_kube(Unavailable(429, "", "busy", retry_after=3)).retry_after == 3
 
 
-def test_answers_have_one_form() -> None:
+def test_error_responses_have_one_form() -> None:
     response = error_response(unavailable("later", retry_after=0.2), "r1")
     assert msgspec.json.decode(response.body) == {
         "error": "later",

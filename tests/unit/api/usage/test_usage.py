@@ -123,7 +123,7 @@ def test_attributes_that_are_too_large_are_not_kept() -> None:
         json.dumps({"delivery_id": "d", "events": [1] * (MAX_EVENTS + 1)}).encode(),
     ],
 )
-def test_what_is_no_report_is_refused_whole(body: bytes) -> None:
+def test_a_malformed_report_is_refused_as_a_whole(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
         read_report(body)
     assert caught.value.status == 400
