@@ -1,8 +1,8 @@
-"""A chaos run: random actions through all doors, with trouble of all kinds, from one seed.
+"""A chaos run: random actions through all interfaces, with faults of all kinds, from one seed.
 
-In the end every Container is as its spec asks for, and nothing is left over. ``make test`` does the
-first actions of one seed, ``make chaos`` those of a seed of its own for 30 minutes;
-``CLOISTER_CHAOS_SECONDS`` and ``CLOISTER_CHAOS_SEED`` say how long and which.
+At the end every Container has converged to its spec, and there are no orphans. ``make test`` does
+the first actions of one seed, ``make chaos`` those of a seed of its own for 30 minutes;
+``CLOISTER_CHAOS_SECONDS`` and ``CLOISTER_CHAOS_SEED`` set duration and seed.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from tests.support.stand_ins.gateway_controller import ROUTE
 from tests.support.waiting import until_sync
 
 SECONDS = float(os.environ.get("CLOISTER_CHAOS_SECONDS") or 0)
-"""Seconds of actions; 0 = as many actions as the short run has."""
+"""Seconds of actions; 0 = the number of actions of the short run."""
 SEED = int(
     os.environ.get("CLOISTER_CHAOS_SEED")
     or (random.SystemRandom().randrange(10**6) if SECONDS else SHORT_SEED)
 )
 IMAGE = Image(files={"/x": b"x"}, entrypoint=("/x",))
 PATIENCE = 600.0
-"""Seconds until all is settled: an enclave that was lost again and again waits up to 5 minutes."""
+"""Seconds until all has settled; the backoff of a repeatedly lost enclave is up to 5 minutes."""
 SETTINGS = {
     "claimAgeSeconds": 1,
     "followIntervalSeconds": 10,
@@ -100,7 +100,7 @@ def place(
 
 
 def prepare(place: ProxiedInstallation) -> None:
-    """Make the values of secrets, a key, and an Organization that the API lets in."""
+    """Create the values of secrets, an SSH key, and an Organization with entitlements."""
     installation, direct = place.installation, place.direct
     installation.apply(manifest("SSHKey", KEY, {"publicKey": PUBLIC_KEY}, installation.namespace))
     for name in SECRETS:
@@ -177,7 +177,7 @@ def test_chaos(chaos: ChaosRun) -> None:
 
 
 def nothing_left(chaos: ChaosRun) -> bool:
-    """Return whether nothing is left of Containers that are gone."""
+    """Return whether nothing is left of deleted Containers."""
     installation = chaos.installation
     left = left_over(chaos.direct, installation.namespace)
     left += [
@@ -188,7 +188,7 @@ def nothing_left(chaos: ChaosRun) -> bool:
 
 
 def await_settled(chaos: ChaosRun) -> bool:
-    """Return whether all is as asked for and nothing else is there."""
+    """Return whether all Containers have converged and there are no orphans."""
     chaos.crew.restart_exited()
     end = OrganizationSnapshot.read(chaos.direct, chaos.installation, newest=chaos.newest)
     wrong = {
@@ -201,7 +201,7 @@ def await_settled(chaos: ChaosRun) -> bool:
 
 
 def table(done: list[str]) -> str:
-    """Count the answers of each action."""
+    """Count the responses of each action."""
     answers: dict[str, Counter[str]] = {}
     for line in done:
         action, _, answer = line.partition(": ")
@@ -212,7 +212,7 @@ def table(done: list[str]) -> str:
 
 
 def report(chaos: ChaosRun, folder: Path) -> None:
-    """Show what was done and what is there, to whoever looks for the cause."""
+    """Save actions and objects for the analysis of a failure."""
     (folder / "actions.txt").write_text("\n".join(chaos.done))
     with contextlib.suppress(Exception):
         text = chaos.installation.kubectl(

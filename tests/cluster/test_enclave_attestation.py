@@ -1,7 +1,7 @@
-"""Attestation of a real enclave: a client outside recomputes every byte of its document.
+"""Attestation of a real enclave: an external client recomputes every byte of its document.
 
-There is no TEE here, so the format is the dummy: what hardware would sign is signed by nobody. No
-certificates are signed here, so no key is bound; `test_enclave_certificate` looks at one that is.
+There is no TEE here, so the format is the dummy: what hardware would sign is unsigned. No
+certificates are signed here, so no key is bound; `test_enclave_certificate` covers bound keys.
 """
 
 import json
@@ -64,12 +64,12 @@ def computed(installation: Installation, pages: PageServices, *words: str) -> di
 
 
 def canonical(document: dict[str, Any]) -> bytes:
-    """Write a document as RFC 8785 wants it."""
+    """Serialize a document by RFC 8785."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def asked(pages: PageServices, installation: Installation, name: str, nonce: str = "") -> Any:
-    """Ask an enclave for its attestation document."""
+    """Fetch the attestation document of an enclave."""
     query = f"?nonce={nonce}" if nonce else ""
     page = pages.fetch_page(installation, name, f"/.well-known/cloister-attestation{query}")
     assert page is not None

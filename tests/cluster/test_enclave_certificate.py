@@ -1,4 +1,4 @@
-"""An enclave on a real node gets its certificate from a real API, and keeps having one."""
+"""An enclave on a real node gets its certificate from a real API, and renews it."""
 
 import contextlib
 import hashlib
@@ -39,22 +39,22 @@ PATIENCE = 240.0
 
 
 @dataclass
-class Api:
-    """The API of this module; it may be ended and started again at its address."""
+class RestartableApi:
+    """The API of this module, which can be restarted at its address."""
 
     settings: Path
     """Its settings."""
     running: contextlib.ExitStack
-    """Ends it."""
+    """Stops it."""
     facade: Facade
-    """It."""
+    """The running API."""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         self.running.close()
 
     def start(self) -> None:
-        """Start it again at its address."""
+        """Restart it at its address."""
         self.facade = self.running.enter_context(start_facade(self.settings))
 
     @property
@@ -63,7 +63,7 @@ class Api:
         return httpx.get(f"{self.facade.base}/api/shim/ca", trust_env=False).text
 
     def request(self, token: str, *names: str) -> httpx.Response:
-        """Ask for a certificate as an enclave does."""
+        """Request a certificate as an enclave does."""
         return httpx.post(
             f"{self.facade.base}/api/shim/cert",
             json={"csr": signing_request(*names)},
@@ -78,8 +78,8 @@ def pages(cluster: Cluster) -> PageServices:
 
 
 @pytest.fixture(scope="module")
-def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Provide an API that enclaves reach, with an own authority."""
+def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestartableApi]:
+    """Provide an API that enclaves reach, with its own authority."""
     folder = tmp_path_factory.mktemp("api")
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
@@ -99,7 +99,7 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
     with contextlib.ExitStack() as running:
-        made = Api(path, running, running.enter_context(start_facade(path)))
+        made = RestartableApi(path, running, running.enter_context(start_facade(path)))
         port = int(made.facade.base.rpartition(":")[2])
         settings["listen"] = {"host": cluster.host_address, "port": port}
         path.write_text(yaml.safe_dump(settings))
@@ -108,7 +108,10 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def installation(
-    cluster: Cluster, pages: PageServices, api: Api, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster,
+    pages: PageServices,
+    api: RestartableApi,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
     signed = {"apiAddress": api.facade.base, "signedCertificates": True, "metering": True}
@@ -129,7 +132,7 @@ def installation(
 
 
 def token_of(installation: Installation, name: str) -> str:
-    """Read an enclave's token as nobody but the operator and its side-cars do."""
+    """Read an enclave's token, which otherwise only the operator and its side-cars do."""
     enclave = installation.enclaves(name)[0].metadata.name
     secret = yaml.safe_load(
         installation.kubectl(
@@ -140,7 +143,7 @@ def token_of(installation: Installation, name: str) -> str:
 
 
 def verified(pages: PageServices, installation: Installation, authority: str) -> Page:
-    """Fetch the page with the authority verified."""
+    """Fetch the page with a verified certificate."""
 
     def fetched() -> Page | None:
         return pages.fetch_page(installation, "web", authority=authority)
@@ -152,7 +155,7 @@ def verified(pages: PageServices, installation: Installation, authority: str) ->
 
 
 def renewed(pages: PageServices, installation: Installation, authority: str, serial: int) -> Page:
-    """Wait until another certificate is shown; every visit before is answered too."""
+    """Wait until another certificate is presented; every request until then must succeed."""
 
     def another() -> Page | None:
         page = verified(pages, installation, authority)
@@ -178,7 +181,7 @@ def side_car(installation: Installation) -> int:
 
 
 def test_the_certificate_is_verified_with_the_installations_authority(
-    installation: Installation, pages: PageServices, api: Api
+    installation: Installation, pages: PageServices, api: RestartableApi
 ) -> None:
     page = verified(pages, installation, api.authority)
     container = installation.container("web")
@@ -189,12 +192,12 @@ def test_the_certificate_is_verified_with_the_installations_authority(
 
 
 def attested(pages: PageServices, installation: Installation, name: str) -> tuple[Page, str]:
-    """Ask an enclave for its evidence with a nonce of our own, and check all but the key.
+    """Fetch the evidence of an enclave with a nonce, and check all but the key.
 
     Returns
     -------
     tuple[Page, str]
-        The answer, whose key is the one of that very connection, and the half of the report data
+        The response, with the key of its connection, and the half of the report data
         that is about the key.
     """
     nonce = secrets.token_hex(32)
@@ -213,7 +216,7 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
 
 
 def stages(pages: PageServices, installation: Installation, name: str) -> dict[str, Any]:
-    """Ask an enclave for the stages of its boot."""
+    """Fetch the boot stages of an enclave."""
     page = pages.fetch_page(installation, name, "/.well-known/cloister-boot-stages")
     assert page is not None
     return {each["name"]: each for each in json.loads(page.body)["stages"]}
@@ -234,14 +237,14 @@ def test_key_and_certificate_are_boot_stages(
 ) -> None:
     reported = stages(pages, installation, "web")
     assert (reported["identity"]["status"], reported["certificate"]["status"]) == ("ok", "ok")
-    # The key is made in a moment; the certificate comes from the API, the containers later.
+    # The key is created at once; the certificate comes from the API, the containers later.
     times = [reported[each]["duration_ns"] for each in ("identity", "certificate", "containers")]
     assert times == sorted(times)
     assert times[0] > 0
 
 
 def test_a_file_may_require_a_self_signed_certificate(
-    installation: Installation, pages: PageServices, api: Api
+    installation: Installation, pages: PageServices, api: RestartableApi
 ) -> None:
     installation.create_container("own", repo="acme/own", tag="v1.0.0")
     container = installation.wait_for("own", "Ready", within=PATIENCE)
@@ -264,7 +267,7 @@ def test_a_file_may_require_a_self_signed_certificate(
 
 
 def test_a_certificate_renewal_and_a_killed_side_car_keep_the_key(
-    installation: Installation, pages: PageServices, api: Api
+    installation: Installation, pages: PageServices, api: RestartableApi
 ) -> None:
     authority = api.authority
     before = verified(pages, installation, authority)
@@ -280,7 +283,7 @@ def test_a_certificate_renewal_and_a_killed_side_car_keep_the_key(
 
 
 def test_an_unavailable_api_delays_a_certificate_renewal(
-    installation: Installation, pages: PageServices, api: Api
+    installation: Installation, pages: PageServices, api: RestartableApi
 ) -> None:
     authority = api.authority
     before = renewed(
@@ -301,8 +304,8 @@ def test_an_unavailable_api_delays_a_certificate_renewal(
     assert renewed(pages, installation, authority, before.serial).key == before.key
 
 
-def test_the_serving_pod_is_metered(installation: Installation, api: Api) -> None:
-    """The kubelet of the node tells what the Pod uses; the series is that of the container."""
+def test_the_serving_pod_is_metered(installation: Installation, api: RestartableApi) -> None:
+    """The node's kubelet reports the Pod's usage; the series is the container's."""
     member = '{"spec":{"members":[{"user":"ada@example.test","role":"Admin"}]}}'
     installation.kubectl("patch", "org", installation.slug, "--type=merge", "-p", member)
     key = run_command(
@@ -319,7 +322,7 @@ def test_the_serving_pod_is_metered(installation: Installation, api: Api) -> Non
         assert answer.status_code == 200, answer.text
         points = answer.json()["data_points"]
         assert len(points) == 60
-        # Before the kubelet has read the memory of a young Pod it tells none.
+        # The kubelet reports no memory of a young Pod before it has read it.
         return [
             point for point in points if point["cpu_util"] is not None and point["cpu_mem_util"]
         ]
@@ -332,7 +335,7 @@ def test_the_serving_pod_is_metered(installation: Installation, api: Api) -> Non
 
 
 def test_only_a_running_enclave_gets_a_certificate_and_only_for_its_names(
-    installation: Installation, api: Api
+    installation: Installation, api: RestartableApi
 ) -> None:
     installation.create_container("other", repo="acme/web", tag="v1.0.0")
     other = installation.wait_for("other", "Ready", within=PATIENCE)
@@ -365,7 +368,7 @@ def test_only_a_running_enclave_gets_a_certificate_and_only_for_its_names(
 
 
 def test_a_start_without_the_api_reports_it_and_continues_when_it_is_back(
-    installation: Installation, api: Api
+    installation: Installation, api: RestartableApi
 ) -> None:
     api.stop()
     try:
@@ -383,6 +386,6 @@ def test_a_start_without_the_api_reports_it_and_continues_when_it_is_back(
     installation.wait_for("late", "Ready", within=PATIENCE)
 
 
-def test_the_api_needs_only_its_settings(api: Api) -> None:
+def test_the_api_needs_only_its_settings(api: RestartableApi) -> None:
     shown = run_command("ca", "show", "--config", str(api.settings)).stdout
     assert shown == api.authority

@@ -1,7 +1,7 @@
-"""API keys and rates of enclaves on a real node, with a stand-in for the API's key check.
+"""API keys and rate limits of enclaves on a real node, with a stand-in for the API's key check.
 
-The stand-in listens where Pods reach this machine, with a certificate of a private authority: the
-way of an API outside of the cluster.
+The stand-in listens where Pods reach this machine, with a certificate of a private authority, as an
+API outside of the cluster does.
 """
 
 import contextlib
@@ -31,24 +31,24 @@ SERVE = {"command": ["sh", "-c", f"{PAGE} && exec httpd -f -p 8080 -h /tmp/w"]}
 
 
 @dataclass(frozen=True)
-class World:
-    """An installation whose enclaves know the API."""
+class GatedInstallation:
+    """An installation whose enclaves check keys at the API."""
 
     installation: Installation
     """The operator on the cluster."""
     pages: PageServices
-    """Images and visits."""
+    """Images and requests."""
     check: KeyCheck
     """The stand-in."""
 
     def status(self, name: str, path: str, key: str | None = None) -> int:
-        """Return the status of a visit; 0 = nobody answers."""
+        """Return the status of a request; 0 = no response."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         page = self.pages.fetch_page(self.installation, name, path, headers=headers)
         return 0 if page is None else page.status
 
     def wait_for_status(self, name: str, path: str, key: str | None, wanted: int) -> None:
-        """Wait until a visit has a status."""
+        """Wait until a request has a status."""
         until_sync(
             lambda: self.status(name, path, key) == wanted,
             within=90,
@@ -56,14 +56,16 @@ class World:
         )
 
     def pod(self, name: str) -> dict[str, Any]:
-        """Return the Pod of a Container that serves."""
+        """Return the serving Pod of a Container."""
         enclave = self.installation.wait_for(name, "Ready").status.active_enclave
         pods = self.installation.objects("pods")
         return next(pod for pod in pods if pod["metadata"]["name"] == enclave)
 
 
 @pytest.fixture(scope="module")
-def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatedInstallation]:
     pages = PageServices(cluster)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gate")))
@@ -96,10 +98,10 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for tag, shim in files.items():
             repository.release(tag, page_file(pages.web, "", shim=shim, **SERVE))
         installed.operator().wait_until_it_leads()
-        yield World(installed, pages, check)
+        yield GatedInstallation(installed, pages, check)
 
 
-def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: World) -> None:
+def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: GatedInstallation) -> None:
     world.installation.create_container("keyed", repo="acme/web", tag="v1.0.0")
     pod = world.pod("keyed")
     world.wait_for_status("keyed", "/", None, 200)
@@ -119,8 +121,8 @@ def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: World) ->
     _cannot_connect(world, pod)
 
 
-def _cannot_connect(world: World, pod: dict[str, Any]) -> None:
-    """Try the API's address from the container of the file, as its user and in its network."""
+def _cannot_connect(world: GatedInstallation, pod: dict[str, Any]) -> None:
+    """Return whether the file's container cannot connect to the API's address."""
     assert world.check.served is not None
     address = f"{world.installation.cluster.host_address} {world.check.served.port}"
     script = f"nc -w 3 {address} </dev/null && echo open || echo closed"
@@ -129,7 +131,7 @@ def _cannot_connect(world: World, pod: dict[str, Any]) -> None:
     assert said.strip() == "closed"
 
 
-def test_a_rate_limit_holds_for_the_caller(world: World) -> None:
+def test_a_rate_limit_holds_for_the_caller(world: GatedInstallation) -> None:
     world.installation.create_container("rated", repo="acme/web", tag="v2.0.0")
     world.pod("rated")
     seen = []
@@ -142,14 +144,14 @@ def test_a_rate_limit_holds_for_the_caller(world: World) -> None:
     assert seen.count(200) == 5
 
 
-def test_a_file_without_keys_and_rate_limits_has_no_gate(world: World) -> None:
+def test_a_file_without_keys_and_rate_limits_has_no_gate(world: GatedInstallation) -> None:
     world.installation.create_container("bare", repo="acme/web", tag="v3.0.0")
     pod = world.pod("bare")
     assert "gate" not in [each["name"] for each in pod["spec"]["initContainers"]]
     world.wait_for_status("bare", "/", None, 200)
 
 
-def test_a_killed_gate_is_restarted_and_open_paths_stay_available(world: World) -> None:
+def test_a_killed_gate_is_restarted_and_open_paths_stay_available(world: GatedInstallation) -> None:
     world.installation.create_container("killed", repo="acme/web", tag="v1.0.0")
     pod = world.pod("killed")
     world.wait_for_status("killed", "/keyed/", "tk_good", 200)
@@ -168,7 +170,7 @@ def test_a_killed_gate_is_restarted_and_open_paths_stay_available(world: World) 
 
 
 def _gate_process(pod: dict[str, Any]) -> int:
-    """Find the gate of a Pod among the processes of this machine."""
+    """Return the process id of a Pod's gate on this machine."""
     uid = pod["metadata"]["uid"]
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -179,14 +181,14 @@ def _gate_process(pod: dict[str, Any]) -> int:
     raise AssertionError("the Pod has no gate")
 
 
-def keys_checked(world: World, name: str) -> tuple[str, str, str]:
-    """Return status, reason and message of what a Container says of its keys."""
+def keys_checked(world: GatedInstallation, name: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a Container's condition about keys."""
     container = world.installation.container(name)
     found = condition_of(container, "KeysChecked") if container is not None else None
     return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
 
 
-def test_known_api_keys_stay_valid_while_the_api_is_unavailable(world: World) -> None:
+def test_known_api_keys_stay_valid_while_the_api_is_unavailable(world: GatedInstallation) -> None:
     world.installation.create_container("outage", repo="acme/web", tag="v1.0.0")
     world.pod("outage")
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
@@ -195,7 +197,7 @@ def test_known_api_keys_stay_valid_while_the_api_is_unavailable(world: World) ->
         within=90,
         what="that keys are checked",
     )
-    # That took longer, perhaps, than a key is good for after its last check.
+    # That may have taken longer than the cache lifetime of a key.
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
     world.check.broken = True
     try:
@@ -208,15 +210,15 @@ def test_known_api_keys_stay_valid_while_the_api_is_unavailable(world: World) ->
     world.wait_for_status("outage", "/keyed/", "tk_good", 200)
 
 
-def test_an_unavailable_api_is_reported_with_a_remedy(world: World) -> None:
-    """The last test: nobody listens at the API's address any more."""
+def test_an_unavailable_api_is_reported_with_a_remedy(world: GatedInstallation) -> None:
+    """The last test: it stops the API for good."""
     world.installation.create_container("gone", repo="acme/web", tag="v1.0.0")
     world.pod("gone")
     world.check.stop()
     asked: list[str] = []
 
     def reported() -> bool:
-        # A change of the Host has it looked at again at once, instead of after a minute.
+        # A change of the Host triggers a reconcile at once, instead of after a minute.
         asked.append(f"example.com/look={len(asked)}")
         label = ("label", "--overwrite", f"host/{world.installation.host}", asked[-1])
         world.installation.kubectl(*label)

@@ -1,4 +1,4 @@
-"""GPUs and devices in real Pods: a stand-in for a device plugin gives them by the kubelet."""
+"""GPUs and devices in real Pods, from a stand-in for a device plugin through the kubelet."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SLEEP = {"command": ["sleep", "3600"]}
 
 
 def with_gpus(file: bytes, count: int, *containers: dict[str, Any], **first: Any) -> bytes:
-    """Write a file of an enclave with GPUs, whose first container serves a page."""
+    """Build the file of an enclave with GPUs, whose first container serves a page."""
     document = yaml.safe_load(file)
     document["gpus"] = count
     document["containers"][0] |= first
@@ -33,7 +33,7 @@ def with_gpus(file: bytes, count: int, *containers: dict[str, Any], **first: Any
 
 
 def using(gpus: str) -> dict[str, str]:
-    """Write the keys of a container with GPUs."""
+    """Build the keys of a container with GPUs."""
     return {"runtime": "nvidia", "gpus": gpus}
 
 
@@ -45,7 +45,7 @@ def pages(cluster: Cluster) -> PageServices:
 
 @pytest.fixture(scope="module")
 def plugins(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Provide the node eight GPUs and two other devices."""
+    """Provide a node with eight GPUs and two other devices."""
     gpus = [f"/dev/cloister-gpu{number}" for number in range(8)]
     program = build_plugin(tmp_path_factory.mktemp("plugin"))
     started = [DevicePlugin(program, cluster, GPU, gpus, "-count", "8")]
@@ -131,7 +131,7 @@ def test_each_container_has_its_own_gpus(installation: Installation) -> None:
 
 
 def update_in_place(installation: Installation) -> None:
-    """Update the enclave that has all GPUs: it ends first, and nobody gets them in between."""
+    """Update the enclave that has all GPUs: it is deleted first (Recreate strategy)."""
     old = installation.wait_for("whole", "Ready").status.active_enclave
     installation.create_container("whole", repo="acme/gpus", tag="v2.1.0")
     seen: list[tuple[str, str, str]] = []
@@ -159,7 +159,7 @@ def update_in_place(installation: Installation) -> None:
 
 
 def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installation) -> None:
-    """Eight GPUs are asked for and two are used: another enclave gets none of the other six."""
+    """Eight GPUs are requested and two are used: another enclave gets none of the other six."""
     until_sync(lambda: not installation.objects("pods"), within=120, what="the end of the Pods")
     installation.create_container("whole", repo="acme/gpus", tag="v2.0.0")
     enclave = installation.wait_for("whole", "Ready").status.active_enclave

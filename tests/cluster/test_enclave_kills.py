@@ -1,4 +1,4 @@
-"""Each part of a real enclave is killed in turn: the rest stays as it was, the part comes back."""
+"""Each part of a real enclave is killed in turn: only that part is restarted."""
 
 from collections.abc import Iterator
 from typing import Any

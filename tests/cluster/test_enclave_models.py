@@ -23,12 +23,12 @@ pytestmark = pytest.mark.node
 
 COMMIT = "0123456789" * 4
 WEIGHTS = random.Random(3).randbytes(3 * 1024 * 1024 + 77)
-"""What the weights are."""
+"""Content of the weights."""
 
 
 @dataclass
 class Weights:
-    """A store on the node, and what lies in it."""
+    """A model store on the node, and its models."""
 
     store: Path
     """Its directory."""
@@ -37,12 +37,12 @@ class Weights:
     other: ModelImage
     """A second one."""
     broken: ModelImage
-    """One of which a bit was turned over on the node."""
+    """A model with a flipped bit on the node."""
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
-    """Make a store as an administrator does; the node is this machine."""
+    """Create a model store as an administrator does; the node is this machine."""
     install_packages(["models"], Progress())
     place = tmp_path_factory.mktemp("weights")
     store = tmp_path_factory.mktemp("store")
@@ -115,7 +115,7 @@ def installation(
 
 
 def failed(installation: Installation, name: str, tag: str) -> Container:
-    """Create a Container of a release whose attempt has to fail; answer it when it has."""
+    """Create a Container of a release whose attempt must fail; return it after the failure."""
     installation.create_container(name, repo="acme/model", tag=tag)
     return installation.wait_for(name, "Stalled")
 

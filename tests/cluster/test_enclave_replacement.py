@@ -1,7 +1,7 @@
-"""Following, draining and recovery on a real node, with an operator that is killed in between.
+"""Auto-update, drain and recovery on a real node, with an operator that is killed in between.
 
-A client asks all the time and sees no failure. The node has no other one beside it: the Host
-tolerates a cordon, so that the successor of what is drained has room where it was.
+A client polls continuously and observes no failure. There is only one node: the Host
+tolerates a cordon, so that the successor of a drained Pod can run on the same node.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.node
 REPO = "acme/moves"
 CORDON = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 LATER = 1_700_100_000
-"""When the second release was published."""
+"""Publication time of the second release."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def installation(
 
 @contextlib.contextmanager
 def nothing_is_lost(installation: Installation) -> Iterator[PollingClient]:
-    """Ask for the page all the time while the block runs; no request may fail."""
+    """Poll the page while the block runs; no request may fail."""
     (address,) = (
         each["spec"]["clusterIP"]
         for each in installation.objects("services")
@@ -85,7 +85,7 @@ def present(installation: Installation) -> Container:
 
 
 def kill_and_start(installation: Installation) -> OperatorProcess:
-    """Kill the operator without warning, and start another one."""
+    """Kill the operator (SIGKILL), and start another one."""
     installation.kill_operator()
     operator = installation.operator()
     operator.wait_until_it_leads()
@@ -93,7 +93,7 @@ def kill_and_start(installation: Installation) -> OperatorProcess:
 
 
 def wait_for_candidate(installation: Installation) -> str:
-    """Wait until another Enclave is on its way, and answer its name."""
+    """Wait until a candidate Enclave exists, and return its name."""
 
     def candidate() -> str:
         status = present(installation).status
@@ -147,7 +147,7 @@ def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
     )
     drain = ("drain", node, "--force", "--delete-emptydir-data", "--ignore-daemonsets")
     chosen = f"--pod-selector={ENCLAVE_LABEL}={old}"
-    # The client has asked before the drain begins and goes on asking after it has ended.
+    # The client polls from before the drain until after it.
     try:
         with nothing_is_lost(installation) as asker:
             program = (str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}")
@@ -198,7 +198,7 @@ def test_a_lost_pod_is_replaced_while_source_and_registry_are_unavailable(
 
 
 def config_of(installation: Installation, enclave: str) -> str:
-    """Read the bytes of an Enclave's file, as the cluster writes them."""
+    """Read the bytes of an Enclave's configuration file from its ConfigMap."""
     maps: list[dict[str, Any]] = installation.objects("configmaps")
     name = config_map_name(enclave)
     found = next(each for each in maps if each["metadata"]["name"] == name)

@@ -21,27 +21,27 @@ pytestmark = [
 ]
 
 SECONDS = 60
-"""Longest time of one client."""
+"""Timeout of one client, in seconds."""
 
 
 @dataclass
 class Client:
-    """A user with a key of their own."""
+    """A user with an SSH key."""
 
     folder: Path
-    """Where the key and the known hosts are."""
+    """Folder of the key and the known hosts."""
     host: str = ""
     """Address of the node."""
     port: int = 0
     """Port of the node."""
 
     def make_key(self) -> str:
-        """Make a key and answer the line of its public part."""
+        """Create a key and return its public key line."""
         self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "key"))
         return (self.folder / "key.pub").read_text().strip()
 
     def trust(self, host_key: str) -> None:
-        """Take a host key, learned elsewhere, for the one of the enclave."""
+        """Trust a host key as the enclave's."""
         line = f"[{self.host}]:{self.port} {host_key}"
         (self.folder / "known_hosts").write_text(line)
 
@@ -51,7 +51,7 @@ class Client:
         return self._run("ssh", *options, f"{login}@{self.host}", *command, check=False)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file; a place in a container begins with ``login:``."""
+        """Copy a file; a path in a container begins with ``login:``."""
         places = [
             each.replace(":", f"@{self.host}:", 1) if ":" in each else each
             for each in (source, target)
@@ -164,7 +164,7 @@ def test_ssh_refuses_an_unknown_key(
 def test_a_container_with_ssh_restarts_as_without_it(installation: Installation) -> None:
     name = installation.wait_for("opened", "Ready").status.active_enclave
     inside = ("exec", "-n", installation.namespace, name, "-c", "web", "--")
-    # The end of process 1 takes the shell with it, often before that could say that it went well.
+    # The exit of process 1 kills the shell, often before it could exit with success.
     installation.cluster.kubectl(*inside, "sh", "-c", "kill -TERM 1", "--", check=False)
 
     def restarted() -> bool:

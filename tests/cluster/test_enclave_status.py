@@ -1,4 +1,4 @@
-"""What a real enclave tells of itself, through the shim's TLS, and what comes of a failed boot."""
+"""What a real enclave reports about itself, through the shim's TLS, and failed boots."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -60,7 +60,7 @@ def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     installation.create_container("status", repo="acme/web", tag="v1.0.0")
     installation.wait_for("status", "Ready", within=240)
     view = EnclaveInspector(installation, pages, "status")
-    until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own word")
+    until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own report")
     return view
 
 

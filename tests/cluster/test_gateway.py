@@ -1,7 +1,7 @@
-"""Requests through a real SNI gateway that TLSRoutes drive, while releases come and go.
+"""Requests through a real SNI gateway that TLSRoutes configure, during updates.
 
-The gateway is Envoy; it learns of each change a second late. The enclaves' own certificates are
-what clients see.
+The gateway is Envoy; it observes each change a second late. Clients see the enclaves' own
+certificates.
 """
 
 import json
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.node
 UPDATES = int(os.environ.get("CLOISTER_GATEWAY_UPDATES", "3"))
 """Updates in a row; ``make test-gateway`` does ten."""
 LAG = 1.0
-"""Seconds by which the gateway learns late."""
+"""Lag of the gateway in seconds."""
 DRAIN = 4
-"""Seconds for which what served stays."""
+"""Seconds for which a replaced Pod drains."""
 ZONE = "gateway.test"
 CUSTOM = f"api.{ZONE}"
 
@@ -117,7 +117,7 @@ def allow_domains(installation: Installation) -> None:
 
 
 def prove_domain(installation: Installation, zone: NameServer) -> str:
-    """Make a Domain and its records, and wait until it is verified; answer the TXT name."""
+    """Create a Domain and its records, wait until it is verified, and return the TXT name."""
     installation.apply(manifest("Domain", "api", {"domain": CUSTOM}, installation.namespace))
 
     def records() -> dict[str, str]:
@@ -137,10 +137,10 @@ def prove_domain(installation: Installation, zone: NameServer) -> str:
 
 @dataclass
 class Watching:
-    """What ``kubectl get ctr -w`` has shown."""
+    """Output of ``kubectl get ctr -w``."""
 
     path: Path
-    """Where its output goes."""
+    """File of the output."""
 
     @property
     def rows(self) -> list[list[str]]:
@@ -165,7 +165,7 @@ def watching(installation: Installation, name: str) -> Iterator[Watching]:
 
 
 def fetched(gateway: Gateway, host: str) -> str:
-    """Ask for a host name once; answer the page, or the error's name."""
+    """Send one request to a host name; return the page, or the error's name."""
     try:
         return GatewayClient(host, gateway.envoy.port).fetch()
     except OSError as error:
@@ -173,7 +173,7 @@ def fetched(gateway: Gateway, host: str) -> str:
 
 
 def wait_for_page(gateway: Gateway, host: str, page: str) -> None:
-    """Wait until the gateway leads a host name to that page."""
+    """Wait until the gateway routes a host name to that page."""
     until_sync(lambda: fetched(gateway, host) == page, within=30, what=f"{page} at {host}")
 
 
@@ -222,7 +222,7 @@ def test_no_request_fails_while_releases_come_and_go(
 def update(
     installation: Installation, clients: tuple[GatewayClient, ...], number: int, **spec: str
 ) -> None:
-    """Bring a release up and wait until every visitor has seen it and what was before is gone."""
+    """Publish a release and wait until every client has seen it and its predecessor is deleted."""
     installation.create_container("web", tag=f"v1.{number}.0", **spec)
 
     def seen() -> bool:
@@ -231,7 +231,7 @@ def update(
     def alone() -> bool:
         return len(installation.objects("pods")) == 1
 
-    for question, what in ((seen, "the release at all visitors"), (alone, "one Pod")):
+    for question, what in ((seen, "the release at all clients"), (alone, "one Pod")):
         try:
             until_sync(question, within=180, what=what)
         except AssertionError as error:
@@ -243,7 +243,7 @@ def update(
 def drop_domain(
     installation: Installation, gateway: Gateway, zone: NameServer, text: str, host: str
 ) -> None:
-    """Lose the proof of the custom domain: the gateway no longer leads it anywhere."""
+    """Remove the TXT record of the custom domain: the gateway no longer routes it."""
     zone.drop(text, "TXT")
     gone = {"ConnectionResetError", "SSLEOFError"}
     until_sync(lambda: fetched(gateway, CUSTOM) in gone, within=60, what="the end of the domain")
@@ -270,7 +270,7 @@ def test_a_staged_release_is_reachable_only_at_its_preview_host_name(
 def test_requests_fail_where_the_gateway_lags_behind_the_drain(
     installation: Installation, gateway: Gateway
 ) -> None:
-    """What shows above that no request fails does see those that fail."""
+    """Proves that the clients of the tests above would observe failed requests."""
     installation.create_container("late", repo="acme/web", tag="v1.0.0")
     installation.wait_for("late", "Ready")
     host = f"late.{installation.slug}.{CONTAINERS_DOMAIN}"
@@ -291,10 +291,10 @@ def test_requests_fail_where_the_gateway_lags_behind_the_drain(
 
 
 def has_failed(client: GatewayClient) -> bool:
-    """Return whether a visitor's request has failed."""
+    """Return whether a request of a client has failed."""
     return bool(client.failures)
 
 
 def is_seen(client: GatewayClient, page: str) -> bool:
-    """Return whether a visitor was answered a page."""
+    """Return whether a client has received a page."""
     return client.pages[page] > 0

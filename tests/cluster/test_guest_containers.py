@@ -1,4 +1,4 @@
-"""Containers of the file on a real node behave as container engines run them, each for itself."""
+"""Containers of the file behave on a real node as under a container engine, isolated."""
 
 import json
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_a_program_runs_as_its_image_specifies(installation: Installation, image
 def test_exit_codes_are_those_of_the_program(
     installation: Installation, image: str, name: str, keys: dict[str, Any], reported: set[str]
 ) -> None:
-    """Of a program that cannot be started the agent tells why, the kubelet the code."""
+    """When a program cannot be started, the agent reports the cause and the kubelet the code."""
     release(installation, name, "v1", {"name": "web", "image": image, **keys})
     installation.create_container(name, repo=f"acme/{name}", tag="v1")
     found = installation.wait_for(name, "Stalled", within=240)
@@ -111,7 +111,7 @@ def test_exit_codes_are_those_of_the_program(
 def test_the_stop_signal_of_the_file_ends_the_program(
     installation: Installation, image: str
 ) -> None:
-    """The program ends with a code that tells the signal; nothing waits for the whole time."""
+    """The program exits with a code for the signal, well before the grace period ends."""
     trap = {
         "name": "trap",
         "image": image,

@@ -1,4 +1,4 @@
-"""Every known way out of a container, tried from inside of real Pods: all of them are shut.
+"""Every known container escape, tried from inside of real Pods: all of them fail.
 
 The list is the guest's own (``operator/guest/testdata/escapes.json``); here the kubelet, the
 runtime and the Pod are real, and the file was deployed through the whole product.
@@ -98,7 +98,7 @@ def test_every_escape_fails_for_a_hostile_health_check(
 def test_launch_privileges_of_probes_and_stops_are_out_of_reach(
     installation: Installation, image: str
 ) -> None:
-    """A program that is root hunts for every process of the guest's that still has rights."""
+    """A program running as root searches for guest processes that still have privileges."""
     count = "echo x >> /tmp/rounds; [ $(grep -c x /tmp/rounds) -lt 12 ] || touch /tmp/enough; true"
     hunter = {
         "name": "tried",
@@ -116,7 +116,7 @@ def test_launch_privileges_of_probes_and_stops_are_out_of_reach(
     }
     target = {"name": "target", "image": image}
     inside = deploy(installation, "escapes-hunt", container_file([target, hunter]))
-    # What the kubelet does before it ends a container; the program goes on after SIGCONT.
+    # As the kubelet does before it stops a container; the program resumes after SIGCONT.
     for _ in range(3):
         inside.run("tried", GUEST_PLACES[1], "stop", "-spec", GUEST_PLACES[2])
 

@@ -1,8 +1,8 @@
 """The packet matrix in real Pods: generated files, deployed by the operator, every pair tried.
 
-``CLOISTER_MATRIX_FILES`` says how many files (3), ``CLOISTER_MATRIX_SEED`` the first seed. What is
-expected comes from `tests.support.builders.network_matrix`; that the targets answer at all is seen
-from an ordinary Pod, so that a path that is shut is shut by the enclave.
+``CLOISTER_MATRIX_FILES`` is the number of files (3), ``CLOISTER_MATRIX_SEED`` the first seed. The
+expected result comes from `tests.support.builders.network_matrix`; an ordinary Pod proves that the
+targets respond at all, so that a blocked path is blocked by the enclave.
 """
 
 import json
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 SHIM_PORT = 8443
 OPEN, SHUT = 60_000, 1_000
-"""Milliseconds for a path that has to be open, and for one that must not be."""
+"""Timeouts in milliseconds for a path that must be open, and for one that must be blocked."""
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
@@ -65,7 +65,7 @@ class Path:
     connect: bool = False
 
     def wire(self) -> dict[str, Any]:
-        """Write it for the program that tries."""
+        """Serialize it for the probing program."""
         return {
             "Network": self.network,
             "Address": self.address,
@@ -75,8 +75,8 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """A cluster with an internet, an operator and an ordinary Pod."""
+class NetworkInstallation:
+    """A cluster with an emulated internet, an operator and an ordinary Pod."""
 
     cluster: Cluster
     installation: Installation
@@ -87,7 +87,7 @@ class World:
 
     @property
     def outside(self) -> tuple[Path, ...]:
-        """Return what no container may reach, and an ordinary Pod does."""
+        """Return the targets that an ordinary Pod reaches and no container may reach."""
         node = self.cluster.record.node_address
         service = self.cluster.record.service_range.rsplit(".", 1)[0] + ".1"
         server = self.cluster.kubectl(
@@ -107,7 +107,7 @@ class World:
         )
 
     def from_plain(self, paths: Sequence[Path]) -> list[bool]:
-        """Try targets from the ordinary Pod."""
+        """Probe targets from the ordinary Pod."""
         order = json.dumps([each.wire() for each in paths])
         where = ("-n", self.installation.system, "plain")
         answers: list[bool] = json.loads(
@@ -117,7 +117,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NetworkInstallation]:
     if cluster.form is not Form.NODE:
         pytest.skip("the emulated internet needs the node's network namespace on this machine")
     folder = tmp_path_factory.mktemp("matrix")
@@ -125,7 +127,9 @@ def world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with operator_lock(cluster.name), emulated_internet(cluster, folder) as internet:
         installed = _installed(cluster, folder, internet)
         try:
-            yield World(cluster, installed, image, _plain_pod(installed, image), internet)
+            yield NetworkInstallation(
+                cluster, installed, image, _plain_pod(installed, image), internet
+            )
         finally:
             installed.end()
 
@@ -143,7 +147,7 @@ def _installed(cluster: Cluster, folder: Any, internet: Internet) -> Installatio
 
 
 def _plain_pod(installed: Installation, image: str) -> str:
-    """Start an ordinary Pod that answers, and give its address."""
+    """Start an ordinary Pod with an echo server, and return its address."""
     container = {"name": "main", "image": image, "args": ["serve", "", "8080"]}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
     metadata = {"name": "plain", "namespace": installed.system}
@@ -156,15 +160,17 @@ def _plain_pod(installed: Installation, image: str) -> str:
     )
 
 
-def test_an_ordinary_pod_reaches_the_targets_that_enclaves_must_not(world: World) -> None:
+def test_an_ordinary_pod_reaches_the_targets_that_enclaves_must_not(
+    world: NetworkInstallation,
+) -> None:
     public = [Path("the internet", "tcp4", f"{each}:80", open=True) for each in (ALLOWED, *OTHERS)]
     paths = [*public, *(Path(e.what, e.network, e.address, True, e.connect) for e in world.outside)]
     answers = world.from_plain(paths)
     assert [each.what for each, seen in zip(paths, answers, strict=True) if not seen] == []
 
 
-def test_no_packet_of_an_enclave_leaves_over_ipv6(world: World) -> None:
-    """A way over IPv6 is laid for two Pods; the enclave's filter, and it alone, shuts its own."""
+def test_no_packet_of_an_enclave_leaves_over_ipv6(world: NetworkInstallation) -> None:
+    """Two Pods get an IPv6 route; only the enclave's packet filter blocks its own."""
     wanted = [Path("IPv6", each, f"[{IPV6}]:80", open=True) for each in ("tcp6", "udp6")]
     shut = [replace(each, open=False) for each in wanted]
     words = ("get", "pod", "plain", "-n", world.installation.system, "-ojson")
@@ -195,7 +201,7 @@ def test_no_packet_of_an_enclave_leaves_over_ipv6(world: World) -> None:
 
 
 def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
-    """Try targets in the network namespace of a process, as a user of this machine."""
+    """Probe targets in the network namespace of a process, as a user of this machine."""
     order = json.dumps([each.wire() for each in paths])
     program = str(guest_binary("testprogram", "./testprogram"))
     answers: list[bool] = json.loads(run_in(process, program, "reach", order, *user))
@@ -203,7 +209,9 @@ def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + FILES))
-def test_packets_reach_exactly_the_targets_that_the_file_allows(world: World, seed: int) -> None:
+def test_packets_reach_exactly_the_targets_that_the_file_allows(
+    world: NetworkInstallation, seed: int
+) -> None:
     file = generate(seed)
     logger.info("seed %d: %s", seed, file)
     name = f"matrix-{seed}"
@@ -222,8 +230,10 @@ def test_packets_reach_exactly_the_targets_that_the_file_allows(world: World, se
     assert wrong == [], text.decode()
 
 
-def _unexpected(world: World, file: GeneratedFile, inside: EnclaveContainers) -> Iterator[str]:
-    """Go through everything that is not as the file says."""
+def _unexpected(
+    world: NetworkInstallation, file: GeneratedFile, inside: EnclaveContainers
+) -> Iterator[str]:
+    """Yield every deviation from the file."""
     pod = inside.pod()["status"]["podIP"]
     addresses = {name: _addresses(inside, name) for name in file.containers}
     tried = 0
@@ -251,7 +261,7 @@ def _unexpected(world: World, file: GeneratedFile, inside: EnclaveContainers) ->
 
 
 def _addresses(inside: EnclaveContainers, container: str) -> list[str]:
-    """Ask a container for its IPv4 addresses beside the loopback one."""
+    """Return the IPv4 addresses of a container, except the loopback one."""
     lines = inside.run(container, "ip", "-o", "-4", "addr", "show").splitlines()
     found = [line.split()[3].partition("/")[0] for line in lines]
     return [each for each in found if not each.startswith("127.")]
@@ -260,7 +270,7 @@ def _addresses(inside: EnclaveContainers, container: str) -> list[str]:
 def _names(
     file: GeneratedFile, inside: EnclaveContainers, source: str
 ) -> dict[str, list[str] | None]:
-    """Ask for every name; None = nobody answered."""
+    """Resolve every name; None = no response."""
     asked = (*file.containers, ALLOWED_NAME, "other.example", "rebind.example")
     asked += ("kubernetes.default.svc.cluster.local",)
 
@@ -268,7 +278,7 @@ def _names(
         found: dict[str, Any] = json.loads(
             inside.run(source, "/bin/testprogram", "lookups", *asked)
         )
-        # An allowlist is known a moment after the start.
+        # An allowlist takes effect a moment after the start.
         waits = file.may_reach_public(source, allowed=True) and not found[ALLOWED_NAME]
         return None if waits else found
 
@@ -283,7 +293,7 @@ def _wrong_names(
     names: dict[str, list[str] | None],
     addresses: dict[str, list[str]],
 ) -> Iterator[str]:
-    """Go through names that are answered and must not be, or not as they should."""
+    """Yield names that resolve but must not, or resolve wrongly."""
     if not file.has_names(source):
         yield from (f"{source}: {name} is answered" for name, found in names.items() if found)
         return
@@ -307,7 +317,7 @@ def _paths(
     names: dict[str, list[str] | None],
     addresses: dict[str, list[str]],
 ) -> Iterator[Path]:
-    """Go through the containers: by the addresses of shared networks, and by all others."""
+    """Yield the paths to containers: by the addresses of shared networks, and by all others."""
     for other in file.containers:
         port = file.port(other)
         for network in ("tcp4", "udp4"):
@@ -320,7 +330,7 @@ def _paths(
 
 
 def _own_pod(pod: str, addresses: list[str]) -> Iterator[Path]:
-    """Go through the ways into the Pod's own namespace."""
+    """Yield the paths into the Pod's own namespace."""
     gateways = {f"{each.rsplit('.', 1)[0]}.1" for each in addresses} | {"172.31.255.1"}
     for address in sorted({pod, "169.254.20.53", *gateways}):
         for port in (SHIM_PORT, 8080, 22):
@@ -328,7 +338,7 @@ def _own_pod(pod: str, addresses: list[str]) -> Iterator[Path]:
 
 
 def _public(file: GeneratedFile, source: str) -> Iterator[Path]:
-    """Go through the internet."""
+    """Yield the paths to the internet."""
     for address in (ALLOWED, *OTHERS):
         may = file.may_reach_public(source, allowed=address == ALLOWED)
         for network in ("tcp4", "udp4"):

@@ -1,4 +1,4 @@
-"""Each part of an enclave is killed in turn: the rest stays as it is, and the part comes back."""
+"""Each process of the guest is killed in turn: only its part is restarted."""
 
 import json
 import os
@@ -29,7 +29,7 @@ PARTS = {
     "shim": "caddy\0run",
     "other": "testprogram\0serve",
 }
-"""Part -> what its command line holds."""
+"""Part -> words of its command line."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def kill(uid: str, words: str) -> None:
 
 
 def restarts(inside: EnclaveContainers) -> dict[str, tuple[int, bool]]:
-    """Return how often each container was started again, and whether it is ready."""
+    """Return the restart count of each container, and whether it is ready."""
     status = inside.pod()["status"]
     every = [*status["initContainerStatuses"], *status["containerStatuses"]]
     return {each["name"]: (each["restartCount"], each["ready"]) for each in every}

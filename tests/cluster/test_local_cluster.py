@@ -1,4 +1,4 @@
-"""The local cluster itself: Pods really run, and it survives what happens to a laptop."""
+"""The local cluster itself: Pods really run, and it survives reboots and killed processes."""
 
 import json
 import os
@@ -220,12 +220,12 @@ def test_up_restarts_killed_processes_and_pods_survive(
 
 
 def test_up_recovers_after_all_processes_were_killed(second: local.Cluster) -> None:
-    # As after the machine stopped: mounts and Pods as they lie.
+    # As after a crash of the machine: mounts and Pods are left over.
     kill(second, *second.components)
     local.up(second.name)
 
     def answer() -> str:
-        # Until the kubelet reports, the Pod's status is that of its earlier life.
+        # Until the kubelet reports, the Pod's status is the one before the crash.
         address = field(second, "default", "pod", "web", ".status.podIP")
         return body_of(f"http://{address}:8080/")() if address else ""
 
@@ -233,7 +233,7 @@ def test_up_recovers_after_all_processes_were_killed(second: local.Cluster) -> N
 
 
 def traces(cluster: local.Cluster) -> list[str]:
-    """List what of a cluster is left on this machine."""
+    """List what is left of a cluster on this machine."""
     index = cluster.record.index
     commands = [
         path.read_bytes().decode(errors="replace")

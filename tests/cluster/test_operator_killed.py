@@ -1,4 +1,4 @@
-"""The operator killed at random moments of a create on a real node: it ends as if nothing was."""
+"""The operator killed at random moments of a create on a real node: the create succeeds."""
 
 import random
 from collections.abc import Iterator

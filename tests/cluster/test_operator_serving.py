@@ -1,4 +1,4 @@
-"""Containers on a real node: they serve over TLS, are updated, stopped, and come back."""
+"""Containers on a real node serve over TLS, are updated, stopped, started and recover."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A private image on a real node, from a registry that wants a password."""
+"""A private image on a real node, from a registry with passwords."""
 
 import json
 from base64 import b64encode
@@ -25,7 +25,7 @@ PASSWORD_FILE = "user:$2b$05$cloistertestregistrysOajaVRXcXDYCkWyYxvGUBw4u3lgwsV
 def private(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Registry, str]]:
-    """Provide a registry with passwords that the node reaches, and an image in it."""
+    """Provide a registry with passwords that the node can reach, and an image in it."""
     folder = tmp_path_factory.mktemp("registry")
     with registry(folder) as open_one:
         digest = push(busybox_image(), open_one.host, "acme/private").rpartition("@")[2]

@@ -1,6 +1,6 @@
-"""One container over REST in real Pods: staged, tried, discarded, accepted, moved and replaced.
+"""One container over REST in real Pods: staged, discarded, promoted, renamed and replaced.
 
-The operator is killed while the update is on its way. The custom domain is verified at a real
+The operator is killed during the update. The custom domain is verified at a real
 authoritative name server.
 """
 
@@ -32,11 +32,11 @@ HOST = f"api.{ZONE}"
 
 
 @dataclass
-class Stage:
+class StagedContainer:
     """An operator, a facade, and one container."""
 
     installation: Installation
-    """The operator's side."""
+    """The installation of the operator."""
     client: httpx.Client
     """A client of the facade with an admin key."""
     path: str = ""
@@ -52,7 +52,7 @@ class Stage:
 
     @property
     def seen(self) -> dict[str, str]:
-        """The header by which the facade sees what the operator has written until now."""
+        """The header by which the facade waits for the operator's writes so far."""
         return {"X-Consistency-Token": self.container.metadata.resource_version}
 
     def record(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Stage:
         return found
 
     def page(self, host: str, *, preview: bool = False) -> str:
-        """Fetch the page through a Service; empty = nobody answers."""
+        """Fetch the page through a Service; empty = no response."""
         name = preview_service_name(self.name) if preview else service_name(self.name)
         addresses = {
             each["metadata"]["name"]: each["spec"]["clusterIP"]
@@ -90,14 +90,14 @@ class Stage:
         assert (record["status"], record["domain"]) == ("ready", host)
 
     def claims(self) -> dict[str, str]:
-        """Return who holds which host name of the organization."""
+        """Return the claims of the organization: host name -> holder."""
         everyone = self.installation.objects("hostnameclaims.cloister.dev", every=True)
         holders = {each["metadata"]["name"]: each["spec"]["holder"] for each in everyone}
         place = self.installation.namespace
         return {host: each["name"] for host, each in holders.items() if each["namespace"] == place}
 
     def staged(self) -> str:
-        """Wait until the update waits for promotion, and answer its revision."""
+        """Wait until the update waits for promotion, and return its revision."""
         update = self.installation.wait_for(
             self.name, "Ready", reason="AwaitingPromotion"
         ).status.update
@@ -115,7 +115,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
 @pytest.fixture(scope="module")
 def stage(
     cluster: Cluster, zone: NameServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
+) -> Iterator[StagedContainer]:
     folder: Path = tmp_path_factory.mktemp("installation")
     (folder / "key").write_bytes(bytes(range(32)))
     domains = {
@@ -136,13 +136,13 @@ def stage(
             repository.release("v1.1.0", page_file(pages.web, "two"))
             installed.operator().wait_until_it_leads()
             with facade_of(installed, domainSuffixes=[ZONE]) as client:
-                yield Stage(installed, client)
+                yield StagedContainer(installed, client)
         finally:
             installed.end()
 
 
-def create(stage: Stage, **more: Any) -> str:
-    """Create the container over REST, and answer its path."""
+def create(stage: StagedContainer, **more: Any) -> str:
+    """Create the container over REST, and return its path."""
     body = {
         "name": "staged",
         "repo": REPO,
@@ -155,7 +155,7 @@ def create(stage: Stage, **more: Any) -> str:
     return str(answer.headers["location"])
 
 
-def test_an_update_is_staged_discarded_and_promoted(stage: Stage) -> None:
+def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     stage.path = create(stage, staging=True)
     stage.served(domain, "one")
@@ -196,7 +196,9 @@ def test_an_update_is_staged_discarded_and_promoted(stage: Stage) -> None:
     stage.served(domain, "two")
 
 
-def test_debug_and_the_domain_are_changed_and_reverted(stage: Stage, zone: NameServer) -> None:
+def test_debug_and_the_domain_are_changed_and_reverted(
+    stage: StagedContainer, zone: NameServer
+) -> None:
     slug = stage.installation.slug
     production = f"staged.{slug}.{CONTAINERS_DOMAIN}"
     debug = f"staged.debug.{slug}.{CONTAINERS_DOMAIN}"
@@ -226,7 +228,7 @@ def test_debug_and_the_domain_are_changed_and_reverted(stage: Stage, zone: NameS
 
 
 def verified(installation: Installation, zone: NameServer) -> None:
-    """Add the custom domain, create the records that it names, and wait until they were seen."""
+    """Add the custom domain, create its records, and wait until it is verified."""
     installation.apply(manifest("Domain", "api", {"domain": HOST}, installation.namespace))
 
     def status() -> dict[str, Any]:
@@ -241,7 +243,7 @@ def verified(installation: Installation, zone: NameServer) -> None:
     until_sync(lambda: status().get("verified"), within=60, what="a verified domain")
 
 
-def test_another_container_replaces_it_under_the_same_name(stage: Stage) -> None:
+def test_another_container_replaces_it_under_the_same_name(stage: StagedContainer) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     old_path = stage.path
     old = old_path.rsplit("/", 1)[-1]

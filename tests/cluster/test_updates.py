@@ -1,6 +1,6 @@
-"""Updates in real Pods: after a failure, one upon another, and of all instances at once.
+"""Updates in real Pods: after a failure, while another is in progress, and of all instances.
 
-One container goes through all of it over REST, while `kubectl get --watch` looks on.
+One container goes through all of it over REST, while `kubectl get --watch` records it.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def client(installation: Installation) -> Iterator[httpx.Client]:
 
 
 def create(client: httpx.Client, installation: Installation, name: str) -> str:
-    """Create a container of the release that fails, and answer its path."""
+    """Create a container of the failing release, and return its path."""
     body = {"name": name, "repo": REPO, "tag": "v0-bad", "host_name": installation.host}
     answer = client.post("/api/containers", json=body)
     assert answer.status_code == 201, answer.text
@@ -88,7 +88,7 @@ def pods(installation: Installation) -> set[str]:
 
 
 def serves(installation: Installation, tag: str) -> str:
-    """Wait until a release serves alone, and answer its Enclave."""
+    """Wait until only that release serves, and return its Enclave."""
 
     def alone() -> str:
         container = present(installation)
@@ -102,7 +102,7 @@ def serves(installation: Installation, tag: str) -> str:
 
 
 def candidate_of(installation: Installation, tag: str, *phases: UpdatePhase) -> str:
-    """Wait until an update is on its way, and answer the name of its Enclave."""
+    """Wait until an update is in progress, and return the name of its Enclave."""
 
     def on_its_way() -> str:
         update = present(installation).status.update
@@ -114,7 +114,7 @@ def candidate_of(installation: Installation, tag: str, *phases: UpdatePhase) -> 
 
 @contextlib.contextmanager
 def watched(cluster: Cluster, installation: Installation, file: IO[str]) -> Iterator[None]:
-    """Let kubectl write each change of the Container into a file."""
+    """Record each change of the Container in a file with kubectl."""
     program = [str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
     arguments = ["get", "ctr", "web", "--watch", "--no-headers", "-n", installation.namespace]
     process = subprocess.Popen([*program, *arguments], stdout=file, stderr=subprocess.STDOUT)
@@ -134,7 +134,7 @@ def test_updates_in_sequence_and_of_all_instances(
     until_sync(lambda: client.get(path).json()["status"] == "failed", what="the failure over REST")
     (failed,) = enclaves(installation)
 
-    # A relaunch of what failed: the failed one stays, without Pod, until its successor serves.
+    # A relaunch after a failure: the failed Enclave stays, without Pod, until its successor serves.
     record = relaunch(client, path, "v1")
     assert (record["status"], record["update_status"]) == ("failed", "deploying")
     candidate = candidate_of(
@@ -148,7 +148,7 @@ def test_updates_in_sequence_and_of_all_instances(
     seen = installation.folder / "watched.txt"
     with seen.open("w") as file, watched(cluster, installation, file):
         until_sync(seen.read_text, within=60, what="the first line of the watch")
-        # A newer request replaces what is on its way.
+        # A newer request replaces the candidate.
         relaunch(client, path, "v2-slow")
         overtaken = candidate_of(installation, "v2-slow", UpdatePhase.STARTED)
         assert enclaves(installation) == {first, overtaken}
@@ -179,13 +179,13 @@ def test_updates_in_sequence_and_of_all_instances(
 
 
 def reported(client: httpx.Client) -> dict[str, str]:
-    """Return the status of each container over REST; with an update on its way none."""
+    """Return the status of each container over REST; empty = an update is in progress."""
     listed = client.get("/api/containers").json()
     return {each["name"]: each["status"] for each in listed if "update_status" not in each}
 
 
 def stopped_instance(installation: Installation) -> str:
-    """Make another instance of the repository that is stopped; answer its name."""
+    """Create another instance of the repository, stopped; return its name."""
     installation.create_container("idle", repo=REPO, tag="v1", state="Stopped")
     installation.wait_for("idle", "Ready", reason="Stopped")
     return "idle"

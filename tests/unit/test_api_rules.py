@@ -1,4 +1,4 @@
-"""The manual of which test sees which rule of the Admin API names tests that exist."""
+"""The manual of the tests of each rule of the Admin API refers to existing tests."""
 
 import pytest
 

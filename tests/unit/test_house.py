@@ -1,4 +1,4 @@
-"""The checkout keeps the rules that `dev.house` checks."""
+"""The repository follows the rules that `dev.house` checks."""
 
 from dev.house import generated, imports, layout, sources
 from dev.house.__main__ import ROOT, main

@@ -1,4 +1,4 @@
-"""The manual of which test sees which row of the lifecycle names tests that exist."""
+"""The manual of the tests of each row of the lifecycle refers to existing tests."""
 
 import pytest
 

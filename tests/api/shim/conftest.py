@@ -13,7 +13,7 @@ ORIGINS = ("https://app.example", "https://other.example:8443")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the program that every test here needs."""
+    """Mark every test here with the program that it needs."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.programs("caddy"))

@@ -1,4 +1,4 @@
-"""What the shim does with requests of browsers, asked of the real Caddy."""
+"""CORS of the shim, tested with the real Caddy."""
 
 import tempfile
 from pathlib import Path

@@ -25,8 +25,8 @@ ORIGIN = {"Origin": "https://app.example"}
 
 
 @dataclass(frozen=True)
-class World:
-    """An enclave's way in."""
+class KeyProtectedShim:
+    """Shim, gate and key check of an enclave."""
 
     shim: RunningShim
     """Caddy and the upstream."""
@@ -36,7 +36,7 @@ class World:
     """The stand-in."""
 
     def request(self, target: str, key: str | None = None, **more: str) -> ShimResponse:
-        """Ask with a key."""
+        """Send a request with a key."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         return self.shim.request(target, headers=headers | more)
 
@@ -51,7 +51,7 @@ def _answers() -> dict[str, Reply]:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
+def world() -> Iterator[KeyProtectedShim]:
     with (
         tempfile.TemporaryDirectory(prefix="gate") as name,
         running_key_check(_answers()) as check,
@@ -64,19 +64,19 @@ def world() -> Iterator[World]:
         ) as shim,
         running_gate(Path(name), shim.spec, check.base, cache_seconds=0) as gate,
     ):
-        yield World(shim, gate, check)
+        yield KeyProtectedShim(shim, gate, check)
 
 
 @pytest.fixture
-def own() -> Iterator[World]:
-    """Run an enclave's way in for one test, with the usual settings, paths and endpoints."""
+def own() -> Iterator[KeyProtectedShim]:
+    """Run shim, gate and key check for one test, with the usual settings and paths."""
     with (
         tempfile.TemporaryDirectory(prefix="gate") as name,
         running_key_check(_answers()) as check,
         running_shim(Path(name), paths=("/open", "/v1/*"), authenticated=True) as shim,
         running_gate(Path(name), shim.spec, check.base) as gate,
     ):
-        yield World(shim, gate, check)
+        yield KeyProtectedShim(shim, gate, check)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,9 @@ def own() -> Iterator[World]:
         ("tk_busy", 429, "rate_limit_error"),
     ],
 )
-def test_each_refusal_of_an_api_key(world: World, key: str | None, status: int, kind: str) -> None:
+def test_each_refusal_of_an_api_key(
+    world: KeyProtectedShim, key: str | None, status: int, kind: str
+) -> None:
     before = len(world.shim.upstream.asked)
     answer = world.request("/v1/chat/completions", key)
     assert (answer.status, answer.data["error"]["type"]) == (status, kind)
@@ -101,7 +103,7 @@ def test_each_refusal_of_an_api_key(world: World, key: str | None, status: int, 
     assert len(world.shim.upstream.asked) == before
 
 
-def test_a_valid_api_key_passes_and_is_forwarded(world: World) -> None:
+def test_a_valid_api_key_passes_and_is_forwarded(world: KeyProtectedShim) -> None:
     answer = world.request("/v1/chat/completions?q=secret", "tk_good")
     assert answer.status == 200
     assert answer.data["target"] == "/v1/chat/completions?q=secret"
@@ -115,13 +117,13 @@ def test_a_valid_api_key_passes_and_is_forwarded(world: World) -> None:
     }
 
 
-def test_the_key_check_receives_the_requested_host(world: World) -> None:
+def test_the_key_check_receives_the_requested_host(world: KeyProtectedShim) -> None:
     world.request("/v1/admin/x", "tk_good", Host="own.example:443")
     reported = world.check.asked[-1]
     assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
-def test_clients_cannot_forge_headers_of_the_shim(world: World) -> None:
+def test_clients_cannot_forge_headers_of_the_shim(world: KeyProtectedShim) -> None:
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
     assert world.request("/v1/admin/x", None, **lies).status == 401
     world.request("/v1/admin/x", "tk_good", **lies)
@@ -134,7 +136,7 @@ def test_clients_cannot_forge_headers_of_the_shim(world: World) -> None:
     ["/", "/v1/chat", "/v1/chat/completions2", "/v1/chat/completions/x", "/v1/administrator",
      "/v2/files", "/filesystem", "/x?p=/files"],
 )  # fmt: skip
-def test_other_paths_need_no_api_key(world: World, target: str) -> None:
+def test_other_paths_need_no_api_key(world: KeyProtectedShim, target: str) -> None:
     before = len(world.check.asked)
     assert world.request(target).data["target"] == target
     assert len(world.check.asked) == before
@@ -181,35 +183,35 @@ def test_other_paths_need_no_api_key(world: World, target: str) -> None:
         "HTTP://other.example//v1/admin/x",
     ],
 )
-def test_no_spelling_of_a_path_bypasses_the_key_check(world: World, target: str) -> None:
+def test_no_spelling_of_a_path_bypasses_the_key_check(world: KeyProtectedShim, target: str) -> None:
     before = len(world.shim.upstream.asked)
     assert world.request(target).status == 401
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
-def test_a_target_that_is_not_a_path_is_not_found(world: World, target: str) -> None:
+def test_a_target_that_is_not_a_path_is_not_found(world: KeyProtectedShim, target: str) -> None:
     before = len(world.shim.upstream.asked)
     assert world.request(target).status in (400, 404)
     assert len(world.shim.upstream.asked) == before
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "BREW"])
-def test_every_method_needs_the_api_key(world: World, method: str) -> None:
+def test_every_method_needs_the_api_key(world: KeyProtectedShim, method: str) -> None:
     assert world.shim.request("/v1/admin/x", method=method).status == 401
 
 
 @pytest.mark.parametrize(
     "value", ["", "Bearer", "Basic dTpw", "Bearer a b", "Bearer tk_good,x", "tk_good"]
 )
-def test_a_malformed_api_key_is_not_checked_at_the_api(world: World, value: str) -> None:
+def test_a_malformed_api_key_is_not_checked_at_the_api(world: KeyProtectedShim, value: str) -> None:
     before = len(world.check.asked)
     answer = world.shim.request("/v1/admin/x", headers={"Authorization": value})
     assert answer.status == 401
     assert len(world.check.asked) == before
 
 
-def test_cors_is_checked_before_api_keys(world: World) -> None:
+def test_cors_is_checked_before_api_keys(world: KeyProtectedShim) -> None:
     assert world.request("/v1/admin/x", None, Origin="https://evil.example").status == 403
     preflight = world.shim.request("/v1/admin/x", method="OPTIONS", headers=ORIGIN)
     assert preflight.status == 204
@@ -219,18 +221,20 @@ def test_cors_is_checked_before_api_keys(world: World) -> None:
     assert world.request("/v1/admin/x", "tk_good", **ORIGIN).status == 200
 
 
-def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(own: World) -> None:
+def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(
+    own: KeyProtectedShim,
+) -> None:
     assert own.request("/other").status == 404
     assert own.request("/other", "tk_good").status == 404
     assert own.check.asked == []
 
 
-def test_chat_completions_need_the_key_where_nothing_is_listed(own: World) -> None:
+def test_chat_completions_need_the_key_where_nothing_is_listed(own: KeyProtectedShim) -> None:
     assert own.request("/v1/chat/completions").status == 401
     assert own.request("/v1/models").status == 200
 
 
-def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: World) -> None:
+def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: KeyProtectedShim) -> None:
     for _ in range(3):
         assert own.request("/v1/chat/completions", "tk_capped").status == 402
     assert own.check.times("tk_capped") == 3
@@ -246,7 +250,7 @@ def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: World) -> None:
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_known_api_keys_stay_valid_while_the_api_is_unavailable(
-    own: World, *, broken: bool
+    own: KeyProtectedShim, *, broken: bool
 ) -> None:
     assert own.request("/v1/chat/completions", "tk_good").status == 200
     if broken:
@@ -258,7 +262,7 @@ def test_known_api_keys_stay_valid_while_the_api_is_unavailable(
         own.request("/v1/chat/completions", "tk_new")
         return "cannot be reached" in own.gate.log
 
-    until_sync(it_noticed, within=60, what="the gate's word about the API")
+    until_sync(it_noticed, within=60, what="the gate's report about the API")
     assert own.request("/v1/chat/completions", "tk_good").status == 200
     answer = own.request("/v1/chat/completions", "tk_new")
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
@@ -266,13 +270,13 @@ def test_known_api_keys_stay_valid_while_the_api_is_unavailable(
     assert own.request("/open").status == 200
 
 
-def test_a_key_check_without_response_times_out(own: World) -> None:
+def test_a_key_check_without_response_times_out(own: KeyProtectedShim) -> None:
     own.check.go_on.clear()
     answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
 
 
-def test_a_dead_gate_closes_only_the_paths_that_need_it(own: World) -> None:
+def test_a_dead_gate_closes_only_the_paths_that_need_it(own: KeyProtectedShim) -> None:
     own.gate.kill()
     answer = own.request("/v1/chat/completions", "tk_good", **ORIGIN)
     assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
@@ -283,13 +287,13 @@ def test_a_dead_gate_closes_only_the_paths_that_need_it(own: World) -> None:
     assert own.request("/v1/chat/completions", "tk_good").status == 200
 
 
-def test_an_unavailable_upstream_is_reported_behind_the_gate_too(own: World) -> None:
+def test_an_unavailable_upstream_is_reported_behind_the_gate_too(own: KeyProtectedShim) -> None:
     own.shim.upstream.stop()
     answer = own.request("/v1/chat/completions", "tk_good")
     assert (answer.status, answer.data["error"]["type"]) == (502, "server_error")
 
 
-def test_no_log_contains_what_a_client_sent(world: World) -> None:
+def test_no_log_contains_what_a_client_sent(world: KeyProtectedShim) -> None:
     with pytest.raises(http.client.IncompleteRead):
         world.request("/cut?word=tk_in_query", "tk_good", Cookie="word=tk_in_cookie")
     world.request("/v1/admin/tk_in_path", "tk_other")

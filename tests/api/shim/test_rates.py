@@ -1,4 +1,4 @@
-"""Rates at the shim: the real Caddy and the real gate."""
+"""Rate limits at the shim: the real Caddy and the real gate."""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ LIES = {
     "CF-Connecting-IP": "192.0.2.9",
 }
 SLOW = 0.001
-"""A rate so low that a test sees its burst alone."""
+"""A rate so low that only its burst matters in a test."""
 
 
 @contextmanager
 def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningGate, KeyCheck]]:
-    """Run a way in with a rate."""
+    """Run shim and gate with a rate limit."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rate")))
         good = {name: Reply(200) for name in ("tk_a", "tk_b")}

@@ -1,6 +1,6 @@
-"""A certificate is renewed under the real Caddy: nothing that is open notices.
+"""Renewal of a certificate under the real Caddy: open connections are unaffected.
 
-The files lie as `guest certificate` lays them; tests/cluster has both together.
+The files are laid out as by `guest certificate`; tests/cluster tests both together.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from tests.support.waiting import until_sync
 
 @dataclass
 class Store:
-    """What the side-car of an enclave keeps."""
+    """The certificate storage of an enclave's side-car."""
 
     folder: Path
     """Its directory."""
 
     def __post_init__(self) -> None:
-        """Make authority, key and the places where the shim looks."""
+        """Create the authority, the key and the folders that the shim reads."""
         self.folder.mkdir()
         self.authority = CertificateAuthority.create(
             self.folder / "ca.pem", self.folder / "ca.key", name="test", now=utc_now()
@@ -58,7 +58,7 @@ class Store:
         return str(self.folder / "shim")
 
     def renew(self, *, ago: float, lifetime: float) -> int:
-        """Put a certificate there that was signed a while ago; answer its serial number."""
+        """Store a certificate that was signed a while ago; return its serial number."""
         request = read_request(signing_request(HOSTNAME, key=self.key))
         signed = self.authority.sign(
             request, timedelta(seconds=lifetime), utc_now() - timedelta(seconds=ago)

@@ -1,4 +1,4 @@
-"""Which requests the shim lets through, asked of the real Caddy."""
+"""Which requests the shim forwards, tested with the real Caddy."""
 
 import contextlib
 import json

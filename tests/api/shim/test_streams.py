@@ -1,4 +1,4 @@
-"""What passes the shim piece by piece, with the gate in between: the real Caddy, the real gate."""
+"""Streaming through the shim with the gate in between: the real Caddy, the real gate."""
 
 import contextlib
 import json
@@ -21,15 +21,15 @@ from tests.support.waiting import until_sync
 
 GIBIBYTE = 1 << 30
 MEMORY = 160 << 20
-"""Bytes of memory that Caddy may reach; far below the bodies that pass through it."""
+"""Maximum memory of Caddy in bytes; far below the size of the forwarded bodies."""
 KEY = "Authorization: Bearer tk_good\r\n"
 HEADER_TIMEOUT = "1s"
-"""Far below an enclave's, so that a test can see it."""
+"""Timeout far below an enclave's, so that a test can observe it."""
 
 
 @pytest.fixture(scope="module")
 def shim() -> Iterator[RunningShim]:
-    """Run a way in of which every path needs a key, impatient with headers."""
+    """Run shim and gate with keys required on every path, and a short header timeout."""
     with (
         tempfile.TemporaryDirectory(prefix="flow") as name,
         running_key_check({"tk_good": Reply(200)}) as check,
@@ -53,7 +53,7 @@ def _fresh(shim: RunningShim) -> None:
 
 
 def _highest_memory(shim: RunningShim) -> int:
-    """Return the most memory in bytes that Caddy has had."""
+    """Return Caddy's peak memory in bytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{shim.pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
@@ -116,7 +116,7 @@ def test_a_chunked_request_body_is_streamed(shim: RunningShim) -> None:
 
 
 def test_slow_headers_time_out_and_streams_do_not(shim: RunningShim) -> None:
-    """A connection that never asks is closed; what is under way lives longer than that."""
+    """A connection without a request is closed; running requests last longer than that."""
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(contextlib.closing(shim.connect()))
         stream.sendall(f"GET /stream HTTP/1.1\r\nHost: {HOSTNAME}\r\n{KEY}\r\n".encode())

@@ -1,4 +1,4 @@
-"""What the shim does while the enclave boots, and its well-known paths, with the real agent."""
+"""The shim while the enclave boots, and its well-known paths, with the real agent."""
 
 import contextlib
 import hashlib
@@ -112,7 +112,7 @@ def test_requests_are_forwarded_as_soon_as_the_boot_is_complete(booting: Running
         assert booting.request("/exact").data["target"] == "/exact"
         assert booting.request("/not-listed").status == 404
         assert booting.request("/.well-known/cloister-containers").status == 200
-        # Only the exact words are the agent's; everything else goes by the file's paths.
+        # Only the exact paths are the agent's; all others follow the file's paths.
         for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
             assert booting.request(target).status == 404
     finally:

@@ -1,4 +1,4 @@
-"""The demo's repository: real git, releases that stay where they are."""
+"""The demo's repository: real git, and releases that do not move."""
 
 import subprocess
 from pathlib import Path

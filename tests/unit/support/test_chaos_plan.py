@@ -1,4 +1,4 @@
-"""What a chaos run does follows from its seed alone."""
+"""The actions of a chaos run depend on its seed alone."""
 
 import itertools
 

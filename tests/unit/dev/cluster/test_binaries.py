@@ -1,4 +1,4 @@
-"""Programs are built once, whole or not at all, by a real Go."""
+"""Programs are built once, atomically, by a real Go."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ GO = shutil.which("go")
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide the folder of a module ``hello`` that is the only one of the cluster."""
+    """Provide the folder of a module ``hello``, the only one of the cluster."""
     if GO is None:
         pytest.skip("Go is not installed")
     folder = tmp_path / "modules" / "hello"

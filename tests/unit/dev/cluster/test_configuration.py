@@ -1,4 +1,4 @@
-"""What the components are given: rights, addresses, certificates. No cluster is started."""
+"""Configuration of the components: permissions, addresses, certificates. No cluster is started."""
 
 import json
 import ssl
@@ -50,12 +50,12 @@ class Plan:
         self.components: dict[str, Component] = {one.name: one for one in found}
 
     def flags(self, name: str) -> dict[str, str]:
-        """Provide the flags that a component is started with."""
+        """Return the flags that a component is started with."""
         pairs = (word[2:].partition("=") for word in self.components[name].argv if word[:2] == "--")
         return {flag: value for flag, _, value in pairs}
 
     def read(self, name: str) -> Any:
-        """Provide the content of a configuration file."""
+        """Return the content of a configuration file."""
         return yaml.safe_load((self.layout.config / name).read_text())
 
 

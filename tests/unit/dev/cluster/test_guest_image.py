@@ -1,4 +1,4 @@
-"""The image of the guest: the program alone, with a digest that depends on nothing else."""
+"""The image of the guest: the program alone, with a digest that depends only on it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Images are the same for the same content, and a real registry takes them."""
+"""Images are reproducible, and a real registry accepts them."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""Where a cluster lies, what is remembered of it, and which addresses and ports it gets."""
+"""A cluster's folder, its record, and its addresses and ports."""
 
 import tempfile
 import threading

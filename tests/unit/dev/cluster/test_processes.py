@@ -1,4 +1,4 @@
-"""Processes outlive the command that started them, and no stranger is ever signalled."""
+"""Processes outlive the command that started them, and no other process is ever signalled."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is missing is said in a sentence with its remedy."""
+"""Missing requirements are reported with their remedy."""
 
 import io
 import os
@@ -25,7 +25,7 @@ from dev.cluster.versions import Versions
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Provide a folder: ``libx-dev`` is there when it holds ``x.h``."""
+    """Provide a folder: ``libx-dev`` counts as installed when it contains ``x.h``."""
     table = {
         "node": {"libx-dev": str(tmp_path / "x.h"), "sh-tool": "sh", "nothing": "no-such-tool"}
     }
@@ -58,7 +58,7 @@ def test_without_root_the_install_command_is_reported(
 def test_root_installs_packages_and_prints_it(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # apt-get knows the packages only after an update, as in a fresh container image.
+    # apt-get finds the packages only after an update, as in a fresh container image.
     body = (
         f'echo "$@" >> {packages}/calls\n'
         f'[ "$1" = update ] && touch {packages}/updated && exit 0\n'

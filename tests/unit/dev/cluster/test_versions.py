@@ -1,4 +1,4 @@
-"""One list of versions, and the modules agree with it."""
+"""The list of versions, and its agreement with the modules."""
 
 import re
 from pathlib import Path

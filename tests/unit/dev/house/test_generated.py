@@ -1,4 +1,4 @@
-"""Generated files that are missing, old or nobody's."""
+"""Generated files that are missing, out of date or obsolete."""
 
 from pathlib import Path
 

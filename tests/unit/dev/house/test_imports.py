@@ -22,7 +22,7 @@ def test_every_module_but_programs_and_migrations_is_imported(tmp_path: Path) ->
 
 
 def test_a_module_that_reads_its_environment_on_import_is_found() -> None:
-    # The watcher goes by the name of the module that asks, so the two need no files.
+    # The watcher uses the name of the reading module, so the two need no files.
     watched = _Watched()
     eager = {"__name__": "cloister_api.eager", "environ": watched}
     exec("environ.get('HOME')", eager)

@@ -1,4 +1,4 @@
-"""Names and places that the house refuses."""
+"""Names and places that the house check refuses."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lines, words and excuses that the house refuses in a Python file."""
+"""Lengths, names and suppressions that the house check refuses in a Python file."""
 
 from pathlib import Path
 from textwrap import dedent
