@@ -5,7 +5,7 @@ Used by `cloister_clients.kube.client` alone, which knows the verbs; nothing her
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from cloister_clients.kube.errors import KubeError, Unavailable, error_from_resp
 from cloister_clients.server_clock import ServerClock
 from cloister_crds.backoff import Backoff
 
-__all__ = ["ApiRequest", "ResponseObserver", "Transport", "TransportLimits"]
+__all__ = ["ApiRequest", "ConnectionSockets", "ResponseObserver", "Transport", "TransportLimits"]
 
 ResponseObserver = Callable[[str, int], None]
 """Receives the method and the HTTP status of each request; status 0 = there was no response."""
@@ -37,7 +37,7 @@ KEEPALIVE = (
 """A peer that vanished without a word is noticed after about a minute, also under a watch."""
 _READ_BUFFER = 2**18
 """Bytes that are read ahead of whoever takes them."""
-_HANG_UP = 1.0
+_HANG_UP = 5.0
 """Seconds that closing waits for its connections; it takes a few iterations of the loop."""
 _BACKOFF = Backoff(first=0.1, longest=10.0, jitter=(0.9, 1.3))
 """Delays between attempts of one request."""
@@ -101,23 +101,14 @@ class Transport:
         self._headers = [("User-Agent", user_agent)]
         self._headers += [(name, v) for name, values in config.impersonate.items() for v in values]
         self._opened: aiohttp.ClientSession | None = None
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._sockets = ConnectionSockets()
 
     async def aclose(self) -> None:
         """Close all connections."""
         session, self._opened = self._opened, None
         if session is not None:
             await session.close()
-            await hang_up(self._sockets)
-
-    def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        """Build the socket of a connection."""
-        family, kind, protocol, _, _ = found
-        made = socket.socket(family, kind, protocol)
-        for option in KEEPALIVE:
-            made.setsockopt(*option)
-        self._sockets.add(made)
-        return made
+            await self._sockets.hang_up()
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -128,7 +119,7 @@ class Transport:
                     ssl=self._config.tls or True,
                     limit=self._limits.connections,
                     keepalive_timeout=60.0,
-                    socket_factory=self._socket,
+                    socket_factory=self._sockets.create,
                 ),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -305,19 +296,35 @@ async def _once_only(
         raise aiohttp.ClientConnectionError(str(error)) from error
 
 
-async def hang_up(sockets: Iterable[socket.socket]) -> None:
-    """End what is left of connections: those that were given up wait for the server's farewell.
+class ConnectionSockets:
+    """The sockets of a connection pool, for connections that outlive it.
 
-    That is TLS's way, and takes longer than the loop may run.
+    A TLS connection that was given up waits for the server's farewell, longer than its loop may
+    run; nobody but the garbage collector would close its socket.
     """
-    left = [each for each in sockets if each.fileno() >= 0]
-    for each in left:
-        with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_HANG_UP):
-            while any(each.fileno() >= 0 for each in left):  # noqa: ASYNC110 - sockets notify nobody
-                await asyncio.sleep(0)
+
+    def __init__(self) -> None:
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    def create(self, found: aiohttp.AddrInfoType) -> socket.socket:
+        """Create the socket of a connection; the pool's ``socket_factory``."""
+        family, kind, protocol, _, _ = found
+        made = socket.socket(family, kind, protocol)
+        for option in KEEPALIVE:
+            made.setsockopt(*option)
+        self._sockets.add(made)
+        return made
+
+    async def hang_up(self) -> None:
+        """Close what is left, and wait until the loop has let its transports finish."""
+        left = [each for each in self._sockets if each.fileno() >= 0]
+        for each in left:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HANG_UP):
+                while any(each.fileno() >= 0 for each in left):  # noqa: ASYNC110 - no event tells
+                    await asyncio.sleep(0)
 
 
 def encode(body: Any) -> bytes:

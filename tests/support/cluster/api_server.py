@@ -16,6 +16,7 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
+from cloister_clients.kube.transport import ConnectionSockets
 from tests.support.waiting import storage_starts, until
 
 __all__ = ["ApiResponse", "ApiServer"]
@@ -59,13 +60,16 @@ class ApiServer:
         self._trust = trust
         self._headers = list(headers)
         self._opened: aiohttp.ClientSession | None = None
+        self._sockets = ConnectionSockets()
 
     @property
     def _session(self) -> aiohttp.ClientSession:
         """The connection pool, created by the first request in the running event loop."""
         if self._opened is None:
             self._opened = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._trust, limit=32),
+                connector=aiohttp.TCPConnector(
+                    ssl=self._trust, limit=32, socket_factory=self._sockets.create
+                ),
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=60),
             )
@@ -165,6 +169,7 @@ class ApiServer:
         """Close all connections."""
         if self._opened is not None:
             await self._opened.close()
+            await self._sockets.hang_up()
 
 
 def _trust(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:

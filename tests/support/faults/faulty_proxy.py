@@ -22,6 +22,7 @@ from aiohttp import web
 from yarl import URL
 
 from cloister_clients.kube import KubeConfig
+from cloister_clients.kube.transport import ConnectionSockets
 from tests.support.faults.fault_kinds import PASS, ApiRequest, Fault, Injection, Loss
 
 __all__ = ["FaultyProxy", "ProxyPort", "Write", "faulty_proxy"]
@@ -77,6 +78,7 @@ class FaultyProxy:
     _loop: asyncio.AbstractEventLoop | None = None
     _runner: web.AppRunner | None = None
     _session: aiohttp.ClientSession | None = None
+    _sockets: ConnectionSockets = field(default_factory=ConnectionSockets)
 
     def open_port(self, name: str) -> ProxyPort:
         """Open a port for a program."""
@@ -111,7 +113,9 @@ class FaultyProxy:
     async def _start(self) -> None:
         """Start serving; no port is open yet."""
         self._loop = asyncio.get_running_loop()
-        connector = aiohttp.TCPConnector(limit=0, ssl=self.upstream.tls or True)
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=self.upstream.tls or True, socket_factory=self._sockets.create
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             auto_decompress=False,
@@ -131,6 +135,7 @@ class FaultyProxy:
         assert self._session is not None
         await self._runner.cleanup()
         await self._session.close()
+        await self._sockets.hang_up()
 
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
         """Handle one request, as the faults prescribe."""
