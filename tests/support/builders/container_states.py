@@ -27,7 +27,7 @@ def _pending() -> SimulatedCluster:
     world = SimulatedCluster()
     world.source_is_up = False
     for _ in range(4):
-        world.work()
+        world.reconcile()
     return world
 
 
@@ -50,7 +50,7 @@ def _serving() -> SimulatedCluster:
 
 def _updating() -> SimulatedCluster:
     world = _serving()
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     for _ in range(6):
         world.step()
     return world
@@ -64,7 +64,7 @@ def _update_failed() -> SimulatedCluster:
 
 def _awaiting() -> SimulatedCluster:
     world = _serving()
-    world.ask(staging=True, tag="v1.1.0")
+    world.change_spec(staging=True, tag="v1.1.0")
     world.settle()
     return world
 
@@ -78,15 +78,15 @@ def _failed() -> SimulatedCluster:
 
 def _lost() -> SimulatedCluster:
     world = _serving()
-    world.lose(world.container.status.active_enclave)
+    world.lose_pod(world.container.status.active_enclave)
     world.step()
     return world
 
 
 def _stopping() -> SimulatedCluster:
     world = _serving()
-    world.ask(state=DesiredState.STOPPED)
-    world.work()
+    world.change_spec(state=DesiredState.STOPPED)
+    world.reconcile()
     return world
 
 
@@ -99,14 +99,14 @@ def _stopped() -> SimulatedCluster:
 def _unseen() -> SimulatedCluster:
     """Make a change that the operator has not reconciled."""
     world = _serving()
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     return world
 
 
 def _routed(state: RouteState) -> SimulatedCluster:
     world = SimulatedCluster(replace(SETTINGS, gateway=Gateway("public", "cloister-system")))
     world.settle()
-    world.say(state, "NoMatchingParent: there is no such listener.")
+    world.report_routes(state, "NoMatchingParent: there is no such listener.")
     world.settle()
     return world
 

@@ -1,6 +1,6 @@
 """A simulated cluster for decisions: it carries out what `decide` and `evaluate_enclave` return.
 
-Objects in memory, time that a test advances. `SimulatedCluster.work` is one reconcile of an
+Objects in memory, time that a test advances. `SimulatedCluster.reconcile` is one reconcile of an
 operator, the other methods are what may happen between two reconciles.
 """
 
@@ -148,7 +148,7 @@ class SimulatedCluster:
             results=dict(self.results),
         )
 
-    def work(self) -> Decision:
+    def reconcile(self) -> Decision:
         """Reconcile once: evaluate Enclaves, create Pods, decide, check, apply, write status."""
         waits = []
         for name, enclave in list(self.enclaves.items()):
@@ -317,12 +317,12 @@ class SimulatedCluster:
         """Publish a release now; every repository of the world is one."""
         self.published[tag] = self.now
 
-    def ask(self, **spec: Any) -> None:
+    def change_spec(self, **spec: Any) -> None:
         """Change spec as a user does; nothing happens when nothing changes."""
         if any(getattr(self.container.spec, name) != value for name, value in spec.items()):
             self.container = subspec(self.container, **spec)
 
-    def let(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Advance the clock."""
         self.now += timedelta(seconds=seconds)
 
@@ -351,7 +351,7 @@ class SimulatedCluster:
         bound = (self.enclaves.get(name) for name, pod in self.pods.items() if pod.node)
         return 8 - sum(each.spec.summary.gpus for each in bound if each is not None)
 
-    def heal(self, name: str, *, well: bool = True) -> None:
+    def set_health(self, name: str, *, well: bool = True) -> None:
         """Make the health check of an Enclave pass or fail."""
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
@@ -360,7 +360,7 @@ class SimulatedCluster:
             agent = replace(pod.agent or PodContainer(name="agent"), ready=well, **reported)
             self.pods[name] = replace(pod, containers=healed, agent=agent)
 
-    def crash(self, name: str) -> None:
+    def fail_container(self, name: str) -> None:
         """Make the container of an Enclave exit with an error."""
         pod = self.pods.get(name)
         if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
@@ -374,16 +374,16 @@ class SimulatedCluster:
         """Cordon these nodes, and no others."""
         self.cordoned = set(nodes)
 
-    def lose(self, name: str) -> None:
+    def lose_pod(self, name: str) -> None:
         """Lose the Pod of an Enclave."""
         self.pods.pop(name, None)
 
-    def remove(self, name: str) -> None:
+    def delete_enclave(self, name: str) -> None:
         """Delete an Enclave by hand."""
         if name in self.enclaves:
             self._delete_enclave(name)
 
-    def collect(self) -> None:
+    def garbage_collect(self) -> None:
         """Garbage-collect what is being deleted."""
         for name in [name for name, pod in self.pods.items() if pod.deleting]:
             del self.pods[name]
@@ -392,7 +392,7 @@ class SimulatedCluster:
                 del self.enclaves[name]
                 self.incomplete.discard(name)
 
-    def publish(self) -> None:
+    def sync_endpoints(self) -> None:
         """Update the EndpointSlice after the Service."""
         if self.service is not None:
             pod = self.pods.get(self.service.selects)
@@ -400,7 +400,7 @@ class SimulatedCluster:
             addresses = frozenset({address} if address else ())
             self.service = ServiceFacts(selects=self.service.selects, addresses=addresses)
 
-    def say(self, state: RouteState, message: str = "") -> None:
+    def report_routes(self, state: RouteState, message: str = "") -> None:
         """Make the gateway report the same state for every route."""
         self.routes = {
             name: replace(each, state=state, message=message) for name, each in self.routes.items()
@@ -412,11 +412,11 @@ class SimulatedCluster:
         for _ in range(passes):
             for name in list(self.pods):
                 self.start(name)
-                self.heal(name)
-            self.publish()
-            self.collect()
+                self.set_health(name)
+            self.sync_endpoints()
+            self.garbage_collect()
             before = (self.container.status, dict(self.enclaves), dict(self.pods), self.service)
-            decision = self.work()
+            decision = self.reconcile()
             same = before == (self.container.status, self.enclaves, self.pods, self.service)
             quiet = quiet + 1 if same and not decision.actions and not decision.needs else 0
             # Lookups of later releases never end; tests advance their interval by hand.
@@ -444,18 +444,18 @@ class SimulatedCluster:
     def promote(self) -> None:
         """Promote the update in progress, as a user does who has read its revision."""
         if self.container.status.update is not None:
-            self.ask(promote=self.container.status.update.revision)
+            self.change_spec(promote=self.container.status.update.revision)
 
-    def made(self) -> list[CreateEnclave]:
+    def created(self) -> list[CreateEnclave]:
         """Return every Enclave that was created since the decisions were cleared."""
         actions = [action for decision in self.decisions for action in decision.actions]
         return [action for action in actions if isinstance(action, CreateEnclave)]
 
     def step(self) -> None:
         """Reconcile once after the Service has settled and what was deleted is gone."""
-        self.publish()
-        self.collect()
-        self.work()
+        self.sync_endpoints()
+        self.garbage_collect()
+        self.reconcile()
 
     def fail_candidate(self) -> None:
         """Start the candidate, and make its container exit with an error."""
@@ -465,6 +465,6 @@ class SimulatedCluster:
         name = self.container.status.candidate
         self.start(name)
         self.step()
-        self.crash(name)
+        self.fail_container(name)
         for _ in range(4):
             self.step()

@@ -36,22 +36,22 @@ HOSTNAME = f"web.acme.{DOMAIN}"
 
 def test_an_unreachable_source_is_pending_and_asked_again(world: SimulatedCluster) -> None:
     world.source_is_up = False
-    world.work()
-    decision = world.work()
+    world.reconcile()
+    decision = world.reconcile()
     assert decision.status.phase is ContainerPhase.PENDING
     assert world.reason() == world.reason("Reconciling") == "SourceUnavailable"
     assert decision.status.message == "no answer"
     assert decision.requeue_after == timedelta(seconds=10)
     assert not world.claims
-    world.let(10)
-    assert len(world.work().needs) == 1
+    world.advance(10)
+    assert len(world.reconcile().needs) == 1
     world.source_is_up = True
     world.settle()
     assert holds(world.container.status.conditions, "Ready")
 
 
 def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: SimulatedCluster) -> None:
-    world.ask(tag="v9")
+    world.change_spec(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
     status = world.container.status
@@ -71,11 +71,11 @@ def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: Simula
 
 
 def test_the_same_tag_is_asked_anew_for_a_new_request(world: SimulatedCluster) -> None:
-    world.ask(tag="v9")
+    world.change_spec(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
     world.bad_tags = set()
-    world.ask(relaunch="now")
+    world.change_spec(relaunch="now")
     world.settle()
     assert world.container.status.current_tag == "v9"
     assert holds(world.container.status.conditions, "Ready")
@@ -83,17 +83,17 @@ def test_the_same_tag_is_asked_anew_for_a_new_request(world: SimulatedCluster) -
 
 def test_a_claim_that_was_taken_before_the_failure_is_given_back(world: SimulatedCluster) -> None:
     world.claims[HOSTNAME] = claim_of(HOSTNAME)
-    world.ask(tag="v9")
+    world.change_spec(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
     assert not world.claims
 
 
 def test_the_claim_of_a_container_that_ran_is_kept(serving: SimulatedCluster) -> None:
-    serving.ask(state=DesiredState.STOPPED)
+    serving.change_spec(state=DesiredState.STOPPED)
     serving.settle()
     serving.bad_tags = {"v9"}
-    serving.ask(state=DesiredState.RUNNING, tag="v9")
+    serving.change_spec(state=DesiredState.RUNNING, tag="v9")
     serving.settle()
     assert serving.reason() == "TagNotFound"
     assert HOSTNAME in serving.claims

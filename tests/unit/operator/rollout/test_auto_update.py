@@ -17,7 +17,7 @@ INTERVAL = SETTINGS.follow_interval
 @pytest.fixture
 def following(serving: SimulatedCluster) -> SimulatedCluster:
     """Return a world in which v1.0.0 serves and later releases are followed."""
-    serving.ask(auto_update=True)
+    serving.change_spec(auto_update=True)
     serving.settle()
     serving.decisions.clear()
     return serving
@@ -58,13 +58,13 @@ def test_a_later_release_is_deployed_and_spec_is_left_alone(following: Simulated
 
 def test_the_source_is_asked_once_an_interval(following: SimulatedCluster) -> None:
     for _ in range(20):
-        following.work()
+        following.reconcile()
     assert not asked(following)
     following.now += INTERVAL
     for _ in range(20):
-        following.work()
+        following.reconcile()
     assert len(asked(following)) == 1
-    decision = following.work()
+    decision = following.reconcile()
     assert decision.requeue_after is not None
     assert decision.requeue_after <= INTERVAL
 
@@ -86,7 +86,7 @@ def test_an_earlier_tag_in_spec_does_not_go_back(following: SimulatedCluster) ->
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.published["v0.9.0"] = following.published["v1.0.0"] - timedelta(days=1)
-    following.ask(tag="v0.9.0")
+    following.change_spec(tag="v0.9.0")
     following.settle()
     assert following.container.status.current_tag == "v1.1.0"
 
@@ -96,7 +96,7 @@ def test_a_tag_that_is_later_than_what_was_found_is_deployed(following: Simulate
     pass_an_interval(following)
     following.now += timedelta(seconds=5)
     following.publish_release("v2.0.0")
-    following.ask(tag="v2.0.0")
+    following.change_spec(tag="v2.0.0")
     following.settle()
     assert following.container.status.current_tag == "v2.0.0"
 
@@ -106,7 +106,7 @@ def test_while_it_is_not_known_what_to_follow_nothing_changes(following: Simulat
     pass_an_interval(following)
     active = following.container.status.active_enclave
     following.source_is_up = False
-    following.ask(tag="v0.9.0")
+    following.change_spec(tag="v0.9.0")
     for _ in range(8):
         following.step()
     status = following.container.status
@@ -130,7 +130,7 @@ def test_a_restart_does_not_go_back(following: SimulatedCluster) -> None:
     following.results.clear()
     following.decisions.clear()
     following.settle()
-    assert following.made() == []
+    assert following.created() == []
     assert following.container.status.current_tag == "v1.1.0"
 
 
@@ -159,12 +159,12 @@ def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(
 ) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
-    following.ask(state=DesiredState.STOPPED)
+    following.change_spec(state=DesiredState.STOPPED)
     following.settle()
     following.decisions.clear()
     pass_an_interval(following)
     assert not asked(following)
-    following.ask(state=DesiredState.RUNNING)
+    following.change_spec(state=DesiredState.RUNNING)
     following.settle()
     assert following.container.status.current_tag == "v1.1.0"
 
@@ -172,7 +172,7 @@ def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(
 def test_switching_it_off_goes_back_to_the_tag_of_spec(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
-    following.ask(auto_update=False)
+    following.change_spec(auto_update=False)
     following.settle()
     status = following.container.status
     assert (status.current_tag, status.latest_release) == ("v1.0.0", None)
@@ -180,13 +180,13 @@ def test_switching_it_off_goes_back_to_the_tag_of_spec(following: SimulatedClust
 
 def test_a_wrong_tag_in_a_new_container_is_told(world: SimulatedCluster) -> None:
     world.bad_tags = {"v9"}
-    world.ask(tag="v9", auto_update=True)
+    world.change_spec(tag="v9", auto_update=True)
     world.settle()
     assert world.reason() == "TagNotFound"
 
 
 def test_staged_followed_releases_wait(following: SimulatedCluster) -> None:
-    following.ask(staging=True)
+    following.change_spec(staging=True)
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     assert following.reason() == "AwaitingPromotion"

@@ -22,12 +22,12 @@ from tests.support.builders.world import SimulatedCluster
 
 def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     seen = []
     for _ in range(14):
         serving.step()
         for name in serving.enclaves:
-            serving.heal(name)
+            serving.set_health(name)
             serving.start(name)
         status = serving.container.status
         assert holds(status.conditions, "Available")
@@ -45,19 +45,19 @@ def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
 
 def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     for _ in range(10):
-        serving.work()
+        serving.reconcile()
         for name in serving.enclaves:
             serving.start(name)
-            serving.heal(name)
+            serving.set_health(name)
     status = serving.container.status
     assert status.active_enclave != old
     assert serving.reason() == "Routing"
     assert serving.enclaves[old].metadata.deletion_timestamp is None
-    serving.publish()
-    assert not any(isinstance(each, DeleteEnclave) for each in serving.work().actions)
-    decision = serving.work()
+    serving.sync_endpoints()
+    assert not any(isinstance(each, DeleteEnclave) for each in serving.reconcile().actions)
+    decision = serving.reconcile()
     assert [each.name for each in decision.actions if isinstance(each, DeleteEnclave)] == [old]
     assert holds(serving.container.status.conditions, "Ready")
 
@@ -65,10 +65,10 @@ def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: Simulate
 def test_what_a_stop_ends_is_written_down_before(serving: SimulatedCluster) -> None:
     """An operator killed after the deletion still knows which tag was there."""
     old, tag = serving.container.status.active_enclave, serving.container.status.current_tag
-    serving.ask(state=DesiredState.STOPPED)
+    serving.change_spec(state=DesiredState.STOPPED)
     for _ in range(10):
         written = {each.enclave for each in serving.container.status.history}
-        ends = [each for each in serving.work().actions if isinstance(each, DeleteEnclave)]
+        ends = [each for each in serving.reconcile().actions if isinstance(each, DeleteEnclave)]
         if ends:
             break
     assert [each.name for each in ends] == [old]
@@ -78,7 +78,7 @@ def test_what_a_stop_ends_is_written_down_before(serving: SimulatedCluster) -> N
 
 def test_a_failed_update_leaves_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     serving.fail_candidate()
     status = serving.container.status
     assert status.active_enclave == old
@@ -93,7 +93,7 @@ def test_a_failed_update_leaves_what_serves(serving: SimulatedCluster) -> None:
     assert serving.enclaves[memory].status.phase is EnclavePhase.FAILED
     assert memory not in serving.pods
 
-    serving.ask(tag="v1.0.0")
+    serving.change_spec(tag="v1.0.0")
     serving.settle()
     assert serving.container.status.update is None
     assert serving.container.status.active_enclave == old
@@ -102,7 +102,7 @@ def test_a_failed_update_leaves_what_serves(serving: SimulatedCluster) -> None:
 
 def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: SimulatedCluster) -> None:
     serving.bad_tags = {"v9"}
-    serving.ask(tag="v9")
+    serving.change_spec(tag="v9")
     serving.settle()
     update = serving.container.status.update
     assert update is not None
@@ -115,11 +115,11 @@ def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: Simulate
 
 
 def test_a_newer_request_replaces_the_candidate(serving: SimulatedCluster) -> None:
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     for _ in range(4):
         serving.step()
     first = serving.container.status.candidate
-    serving.ask(tag="v1.2.0")
+    serving.change_spec(tag="v1.2.0")
     serving.settle()
     assert first not in serving.enclaves
     assert serving.container.status.current_tag == "v1.2.0"
@@ -133,7 +133,7 @@ def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: Simulated
     serving.settle()
     assert holds(serving.container.status.conditions, "Ready")
 
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     serving.settle()
     assert serving.container.status.active_enclave == old
     assert (serving.reason(), serving.reason("Stalled")) == (
@@ -141,7 +141,7 @@ def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: Simulated
         "UpdateFailed",
     )
 
-    serving.lose(old)
+    serving.lose_pod(old)
     serving.settle()
     status = serving.container.status
     assert status.active_enclave == old.removesuffix("-1") + "-2"
@@ -163,7 +163,7 @@ def test_a_relaunch_of_a_failed_container_is_an_update_that_can_be_taken_back(
     assert status.update is None
     assert "exit code 3" in status.message
 
-    world.ask(relaunch="again")
+    world.change_spec(relaunch="again")
     for _ in range(3):
         world.step()
     status = world.container.status
@@ -175,24 +175,24 @@ def test_a_relaunch_of_a_failed_container_is_an_update_that_can_be_taken_back(
     )
     assert failed in world.enclaves
 
-    world.ask(relaunch=None)
+    world.change_spec(relaunch=None)
     for _ in range(4):
         world.step()
     assert world.container.status.phase is ContainerPhase.FAILED
     assert list(world.enclaves) == [failed]
     assert "exit code 3" in world.container.status.message
 
-    world.ask(relaunch="once more")
+    world.change_spec(relaunch="once more")
     world.settle()
     assert world.reason("Available") == "Serving"
     assert failed not in world.enclaves
 
 
 def test_a_relaunch_after_a_wrong_tag_is_an_update_too(world: SimulatedCluster) -> None:
-    world.ask(tag="v9")
+    world.change_spec(tag="v9")
     world.bad_tags = {"v9"}
     world.settle()
-    world.ask(tag="v1.0.0")
+    world.change_spec(tag="v1.0.0")
     world.step()
     update = world.container.status.update
     assert update is not None
@@ -212,7 +212,7 @@ def test_one_gpu_is_updated_beside_what_serves(serving: SimulatedCluster) -> Non
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
     serving.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
-    serving.ask(gpus=1)
+    serving.change_spec(gpus=1)
     serving.settle()
     assert serving.reason() == "Serving"
     (enclave,) = serving.enclaves.values()
@@ -221,19 +221,19 @@ def test_one_gpu_is_updated_beside_what_serves(serving: SimulatedCluster) -> Non
 
 def test_an_update_has_no_moment_without_something_that_serves(serving: SimulatedCluster) -> None:
     """The EndpointSlice shows the old address for a moment after the Service selects another."""
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     serving.decisions.clear()
     while serving.container.status.current_tag != "v1.1.0":
         for name in list(serving.pods):
             serving.start(name)
-            serving.heal(name)
-        serving.work()
-    serving.work()
+            serving.set_health(name)
+        serving.reconcile()
+    serving.reconcile()
     assert serving.service is not None
     assert serving.service.selects == serving.container.status.active_enclave
-    serving.work()
+    serving.reconcile()
     assert serving.reason() == "Routing"
-    serving.publish()
-    serving.work()
+    serving.sync_endpoints()
+    serving.reconcile()
     assert all(holds(each.status.conditions, "Available") for each in serving.decisions)
     assert serving.reason() == "Serving"

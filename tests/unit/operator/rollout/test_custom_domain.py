@@ -19,7 +19,7 @@ def at_a_domain() -> SimulatedCluster:
         entitlements=Entitlements(domain_suffixes=("customer.test",))
     )
     world.domains = (domain_of(HOST),)
-    world.ask(custom_domain=HOST)
+    world.change_spec(custom_domain=HOST)
     world.settle()
     assert world.container.status.phase is ContainerPhase.READY
     return world
@@ -46,7 +46,7 @@ def test_a_lost_domain_goes_on_and_blocks_what_is_new() -> None:
     assert (status.domain, status.phase) == (HOST, ContainerPhase.READY)
     assert HOST in world.claims
     served = status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     world.settle()
     status = world.container.status
     assert status.active_enclave == served
@@ -70,7 +70,7 @@ def test_it_is_dropped_after_the_grace_and_comes_back() -> None:
 
 def test_leaving_the_domain_out_reverts_to_the_generated_name() -> None:
     world = at_a_domain()
-    world.ask(custom_domain=None)
+    world.change_spec(custom_domain=None)
     world.settle()
     status = world.container.status
     assert (status.domain, status.internal_domain) == (GENERATED, GENERATED)

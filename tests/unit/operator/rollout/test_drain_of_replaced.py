@@ -16,11 +16,11 @@ def switched() -> tuple[SimulatedCluster, str]:
     world = SimulatedCluster(replace(SETTINGS, drain=DRAIN))
     world.settle()
     first = world.container.status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     while not is_reached(world):
         for name in list(world.pods):
             world.start(name)
-            world.heal(name)
+            world.set_health(name)
         world.step()
     return world, first
 
@@ -38,11 +38,11 @@ def test_what_served_stays_until_everybody_has_learned_of_its_successor() -> Non
     world.now = world.wake_at - timedelta(seconds=1)
     world.step()
     assert world.enclaves[first].metadata.deletion_timestamp is None
-    world.let(1)
+    world.advance(1)
     # The deletion is recorded in one reconcile and done in the next.
     world.step()
     world.step()
-    world.collect()
+    world.garbage_collect()
     assert first not in world.enclaves
     (entry,) = (each for each in world.container.status.history if each.enclave == first)
     assert entry.outcome == "Served"
@@ -50,7 +50,7 @@ def test_what_served_stays_until_everybody_has_learned_of_its_successor() -> Non
 
 def test_what_gives_way_does_not_serve_again() -> None:
     world, first = switched()
-    world.ask(tag="v1.0.0")
+    world.change_spec(tag="v1.0.0")
     world.settle()
     status = world.container.status
     assert status.current_tag == "v1.0.0"
@@ -61,7 +61,7 @@ def test_what_gives_way_does_not_serve_again() -> None:
 
 def test_stopping_does_not_wait() -> None:
     world, first = switched()
-    world.ask(state=DesiredState.STOPPED)
+    world.change_spec(state=DesiredState.STOPPED)
     world.step()
     world.step()
     assert world.enclaves[first].metadata.deletion_timestamp is not None
@@ -70,11 +70,11 @@ def test_stopping_does_not_wait() -> None:
 def test_a_candidate_that_never_served_ends_at_once() -> None:
     world, _ = switched()
     world.settle()
-    world.ask(tag="v1.2.0")
+    world.change_spec(tag="v1.2.0")
     while world.container.status.candidate not in world.enclaves:
         world.step()
     candidate = world.container.status.candidate
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     world.step()
     world.step()
     assert world.enclaves[candidate].metadata.deletion_timestamp is not None

@@ -24,7 +24,7 @@ def routed_world() -> SimulatedCluster:
     """Make a world whose Container serves and whose gateway routes to it."""
     world = SimulatedCluster(ROUTED)
     world.settle()
-    world.say(RouteState.ACCEPTED)
+    world.report_routes(RouteState.ACCEPTED)
     world.settle()
     return world
 
@@ -35,9 +35,9 @@ def at_a_domain() -> SimulatedCluster:
     entitlements = Entitlements(domain_suffixes=("customer.test",))
     world.organization = organization_of(entitlements=entitlements)
     world.domains = (domain_of(HOST),)
-    world.ask(custom_domain=HOST)
+    world.change_spec(custom_domain=HOST)
     world.settle()
-    world.say(RouteState.ACCEPTED)
+    world.report_routes(RouteState.ACCEPTED)
     world.settle()
     return world
 
@@ -63,7 +63,7 @@ def test_ready_waits_for_the_gateway() -> None:
     assert holds(status.conditions, "Available")
     assert (world.reason(), holds(status.conditions, "Ready")) == ("RoutePending", False)
     assert world.reason("Reconciling") == "RoutePending"
-    world.say(RouteState.ACCEPTED)
+    world.report_routes(RouteState.ACCEPTED)
     world.settle()
     status = world.container.status
     assert (world.reason(), holds(status.conditions, "Ready")) == ("Serving", True)
@@ -73,7 +73,7 @@ def test_ready_waits_for_the_gateway() -> None:
 
 def test_a_route_that_is_refused_says_why_and_what_to_do() -> None:
     world = routed_world()
-    world.say(RouteState.REFUSED, "NoMatchingListenerHostname: no listener takes it.")
+    world.report_routes(RouteState.REFUSED, "NoMatchingListenerHostname: no listener takes it.")
     world.settle()
     told = condition(world.container.status.conditions, "Ready")
     assert told is not None
@@ -91,7 +91,7 @@ def test_a_custom_domain_has_a_route_of_its_own() -> None:
 
 def test_leaving_a_custom_domain_out_ends_its_route() -> None:
     world = at_a_domain()
-    world.ask(custom_domain=None)
+    world.change_spec(custom_domain=None)
     world.settle()
     assert services(world) == {GENERATED: "web"}
 
@@ -124,12 +124,12 @@ def test_a_name_that_another_container_holds_is_not_routed() -> None:
 
 def test_a_staged_update_is_routed_at_its_preview() -> None:
     world = routed_world()
-    world.ask(staging=True, tag="v1.1.0")
+    world.change_spec(staging=True, tag="v1.1.0")
     world.settle()
     assert services(world)[GENERATED] == "web"
     assert services(world)[PREVIEW] not in ("", "web")
     assert world.reason() == "RoutePending"
-    world.say(RouteState.ACCEPTED)
+    world.report_routes(RouteState.ACCEPTED)
     world.settle()
     assert world.reason() == "AwaitingPromotion"
     world.promote()
@@ -140,7 +140,7 @@ def test_a_staged_update_is_routed_at_its_preview() -> None:
 def test_an_update_leaves_the_route_alone() -> None:
     world = routed_world()
     world.decisions.clear()
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     world.settle()
     actions = [action for decision in world.decisions for action in decision.actions]
     assert not [each for each in actions if isinstance(each, RouteHostname | DeleteRoute)]
@@ -150,7 +150,7 @@ def test_an_update_leaves_the_route_alone() -> None:
 def test_a_lost_pod_keeps_the_route() -> None:
     world = routed_world()
     world.decisions.clear()
-    world.lose(world.container.status.active_enclave)
+    world.lose_pod(world.container.status.active_enclave)
     world.settle()
     actions = [action for decision in world.decisions for action in decision.actions]
     assert not [each for each in actions if isinstance(each, RouteHostname | DeleteRoute)]
@@ -159,7 +159,7 @@ def test_a_lost_pod_keeps_the_route() -> None:
 
 def test_a_stopped_container_is_not_routed() -> None:
     world = routed_world()
-    world.ask(state=DesiredState.STOPPED)
+    world.change_spec(state=DesiredState.STOPPED)
     world.settle()
     assert not world.routes
     assert world.reason() == "Stopped"

@@ -55,8 +55,8 @@ def test_a_start_that_goes_well_costs_no_event() -> None:
 
 
 def test_an_update_is_told_from_its_begin_to_its_end(serving: SimulatedCluster) -> None:
-    serving.work()
-    serving.ask(tag="v1.1.0")
+    serving.reconcile()
+    serving.change_spec(tag="v1.1.0")
     serving.settle()
     assert reasons(serving) == ["Updating", "Serving"]
     assert not any(each.warning for each in told(serving))
@@ -64,8 +64,8 @@ def test_an_update_is_told_from_its_begin_to_its_end(serving: SimulatedCluster) 
 
 
 def test_a_failed_update_is_a_warning_with_its_cause(serving: SimulatedCluster) -> None:
-    serving.work()
-    serving.ask(tag="v1.1.0")
+    serving.reconcile()
+    serving.change_spec(tag="v1.1.0")
     serving.fail_candidate()
     (updating, failed) = told(serving)
     assert updating.reason == "Updating"
@@ -74,18 +74,18 @@ def test_a_failed_update_is_a_warning_with_its_cause(serving: SimulatedCluster) 
 
 
 def test_a_lost_pod_is_told(serving: SimulatedCluster) -> None:
-    serving.work()
-    serving.lose(serving.container.status.active_enclave)
+    serving.reconcile()
+    serving.lose_pod(serving.container.status.active_enclave)
     serving.settle()
     assert reasons(serving) == ["PodLost"]
     assert told(serving)[0].warning
 
 
 def test_what_waits_and_what_stops_is_told(serving: SimulatedCluster) -> None:
-    serving.work()
-    serving.ask(staging=True, tag="v1.1.0")
+    serving.reconcile()
+    serving.change_spec(staging=True, tag="v1.1.0")
     serving.settle()
-    serving.ask(state=DesiredState.STOPPED)
+    serving.change_spec(state=DesiredState.STOPPED)
     serving.settle()
     assert reasons(serving) == ["Updating", "AwaitingPromotion", "Stopped"]
 

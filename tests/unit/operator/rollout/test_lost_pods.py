@@ -32,12 +32,12 @@ def test_a_lost_pod_is_replaced_without_asking_anything(serving: SimulatedCluste
     old = serving.container.status.active_enclave
     serving.source_is_up = False
     serving.results.clear()
-    serving.lose(old)
-    decision = serving.work()
+    serving.lose_pod(old)
+    decision = serving.reconcile()
     assert decision.status.phase is ContainerPhase.DEPLOYING
     assert serving.reason() == serving.reason("Available") == "PodLost"
     serving.settle()
-    (made_again,) = serving.made()
+    (made_again,) = serving.created()
     assert made_again.copy_from == old
     assert made_again.spec.attempt == 2
     assert all(not each.needs for each in serving.decisions)
@@ -46,11 +46,11 @@ def test_a_lost_pod_is_replaced_without_asking_anything(serving: SimulatedCluste
 
 def test_what_served_comes_back_while_its_update_is_on_its_way(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     for _ in range(4):
         serving.step()
     candidate = serving.container.status.candidate
-    serving.lose(old)
+    serving.lose_pod(old)
     serving.step()
     serving.step()
     update = serving.container.status.update
@@ -60,7 +60,7 @@ def test_what_served_comes_back_while_its_update_is_on_its_way(serving: Simulate
     assert set(serving.enclaves) >= {candidate, again}
     for _ in range(6):
         serving.start(again)
-        serving.heal(again)
+        serving.set_health(again)
         serving.step()
     status = serving.container.status
     assert (status.active_enclave, status.current_tag) == (again, "v1.0.0")
@@ -75,8 +75,8 @@ def test_a_candidate_that_is_lost_too_often_has_failed(world: SimulatedCluster) 
         world.step()
         world.step()
         for name in list(world.pods):
-            world.lose(name)
-        world.let(61)
+            world.lose_pod(name)
+        world.advance(61)
     status = world.container.status
     assert status.phase is ContainerPhase.FAILED
     assert world.reason() == "AttemptsExhausted"
@@ -85,9 +85,9 @@ def test_a_candidate_that_is_lost_too_often_has_failed(world: SimulatedCluster) 
 
 
 def test_a_vanished_enclave_is_made_anew(serving: SimulatedCluster) -> None:
-    serving.remove(serving.container.status.active_enclave)
+    serving.delete_enclave(serving.container.status.active_enclave)
     serving.pods.clear()
-    serving.collect()
+    serving.garbage_collect()
     serving.settle()
     assert holds(serving.container.status.conditions, "Ready")
 
@@ -95,7 +95,7 @@ def test_a_vanished_enclave_is_made_anew(serving: SimulatedCluster) -> None:
 def test_an_interrupted_making_is_completed(world: SimulatedCluster) -> None:
     world.interrupt_next = True
     world.settle()
-    first, second = world.made()[:2]
+    first, second = world.created()[:2]
     assert first.name == second.name
     assert second.file == first.file
     assert second.spec == first.spec
@@ -107,10 +107,10 @@ def test_an_interrupted_repetition_is_completed_from_the_one_before(
     serving: SimulatedCluster,
 ) -> None:
     old = serving.container.status.active_enclave
-    serving.lose(old)
+    serving.lose_pod(old)
     serving.interrupt_next = True
     serving.settle()
-    first, second = serving.made()
+    first, second = serving.created()
     assert first.name == second.name
     assert first.copy_from == second.copy_from == old
 
@@ -136,24 +136,24 @@ def test_a_deleted_container_only_says_that_nothing_serves_any_more() -> None:
 
 def test_a_deployment_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
     serving.deployment = None
-    assert EnsureDeployment("acme/site") in serving.work().actions
+    assert EnsureDeployment("acme/site") in serving.reconcile().actions
 
 
 def test_a_claim_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
     del serving.claims[HOSTNAME]
-    assert ClaimHostname(HOSTNAME) in serving.work().actions
+    assert ClaimHostname(HOSTNAME) in serving.reconcile().actions
 
 
 def test_a_claim_that_another_container_took_is_left_to_it(serving: SimulatedCluster) -> None:
     serving.claims[HOSTNAME] = claim_of(HOSTNAME, holder="other")
-    assert not [each for each in serving.work().actions if isinstance(each, ClaimHostname)]
+    assert not [each for each in serving.reconcile().actions if isinstance(each, ClaimHostname)]
 
 
 def test_host_names_of_a_debug_container_change_hands_after_the_switch(
     serving: SimulatedCluster,
 ) -> None:
     debug = f"web.debug.acme.{DOMAIN}"
-    serving.ask(debug=True)
+    serving.change_spec(debug=True)
     for _ in range(4):
         serving.step()
     assert set(serving.claims) == {HOSTNAME, debug}
@@ -172,7 +172,7 @@ def test_host_names_of_a_debug_container_change_hands_after_the_switch(
 
 def test_the_history_keeps_ten(serving: SimulatedCluster) -> None:
     for number in range(13):
-        serving.ask(tag=f"v2.{number}.0")
+        serving.change_spec(tag=f"v2.{number}.0")
         serving.settle()
     history = serving.container.status.history
     assert len(history) == 10
@@ -180,7 +180,7 @@ def test_the_history_keeps_ten(serving: SimulatedCluster) -> None:
 
 
 def test_a_decision_depends_on_nothing_but_what_wasobserved_of(serving: SimulatedCluster) -> None:
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     observed = serving.observed()
     assert decide(observed, serving.now) == decide(observed, serving.now)
 
@@ -208,17 +208,17 @@ def test_a_clock_that_is_set_back_makes_no_attempt_wait_for_it(world: SimulatedC
     (name,) = world.pods
     world.start(name)
     world.step()
-    world.lose(name)
+    world.lose_pod(name)
     for _ in range(3):
         world.step()
     assert world.reason() == "PodLost"
     world.decisions.clear()
     world.step()
-    assert not world.made(), "it waits before it tries again"
-    world.let(-3600)
+    assert not world.created(), "it waits before it tries again"
+    world.advance(-3600)
     for _ in range(3):
         world.step()
-    assert world.made()
+    assert world.created()
 
 
 def test_a_clock_that_is_set_back_makes_no_question_wait_for_it(world: SimulatedCluster) -> None:
@@ -227,7 +227,7 @@ def test_a_clock_that_is_set_back_makes_no_question_wait_for_it(world: Simulated
     world.step()
     assert world.reason() == "SourceUnavailable"
     world.source_is_up = True
-    world.let(-3600)
+    world.advance(-3600)
     for _ in range(6):
         world.step()
-    assert world.made()
+    assert world.created()

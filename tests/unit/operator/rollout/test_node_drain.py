@@ -13,7 +13,7 @@ def test_what_serves_moves_to_another_node(serving: SimulatedCluster) -> None:
         serving.step()
         for name in serving.enclaves:
             serving.start(name)
-            serving.heal(name)
+            serving.set_health(name)
         status = serving.container.status
         assert status.phase is ContainerPhase.READY
         assert holds(status.conditions, "Available")
@@ -23,7 +23,7 @@ def test_what_serves_moves_to_another_node(serving: SimulatedCluster) -> None:
     assert status.active_enclave != old
     assert list(serving.enclaves) == [status.active_enclave]
     assert serving.pods[status.active_enclave].node == "node-2"
-    (made,) = serving.made()
+    (made,) = serving.created()
     assert made.copy_from == old
     assert made.spec.losses == 0
 
@@ -33,7 +33,7 @@ def test_the_old_one_stays_until_the_new_one_is_reached(serving: SimulatedCluste
     serving.cordon("node-1")
     ended_at = None
     for number in range(14):
-        decision = serving.work()
+        decision = serving.reconcile()
         if any(isinstance(each, DeleteEnclave) and each.name == old for each in decision.actions):
             ended_at = number
             assert serving.service is not None
@@ -42,8 +42,8 @@ def test_the_old_one_stays_until_the_new_one_is_reached(serving: SimulatedCluste
             assert serving.enclaves[active].status.address in serving.service.addresses
         for name in serving.enclaves:
             serving.start(name)
-            serving.heal(name)
-        serving.publish()
+            serving.set_health(name)
+        serving.sync_endpoints()
     assert ended_at is not None
 
 
@@ -67,10 +67,10 @@ def test_a_successor_that_fails_for_good_is_not_made_again(serving: SimulatedClu
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     serving.fail_candidate()
-    serving.let(3600)
+    serving.advance(3600)
     serving.step()
     assert serving.container.status.active_enclave == old
-    assert len(serving.made()) == 1
+    assert len(serving.created()) == 1
     assert "exit code 3" in condition_message(serving)
 
 
@@ -78,24 +78,24 @@ def test_a_successor_that_is_lost_is_made_again(serving: SimulatedCluster) -> No
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
     serving.step()
-    (first,) = serving.made()
+    (first,) = serving.created()
     serving.step()
     serving.start(first.name)
     serving.step()
-    serving.lose(first.name)
+    serving.lose_pod(first.name)
     serving.step()
     serving.step()
-    assert len(serving.made()) == 1
-    serving.let(11)
+    assert len(serving.created()) == 1
+    serving.advance(11)
     serving.step()
-    assert len(serving.made()) == 2
+    assert len(serving.created()) == 2
     assert serving.container.status.active_enclave == old
 
 
 def test_a_new_request_during_the_move_goes_its_own_way(serving: SimulatedCluster) -> None:
     serving.cordon("node-1")
     serving.step()
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     serving.settle()
     status = serving.container.status
     assert status.current_tag == "v1.1.0"

@@ -18,7 +18,7 @@ def world() -> SimulatedCluster:
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
     made.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
-    made.ask(gpus=8)
+    made.change_spec(gpus=8)
     made.settle()
     assert made.reason() == "Serving"
     return made
@@ -33,7 +33,7 @@ def underway(world: SimulatedCluster) -> str:
 
 def test_the_successor_waits_before_what_serves_ends(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     new = underway(world)
     status = world.container.status
     assert (status.phase, status.active_enclave) == (ContainerPhase.READY, old)
@@ -45,7 +45,7 @@ def test_the_successor_waits_before_what_serves_ends(world: SimulatedCluster) ->
         UpdateType.REPLACE,
     )
     assert new not in world.pods, "nobody waits for the GPUs yet"
-    world.work()
+    world.reconcile()
     world.start(new)
     assert world.pods[new].node == "", "the GPUs are not free"
     status = world.container.status
@@ -69,7 +69,7 @@ def test_the_successor_waits_before_what_serves_ends(world: SimulatedCluster) ->
 def test_updates_that_cannot_start_stop_nothing(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.bad_tags = {"v9"}
-    world.ask(tag="v9")
+    world.change_spec(tag="v9")
     world.settle()
     status = world.container.status
     assert (status.phase, status.active_enclave) == (ContainerPhase.READY, old)
@@ -79,13 +79,13 @@ def test_updates_that_cannot_start_stop_nothing(world: SimulatedCluster) -> None
 
 
 def test_one_that_fails_leaves_the_container_failed(world: SimulatedCluster) -> None:
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     new = underway(world)
     while world.pods.keys() != {new}:
         world.step()
     world.start(new)
     world.step()
-    world.crash(new)
+    world.fail_container(new)
     for _ in range(4):
         world.step()
     status = world.container.status
@@ -95,16 +95,16 @@ def test_one_that_fails_leaves_the_container_failed(world: SimulatedCluster) -> 
         None,
     )
     assert world.reason("Stalled") == "BootFailed"
-    world.ask(tag="v1.2.0")
+    world.change_spec(tag="v1.2.0")
     world.settle()
     assert world.container.status.current_tag == "v1.2.0"
 
 
 def test_spec_put_back_before_the_stop_keeps_what_serves(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     underway(world)
-    world.ask(tag="v1.0.0")
+    world.change_spec(tag="v1.0.0")
     world.settle()
     assert world.container.status.active_enclave == old
     assert list(world.enclaves) == [old]
@@ -112,12 +112,12 @@ def test_spec_put_back_before_the_stop_keeps_what_serves(world: SimulatedCluster
 
 def test_spec_put_back_after_the_stop_starts_it_anew(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     new = underway(world)
     while world.container.status.active_enclave:
-        world.work()
+        world.reconcile()
     assert new in world.pods
-    world.ask(tag="v1.0.0")
+    world.change_spec(tag="v1.0.0")
     world.settle()
     status = world.container.status
     assert (status.phase, status.current_tag) == (ContainerPhase.READY, "v1.0.0")
@@ -131,9 +131,9 @@ def test_it_is_enough_that_one_of_the_two_has_several(before: int, after: int) -
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))
     )
     world.hosts = (host_of(gpu=Gpu(resource="nvidia.com/gpu")),)
-    world.ask(gpus=before)
+    world.change_spec(gpus=before)
     world.settle()
-    world.ask(gpus=after)
+    world.change_spec(gpus=after)
     assert world.enclaves[underway(world)].spec.stop_first
     world.settle()
     (enclave,) = world.enclaves.values()
@@ -143,17 +143,17 @@ def test_it_is_enough_that_one_of_the_two_has_several(before: int, after: int) -
 
 def test_a_lost_pod_of_what_is_replaced_is_not_waited_for(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     new = underway(world)
-    world.lose(old)
+    world.lose_pod(old)
     world.settle()
     assert world.container.status.active_enclave == new
 
 
 def test_it_is_stopped_and_started_as_any_other(world: SimulatedCluster) -> None:
-    world.ask(state=DesiredState.STOPPED)
+    world.change_spec(state=DesiredState.STOPPED)
     world.settle()
-    world.ask(state=DesiredState.RUNNING, tag="v1.1.0")
+    world.change_spec(state=DesiredState.RUNNING, tag="v1.1.0")
     world.settle()
     (enclave,) = world.enclaves.values()
     assert not enclave.spec.stop_first, "nothing ran before it"
@@ -164,16 +164,16 @@ def test_it_is_stopped_and_started_as_any_other(world: SimulatedCluster) -> None
 def test_nothing_is_staged(world: SimulatedCluster, by: str) -> None:
     old = world.container.status.active_enclave
     if by == "spec":
-        world.ask(staging=True, tag="v1.1.0")
+        world.change_spec(staging=True, tag="v1.1.0")
     else:
         world.deployment = deployment_of(default_staging=True)
-        world.ask(tag="v1.1.0")
+        world.change_spec(tag="v1.1.0")
     world.settle()
     assert world.container.status.active_enclave == old
     assert world.reason() == "StagingNotPossible"
     assert world.reason("Stalled") == "UpdateFailed"
     assert "staging to false" in world.container.status.message
-    world.ask(staging=False)
+    world.change_spec(staging=False)
     world.settle()
     assert world.container.status.current_tag == "v1.1.0"
     assert world.reason() == "Serving"

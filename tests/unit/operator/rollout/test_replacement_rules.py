@@ -46,7 +46,7 @@ def start_up(world: SimulatedCluster) -> None:
     (name,) = world.pods
     world.start(name)
     world.step()
-    world.heal(name)
+    world.set_health(name)
 
 
 def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: SimulatedCluster) -> None:
@@ -123,7 +123,7 @@ def test_it_ends_and_waits_to_be_deleted(old: SimulatedCluster, status: Containe
     assert old.successor is not None
     old.successor = old.successor.model_copy(update={"status": status})
     old.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
-    old.work()
+    old.reconcile()
     assert (old.container.status.phase, old.reason()) == (ContainerPhase.STOPPING, "Replaced")
     old.settle()
     assert (old.container.status.phase, old.reason("Stalled")) == (
@@ -159,7 +159,7 @@ def test_it_stays_replaced_while_the_successor_is_there(old: SimulatedCluster) -
 
 def test_an_update_that_was_on_its_way_ends_with_it(old: SimulatedCluster) -> None:
     assert old.successor is not None
-    old.ask(tag="v1.1.0")
+    old.change_spec(tag="v1.1.0")
     while not old.container.status.candidate:
         old.step()
     old.successor = old.successor.model_copy(update={"status": SERVES})
@@ -174,7 +174,7 @@ def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     world = SimulatedCluster(replace(SETTINGS, drain=drain, gateway=gateway))
     for _ in range(12):
         world.settle()
-        world.say(RouteState.ACCEPTED)
+        world.report_routes(RouteState.ACCEPTED)
     assert list(world.routes) == [HOSTNAME]
     available = ConditionUpdate("Available", status=True, reason="Serving")
     status = SERVES.model_copy(
@@ -183,7 +183,7 @@ def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     world.successor = container_of("web.2", uid="heir", replaces="web", status=status)
     world.claims = {HOSTNAME: claim_of(HOSTNAME, holder="web.2")}
     since = world.now
-    decision = world.work()
+    decision = world.reconcile()
     assert decision.requeue_after == drain
     assert (world.container.status.phase, world.reason()) == (ContainerPhase.STOPPING, "Replaced")
     assert len(world.enclaves) == 1

@@ -65,31 +65,35 @@ def able(*, subscribed: bool = True) -> Organization:
 
 PLACES = st.integers(min_value=0, max_value=5)
 HAPPENINGS = st.one_of(
-    st.just(SimulatedCluster.work),
-    st.just(SimulatedCluster.work),
-    st.just(SimulatedCluster.work),
-    st.sampled_from(["v1.0.0", "v1.1.0", "v9.9.9"]).map(lambda tag: lambda w: w.ask(tag=tag)),
-    st.sampled_from(["a", "b"]).map(lambda token: lambda w: w.ask(relaunch=token)),
-    st.sampled_from(list(DesiredState)).map(lambda state: lambda w: w.ask(state=state)),
-    st.sampled_from([None, 1, 8]).map(lambda gpus: lambda w: w.ask(gpus=gpus)),
-    st.booleans().map(lambda debug: lambda w: w.ask(debug=debug)),
-    st.sampled_from([True, False, None]).map(lambda staging: lambda w: w.ask(staging=staging)),
+    st.just(SimulatedCluster.reconcile),
+    st.just(SimulatedCluster.reconcile),
+    st.just(SimulatedCluster.reconcile),
+    st.sampled_from(["v1.0.0", "v1.1.0", "v9.9.9"]).map(
+        lambda tag: lambda w: w.change_spec(tag=tag)
+    ),
+    st.sampled_from(["a", "b"]).map(lambda token: lambda w: w.change_spec(relaunch=token)),
+    st.sampled_from(list(DesiredState)).map(lambda state: lambda w: w.change_spec(state=state)),
+    st.sampled_from([None, 1, 8]).map(lambda gpus: lambda w: w.change_spec(gpus=gpus)),
+    st.booleans().map(lambda debug: lambda w: w.change_spec(debug=debug)),
+    st.sampled_from([True, False, None]).map(
+        lambda staging: lambda w: w.change_spec(staging=staging)
+    ),
     st.just(SimulatedCluster.promote),
     st.sampled_from([(), ("node-1",), ("node-2",)]).map(lambda nodes: lambda w: w.cordon(*nodes)),
-    st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.let(seconds)),
+    st.sampled_from([1, 11, 61, 301, 1801]).map(lambda seconds: lambda w: w.advance(seconds)),
     # Clocks are set, forward and back.
-    st.sampled_from([-3600, -60, 86_400]).map(lambda seconds: lambda w: w.let(seconds)),
+    st.sampled_from([-3600, -60, 86_400]).map(lambda seconds: lambda w: w.advance(seconds)),
     PLACES.map(lambda place: _each(SimulatedCluster.start, place)),
     PLACES.map(lambda place: _each(SimulatedCluster.start, place)),
-    PLACES.map(lambda place: _each(SimulatedCluster.heal, place)),
-    PLACES.map(lambda place: _each(SimulatedCluster.heal, place)),
-    PLACES.map(lambda place: _each(lambda w, name: w.heal(name, well=False), place)),
-    PLACES.map(lambda place: _each(SimulatedCluster.crash, place)),
-    PLACES.map(lambda place: _each(SimulatedCluster.lose, place)),
-    PLACES.map(lambda place: _each(SimulatedCluster.remove, place)),
-    st.just(SimulatedCluster.collect),
-    st.just(SimulatedCluster.publish),
-    st.just(SimulatedCluster.publish),
+    PLACES.map(lambda place: _each(SimulatedCluster.set_health, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.set_health, place)),
+    PLACES.map(lambda place: _each(lambda w, name: w.set_health(name, well=False), place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.fail_container, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.lose_pod, place)),
+    PLACES.map(lambda place: _each(SimulatedCluster.delete_enclave, place)),
+    st.just(SimulatedCluster.garbage_collect),
+    st.just(SimulatedCluster.sync_endpoints),
+    st.just(SimulatedCluster.sync_endpoints),
     st.booleans().map(lambda up: _set("source_is_up", up)),
     st.just(_set("interrupt_next", True)),
     st.booleans().map(lambda subscribed: _set("organization", able(subscribed=subscribed))),
@@ -113,11 +117,11 @@ def test_promises_hold_and_the_world_comes_to_rest(
         del world.claims[HOSTNAME]
 
     world.settle()
-    world.say(RouteState.ACCEPTED)
+    world.report_routes(RouteState.ACCEPTED)
     world.settle()
 
     status = world.container.status
-    again = world.work()
+    again = world.reconcile()
     assert again.status == status
     assert not again.actions
     assert not world.routes or way.gateway is not None
@@ -158,7 +162,9 @@ def test_a_new_good_request_always_gets_it_going_again(
     world.organization = able()
     if HOSTNAME in world.claims and world.claims[HOSTNAME].spec.holder.name == "other":
         del world.claims[HOSTNAME]
-    world.ask(tag="v2.0.0", state=DesiredState.RUNNING, relaunch="good", debug=False, staging=False)
+    world.change_spec(
+        tag="v2.0.0", state=DesiredState.RUNNING, relaunch="good", debug=False, staging=False
+    )
 
     world.settle()
 
@@ -172,9 +178,9 @@ def test_a_new_good_request_always_gets_it_going_again(
 def test_the_hostname_of_a_container_that_runs_is_never_released() -> None:
     world = SimulatedCluster()
     world.settle()
-    world.ask(tag="v1.1.0")
+    world.change_spec(tag="v1.1.0")
     world.settle()
-    world.ask(state=DesiredState.STOPPED)
+    world.change_spec(state=DesiredState.STOPPED)
     world.settle()
 
     actions = [action for decision in world.decisions for action in decision.actions]

@@ -18,7 +18,7 @@ def debugged(**spec: Any) -> SimulatedCluster:
     """Make a world with a debug Container that a key may log in to."""
     world = SimulatedCluster()
     world.ssh_keys = (KEY,)
-    world.ask(debug=True, ssh_keys=("me",), **spec)
+    world.change_spec(debug=True, ssh_keys=("me",), **spec)
     return world
 
 
@@ -36,7 +36,7 @@ def test_people_log_in_to_what_serves() -> None:
 def test_people_log_in_to_what_is_starting_when_nothing_serves() -> None:
     world = debugged()
     for _ in range(6):
-        world.work()
+        world.reconcile()
     assert not world.container.status.active_enclave
     assert world.shells is not None
     assert world.shells.selects in world.enclaves
@@ -55,7 +55,7 @@ def test_a_key_that_changes_later_changes_nothing_that_runs() -> None:
 def test_the_way_in_goes_with_the_keys(change: dict[str, Any]) -> None:
     world = debugged()
     world.settle()
-    world.ask(**change)
+    world.change_spec(**change)
     world.settle()
     assert world.shells is None
     assert world.container.status.ssh_port is None
@@ -65,7 +65,7 @@ def test_the_way_in_goes_with_the_keys(change: dict[str, Any]) -> None:
 def test_a_stopped_container_has_no_way_in() -> None:
     world = debugged()
     world.settle()
-    world.ask(state=DesiredState.STOPPED)
+    world.change_spec(state=DesiredState.STOPPED)
     world.settle()
     assert world.shells is None
     assert world.container.status.ssh_port is None

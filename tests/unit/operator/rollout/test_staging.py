@@ -15,7 +15,7 @@ PREVIEW = f"web.preview.acme.{DOMAIN}"
 @pytest.fixture
 def staged(serving: SimulatedCluster) -> SimulatedCluster:
     """Return a world in which v1.1.0 is ready and waits beside v1.0.0."""
-    serving.ask(staging=True, tag="v1.1.0")
+    serving.change_spec(staging=True, tag="v1.1.0")
     serving.settle()
     return serving
 
@@ -51,7 +51,7 @@ def test_a_staged_update_waits_at_its_preview(staged: SimulatedCluster) -> None:
 
 def test_promotion_by_its_revision_lets_it_take_over(staged: SimulatedCluster) -> None:
     waiting = staged.container.status.candidate
-    staged.ask(promote=revision_of(staged))
+    staged.change_spec(promote=revision_of(staged))
     staged.settle()
     status = staged.container.status
     assert (status.active_enclave, status.current_tag) == (waiting, "v1.1.0")
@@ -62,15 +62,15 @@ def test_promotion_by_its_revision_lets_it_take_over(staged: SimulatedCluster) -
 
 def test_a_stale_promotion_promotes_nothing(staged: SimulatedCluster) -> None:
     stale = revision_of(staged)
-    staged.ask(tag="v1.2.0", promote=stale)
+    staged.change_spec(tag="v1.2.0", promote=stale)
     staged.settle()
     assert staged.reason() == "AwaitingPromotion"
     assert staged.container.status.current_tag == "v1.0.0"
     assert revision_of(staged) != stale
 
-    staged.ask(tag="v1.0.0")
+    staged.change_spec(tag="v1.0.0")
     staged.settle()
-    staged.ask(tag="v1.1.0")
+    staged.change_spec(tag="v1.1.0")
     staged.settle()
     assert revision_of(staged) != stale
     assert staged.container.status.current_tag == "v1.0.0"
@@ -78,7 +78,7 @@ def test_a_stale_promotion_promotes_nothing(staged: SimulatedCluster) -> None:
 
 def test_putting_spec_back_ends_what_waits(staged: SimulatedCluster) -> None:
     active = staged.container.status.active_enclave
-    staged.ask(tag="v1.0.0")
+    staged.change_spec(tag="v1.0.0")
     staged.settle()
     assert list(staged.enclaves) == [active]
     assert staged.preview is None
@@ -86,24 +86,24 @@ def test_putting_spec_back_ends_what_waits(staged: SimulatedCluster) -> None:
 
 
 def test_without_staging_what_waits_takes_over(staged: SimulatedCluster) -> None:
-    staged.ask(staging=False)
+    staged.change_spec(staging=False)
     staged.settle()
     assert staged.container.status.current_tag == "v1.1.0"
 
 
 def test_the_deployments_default_holds_where_spec_says_nothing(serving: SimulatedCluster) -> None:
     serving.deployment = deployment_of(default_staging=True)
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     serving.settle()
     assert serving.reason() == "AwaitingPromotion"
 
-    serving.ask(staging=False)
+    serving.change_spec(staging=False)
     serving.settle()
     assert serving.container.status.current_tag == "v1.1.0"
 
 
 def test_the_first_release_does_not_wait(world: SimulatedCluster) -> None:
-    world.ask(staging=True)
+    world.change_spec(staging=True)
     world.settle()
     assert holds(world.container.status.conditions, "Ready")
     assert world.reason() == "Serving"
@@ -114,7 +114,7 @@ def test_the_first_release_does_not_wait(world: SimulatedCluster) -> None:
 def test_what_serves_is_brought_back_while_another_waits(staged: SimulatedCluster) -> None:
     status = staged.container.status
     active, waiting = status.active_enclave, status.candidate
-    staged.lose(active)
+    staged.lose_pod(active)
     staged.step()
     lost = staged.container.status
     assert lost.phase is ContainerPhase.DEPLOYING
@@ -133,7 +133,7 @@ def test_what_serves_is_brought_back_while_another_waits(staged: SimulatedCluste
 
 
 def test_stopping_ends_both(staged: SimulatedCluster) -> None:
-    staged.ask(state=DesiredState.STOPPED)
+    staged.change_spec(state=DesiredState.STOPPED)
     staged.settle()
     assert staged.container.status.phase is ContainerPhase.STOPPED
     assert (staged.enclaves, staged.preview) == ({}, None)
@@ -141,7 +141,7 @@ def test_stopping_ends_both(staged: SimulatedCluster) -> None:
 
 def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None:
     staged.decisions.clear()
-    staged.ask(tag="v1.2.0")
+    staged.change_spec(tag="v1.2.0")
     staged.settle()
     actions = [each for decision in staged.decisions for each in decision.actions]
     waiting = staged.container.status.candidate

@@ -17,7 +17,7 @@ HOSTNAME = f"web.acme.{DOMAIN}"
 
 
 def test_ready_is_there_from_the_first_write(world: SimulatedCluster) -> None:
-    status = world.work().status
+    status = world.reconcile().status
     assert status.observed_generation == 1
     assert status.phase is ContainerPhase.DEPLOYING
     assert world.reason() == "Resolving"
@@ -30,7 +30,7 @@ def test_the_words_follow_the_enclave(world: SimulatedCluster) -> None:
     for _ in range(12):
         world.step()
         for name in world.enclaves:
-            world.heal(name)
+            world.set_health(name)
             world.start(name)
         words.append(world.container.status.phase)
     assert list(dict.fromkeys(words)) == [
@@ -73,21 +73,21 @@ def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
 
 
 def _revision(world: SimulatedCluster) -> str:
-    world.work()
+    world.reconcile()
     (need,) = [need for need in world.results if isinstance(need, NeedRelease)]
     world.results.clear()
     return need.request
 
 
 def test_a_stop_waits_for_the_last_pod(serving: SimulatedCluster) -> None:
-    serving.ask(state=DesiredState.STOPPED)
-    serving.work()
+    serving.change_spec(state=DesiredState.STOPPED)
+    serving.reconcile()
     assert serving.container.status.phase is ContainerPhase.STOPPING
     assert serving.reason() == "Stopping"
-    serving.work()
+    serving.reconcile()
     assert serving.container.status.phase is ContainerPhase.STOPPING
-    serving.collect()
-    serving.work()
+    serving.garbage_collect()
+    serving.reconcile()
     status = serving.container.status
     assert status.phase is ContainerPhase.STOPPED
     assert holds(status.conditions, "Ready")
@@ -97,23 +97,23 @@ def test_a_stop_waits_for_the_last_pod(serving: SimulatedCluster) -> None:
 
 def test_a_start_deploys_anew(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
-    serving.ask(state=DesiredState.STOPPED)
+    serving.change_spec(state=DesiredState.STOPPED)
     serving.settle()
     serving.decisions.clear()
-    serving.ask(state=DesiredState.RUNNING)
+    serving.change_spec(state=DesiredState.RUNNING)
     serving.settle()
-    (again,) = serving.made()
+    (again,) = serving.created()
     assert again.name != old
     assert again.copy_from is None
     assert serving.container.status.phase is ContainerPhase.READY
 
 
 def test_a_stop_during_an_update_ends_both(serving: SimulatedCluster) -> None:
-    serving.ask(tag="v1.1.0")
+    serving.change_spec(tag="v1.1.0")
     for _ in range(4):
         serving.step()
     assert len(serving.enclaves) == 2
-    serving.ask(state=DesiredState.STOPPED)
+    serving.change_spec(state=DesiredState.STOPPED)
     serving.settle()
     assert not serving.enclaves
     assert serving.container.status.update is None
