@@ -31,7 +31,7 @@ from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as METERING_LEASE
 from cloister_api.metering.store import MeteringStore
 from cloister_api.payments.payments import Payments, open_payments
-from cloister_api.records.encoder import Encoder
+from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.container_creator import ContainerCreator
@@ -100,8 +100,8 @@ class Context:
     """Finds the principal of a request."""
     audit: AuditTrail
     """Audit trail."""
-    encoder: Encoder
-    """Records as bytes."""
+    record_cache: RecordCache
+    """Encoded records of containers."""
     reader: ContainerReader
     """Reads containers."""
     measurements: MeasurementReader
@@ -300,7 +300,7 @@ def build(
         admin_keys=admin_keys,
         authenticate=Authenticator(admin_keys, organizations, clock),
         audit=base.audit,
-        encoder=Encoder(domain),
+        record_cache=RecordCache(domain),
         reader=reader,
         measurements=MeasurementReader(client),
         creator=creator,

@@ -106,7 +106,7 @@ def encoded(context: Context, principal: Principal, page: list[CachedContainer])
     parts = [
         (each, principal.organization, deployments.get(each.container.spec.repo)) for each in page
     ]
-    return context.encoder.records(parts)
+    return context.record_cache.records(parts)
 
 
 class ContainerList:

@@ -7,7 +7,7 @@ import pytest
 
 from cloister_api.cache import CachedContainer, project_container
 from cloister_api.records.container import container_record, host_record, shown_state, update_record
-from cloister_api.records.encoder import Encoder
+from cloister_api.records.record_cache import RecordCache
 from cloister_api.schemas.response import ResponseBody
 from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Host, Organization
@@ -180,24 +180,24 @@ def test_hosts_show_their_gpu_counts() -> None:
 
 
 def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
-    encoder, one, two = Encoder("c.test"), held(), held(uid="u2", name="other")
-    listed = encoder.records([(one, ORGANIZATION, None), (two, ORGANIZATION, None)])
+    cache, one, two = RecordCache("c.test"), held(), held(uid="u2", name="other")
+    listed = cache.records([(one, ORGANIZATION, None), (two, ORGANIZATION, None)])
     assert msgspec.json.decode(listed) == [shown(one), shown(two)]
-    assert encoder.records([]) == b"[]"
-    assert encoder.record(one, ORGANIZATION, None) is encoder.record(one, ORGANIZATION, None)
+    assert cache.records([]) == b"[]"
+    assert cache.record(one, ORGANIZATION, None) is cache.record(one, ORGANIZATION, None)
     changed = held({"tag": "v2"})
-    assert b'"v2"' in encoder.record(changed, ORGANIZATION, None)
+    assert b'"v2"' in cache.record(changed, ORGANIZATION, None)
     deployment = Deployment.read(
         {
             "metadata": {"name": "d", "namespace": "org-acme", "uid": "d1"},
             "spec": {"repo": "team/web"},
         }
     )
-    assert b'"d1"' in encoder.record(changed, ORGANIZATION, deployment)
+    assert b'"d1"' in cache.record(changed, ORGANIZATION, deployment)
     renamed = ORGANIZATION.model_copy(
         update={"metadata": ORGANIZATION.metadata.model_copy(update={"name": "globex"})}
     )
-    assert b"web.globex.c.test" in encoder.record(changed, renamed, deployment)
+    assert b"web.globex.c.test" in cache.record(changed, renamed, deployment)
 
 
 @pytest.mark.parametrize(

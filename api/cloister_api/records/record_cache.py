@@ -11,17 +11,17 @@ from cloister_api.records.container import container_record
 from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Organization
 
-__all__ = ["Encoder"]
+__all__ = ["RecordCache"]
 
-KEPT = 50_000
+MAX_RECORDS = 50_000
 """Most records that are kept; beyond that the cache starts from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class CachedRecord:
     """An encoded record and the objects it follows from."""
 
-    held: CachedContainer
+    container: CachedContainer
     """The container."""
     organization: Organization
     """The organization."""
@@ -31,42 +31,42 @@ class Encoded:
     """The record as JSON."""
 
 
-class Encoder:
+class RecordCache:
     """Encodes records and keeps them."""
 
     def __init__(self, containers_domain: str) -> None:
         self._domain = containers_domain
-        self._kept: dict[str, Encoded] = {}
+        self._kept: dict[str, CachedRecord] = {}
 
     def record(
-        self, held: CachedContainer, organization: Organization, deployment: Deployment | None
+        self, container: CachedContainer, organization: Organization, deployment: Deployment | None
     ) -> bytes:
         """Return the record of a container as JSON.
 
         Parameters
         ----------
-        held
+        container
             The container.
         organization
             The Organization that owns its namespace.
         deployment
             The Deployment of its repository; None = not seen yet.
         """
-        uid = held.container.metadata.uid
+        uid = container.container.metadata.uid
         kept = self._kept.get(uid)
         if (
             kept is not None
-            and kept.held is held
+            and kept.container is container
             and kept.organization is organization
             and kept.deployment is deployment
         ):
             return kept.content
         content = encode(
-            container_record(held, organization, deployment, containers_domain=self._domain)
+            container_record(container, organization, deployment, containers_domain=self._domain)
         )
-        if len(self._kept) >= KEPT:
+        if len(self._kept) >= MAX_RECORDS:
             self._kept.clear()
-        self._kept[uid] = Encoded(held, organization, deployment, content)
+        self._kept[uid] = CachedRecord(container, organization, deployment, content)
         return content
 
     def records(
