@@ -152,9 +152,9 @@ class CertificateSettings(SettingsSection):
             When the section is missing, or one is superfluous.
         """
         for kind in IssuerKind:
-            there = getattr(self, kind.value) is not None
-            if there != (kind is self.issuer):
-                remedy = "remove it" if there else "add it"
+            present = getattr(self, kind.value) is not None
+            if present != (kind is self.issuer):
+                remedy = "remove it" if present else "add it"
                 raise ValueError(f"issuer is {self.issuer.value}; {kind.value}: {remedy}")
         return self
 

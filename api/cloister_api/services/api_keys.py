@@ -100,7 +100,7 @@ class ApiKeyService:
             # The concurrent request that took the name may be an attempt of this one.
             earlier = await self._earlier(principal, request)
             if earlier is None:
-                raise taken(body.name) from error
+                raise name_taken(body.name) from error
             return earlier
         return key.id, key_record(key, value)
 
@@ -149,7 +149,7 @@ class ApiKeyService:
         try:
             done = await self._keys.change(key.id, **values)
         except NameTakenError as error:
-            raise taken(str(body.name)) from error
+            raise name_taken(str(body.name)) from error
         if not done:
             raise not_found("API key")
 
@@ -165,7 +165,7 @@ class ApiKeyService:
             raise not_found("API key")
 
 
-def taken(name: str) -> ApiError:
+def name_taken(name: str) -> ApiError:
     """Build a 409: another key has the name, under which usage is reported."""
     return conflict(f"name: the organization has a key {name!r}; choose another name")
 

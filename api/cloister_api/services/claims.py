@@ -68,14 +68,14 @@ class HostnameClaims:
                     return
             else:
                 return
-        raise taken(hostname)
+        raise hostname_taken(hostname)
 
     async def _adopt(self, hostname: str, holder: ClaimHolder) -> bool:
         present = await self.holder(hostname)
         if present is None:
             return False
         if present != holder:
-            raise taken(hostname)
+            raise hostname_taken(hostname)
         patch = {"metadata": {"annotations": {ADOPTED_ANNOTATION: self._clock().isoformat()}}}
         try:
             await self._client.merge_patch(of(HostnameClaim), hostname, patch)
@@ -84,7 +84,7 @@ class HostnameClaims:
         return True
 
 
-def taken(hostname: str) -> ApiError:
+def hostname_taken(hostname: str) -> ApiError:
     """Build a 409: the host name has another holder."""
     return conflict(
         f"the host name {hostname} is taken; choose another name, or try again when the container "

@@ -138,7 +138,7 @@ class ContainerCreator:
             return await self._already_made(principal, name, body, request, error)
         held = project_container(item)
         await self._stay_within_limit(principal, held)
-        await self._reader.shown(held)
+        await self._reader.until_shown(held)
         return held
 
     async def _earlier(
@@ -146,7 +146,7 @@ class ContainerCreator:
     ) -> CachedContainer | None:
         """Find the Container that an earlier, unanswered attempt of the same request created."""
         for held in same_name:
-            if await self._idempotency.made(held.container.metadata, request):
+            if await self._idempotency.was_created_by(held.container.metadata, request):
                 return held
         return None
 

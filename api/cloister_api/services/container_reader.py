@@ -128,7 +128,7 @@ class ContainerReader:
         """
         return project_container(await self._client.get(of(Container), name, namespace))
 
-    async def shown(self, held: CachedContainer) -> None:
+    async def until_shown(self, held: CachedContainer) -> None:
         """Wait until the cache shows a write.
 
         Parameters
@@ -138,7 +138,7 @@ class ContainerReader:
         """
         await self._cache.containers.reached(held.version, within=self._write_wait)
 
-    async def switched(self, held: CachedContainer, *, within: float) -> CachedContainer:
+    async def until_switched(self, held: CachedContainer, *, within: float) -> CachedContainer:
         """Wait until an accepted update serves, and return the container as it is then.
 
         Parameters
@@ -160,7 +160,7 @@ class ContainerReader:
         entry = self._cache.containers.by_uid(uid)
         return entry.value if entry is not None else held
 
-    async def gone(self, uid: str) -> None:
+    async def until_deleted(self, uid: str) -> None:
         """Wait until the cache shows that a container was deleted."""
 
         def left() -> bool:

@@ -141,7 +141,7 @@ class ContainerUpdater:
             except Conflict as error:
                 if held.pinned:
                     raise changed_since() from error
-        await self._reader.gone(meta.uid)
+        await self._reader.until_deleted(meta.uid)
 
     async def accept(self, held: CachedContainer) -> CachedContainer:
         """Let the staged update take over, and wait a little for the switch.
@@ -162,7 +162,7 @@ class ContainerUpdater:
             return {"promote": update.revision}
 
         changed = await self._patch(held, decide)
-        return await self._reader.switched(changed, within=SWITCH_WAIT)
+        return await self._reader.until_switched(changed, within=SWITCH_WAIT)
 
     async def cancel(self, held: CachedContainer) -> CachedContainer:
         """Restore the request that served before the update, which terminates the candidate.
@@ -379,7 +379,7 @@ class ContainerUpdater:
             except (Invalid, BadRequest) as error:
                 raise ApiError(400, "BAD_REQUEST", error.message) from error
             changed = project_container(item)
-            await self._reader.shown(changed)
+            await self._reader.until_shown(changed)
             return changed
         raise conflict("the container is being changed by others; try again")
 

@@ -73,7 +73,7 @@ class IdempotentRequests:
         self._client = client
         self._audit = audit
 
-    async def made(self, meta: ObjectMeta, request: CreateRequest) -> bool:
+    async def was_created_by(self, meta: ObjectMeta, request: CreateRequest) -> bool:
         """Return whether an object was created by an earlier attempt of a request.
 
         Parameters
@@ -102,7 +102,7 @@ class IdempotentRequests:
         except NotFound:
             return None
         meta = present.metadata
-        if meta.deletion_timestamp is not None or not await self.made(meta, request):
+        if meta.deletion_timestamp is not None or not await self.was_created_by(meta, request):
             return None
         return present
 

@@ -102,7 +102,7 @@ class Secrets:
         name = secret_object_name(body.name)
         for other in others:
             if other.spec.name == body.name and other.metadata.name != name:
-                raise taken(body.name)
+                raise name_taken(body.name)
         content = body.model_dump(exclude={"value"})
         request = CreateRequest.of(principal, content, retry_key, "secret.create")
         core = secret_value_name(name, token_hex(8))
@@ -124,7 +124,7 @@ class Secrets:
         if earlier is None or not await self._core.adopt_equal(
             earlier, earlier.spec.secret_ref.name, values
         ):
-            raise taken(body.name)
+            raise name_taken(body.name)
         return await self._shown(principal, earlier)
 
     async def _exists(self, name: str, namespace: str) -> bool:
@@ -260,7 +260,7 @@ def check_value(name: str, value: str) -> None:
         )
 
 
-def taken(name: str) -> ApiError:
+def name_taken(name: str) -> ApiError:
     """Build a 409: the name is taken."""
     return conflict(
         f"name: a secret named {name} exists already; PUT /api/secrets/{name} changes its value"
