@@ -17,7 +17,6 @@ created ConfigMap         it is read from the server before the Pod is created
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from cachetools import FIFOCache
 
@@ -67,8 +66,8 @@ class ReconcileMemory:
 
     def __len__(self) -> int:
         """Return how many entries there are, of all kinds."""
-        bags = (self._attempts, self._organizations, self._tokens, self._config_maps)
-        return sum(len(bag) for bag in bags)
+        of_enclaves = (self._attempts, self._tokens, self._config_maps)
+        return len(self._organizations) + sum(len(each) for each in of_enclaves)
 
     def attempt(self, enclave: Enclave) -> AttemptState:
         """Return the entry of an Enclave; of one that has left the cache an entry nobody keeps."""
@@ -129,12 +128,9 @@ class ReconcileMemory:
         gone = change.before
         if gone is None or (change.after is not None and change.after.uid == gone.uid):
             return
-        bags: tuple[Any, ...]
         if change.ref == ENCLAVE:
-            bags = (self._attempts, self._tokens, self._config_maps)
+            self._attempts.pop(gone.uid, None)
+            self._tokens.pop(gone.uid, None)
+            self._config_maps.pop(gone.uid, None)
         elif change.ref == ORGANIZATION:
-            bags = (self._organizations,)
-        else:
-            return
-        for bag in bags:
-            bag.pop(gone.uid, None)
+            self._organizations.pop(gone.uid, None)
