@@ -31,7 +31,7 @@ PAYLOAD = 1232
 
 
 class DnsError(Exception):
-    """Nobody told whether a record is there; a later lookup may."""
+    """No server reported whether a record is there; a later lookup may."""
 
     reason = "DnsUnavailable"
     """Word of the reasons table."""

@@ -42,14 +42,14 @@ async def test_records_are_read_as_they_are_now(
     assert await client.texts(f"_x.{name}") == ()
 
 
-async def test_a_long_answer_comes_by_tcp(server: NameServer, client: AuthoritativeDns) -> None:
+async def test_a_long_dns_response_uses_tcp(server: NameServer, client: AuthoritativeDns) -> None:
     words = " ".join(f'"{index:03}{"x" * 200}"' for index in range(20))
     server.put(f"long.{ZONE}", "TXT", words)
     (text,) = await client.texts(f"long.{ZONE}")
     assert len(text) == 20 * 203
 
 
-async def test_another_record_of_the_name_is_no_answer(
+async def test_another_record_of_the_name_is_not_a_dns_response(
     server: NameServer, client: AuthoritativeDns
 ) -> None:
     server.put(f"address.{ZONE}", "A", "192.0.2.1")
@@ -57,13 +57,13 @@ async def test_another_record_of_the_name_is_no_answer(
     assert await client.texts(f"address.{ZONE}") == ()
 
 
-async def test_a_server_at_a_private_address_is_not_asked(server: NameServer) -> None:
+async def test_a_name_server_at_a_private_address_is_not_queried(server: NameServer) -> None:
     guarded = AuthoritativeDns(DnsSettings(resolvers=(server.address,)))
     with pytest.raises(DnsError, match="no server at a public address"):
         await guarded.texts(f"api.{ZONE}")
 
 
-async def test_silence_is_no_absence(tmp_path: Path) -> None:
+async def test_a_silent_name_server_is_an_error_and_not_absence(tmp_path: Path) -> None:
     with serve_zone(tmp_path, "silent.test") as server:
         settings = DnsSettings(
             resolvers=(server.address,), allow_private=(server.address,), timeout_seconds=3
@@ -75,6 +75,6 @@ async def test_silence_is_no_absence(tmp_path: Path) -> None:
             await client.texts("_x.api.silent.test")
 
 
-async def test_a_name_that_leads_nowhere_is_told(client: AuthoritativeDns) -> None:
+async def test_a_name_without_servers_is_an_error(client: AuthoritativeDns) -> None:
     with pytest.raises(DnsError, match=r"api\.elsewhere\.test"):
         await client.texts("_x.api.elsewhere.test")

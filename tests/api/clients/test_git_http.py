@@ -97,7 +97,7 @@ async def test_the_first_of_several_names_counts(server: GitServer, repository: 
 
 
 @pytest.mark.parametrize("repo", ["acme", "acme/../app", "-o/app", "acme/app.git", "a/b/c", "/app"])
-async def test_a_name_that_is_no_repository_asks_nobody(server: GitServer, repo: str) -> None:
+async def test_an_invalid_repository_name_sends_no_request(server: GitServer, repo: str) -> None:
     provider = GitProvider(over_http(server))
     with pytest.raises(NameInvalid, match="owner/name"):
         await provider.resolve(repo, "v1")
@@ -217,7 +217,7 @@ async def test_the_token_goes_along_and_is_in_no_message(
         (503, SourceUnavailable),
     ],
 )
-async def test_what_a_server_answers_has_its_meaning(
+async def test_each_response_of_a_git_server_has_its_error(
     server: GitServer, status: int, error: type[Exception]
 ) -> None:
     server.status = status

@@ -259,7 +259,9 @@ async def test_a_registry_over_tls_is_trusted_by_its_authority(tmp_path: Path) -
                 await client.resolve(reference)
 
 
-async def test_mirrors_are_asked_first_and_may_fail(opened: Registry, tmp_path: Path) -> None:
+async def test_registry_mirrors_are_tried_first_and_may_fail(
+    opened: Registry, tmp_path: Path
+) -> None:
     pushed = opened.image("acme/mirrored", config=CONFIG)
     reference = f"{opened.host}/acme/mirrored@{pushed.digest}"
     with (

@@ -13,7 +13,7 @@ from tests.support.cluster.clusters import install_crds, session_name
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
-    """Give an administrator's way to a server that other tests use as well."""
+    """Provide an administrator's way to a server that other tests use as well."""
     given = os.environ.get("CLOISTER_TEST_KUBECONFIG")
     if given:
         return Path(given)
@@ -23,7 +23,7 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def guarded(worker_id: str) -> Iterator[Path]:
-    """Give an administrator's way to a server of our own, with kinds, accounts and roles.
+    """Provide an administrator's way to a server of our own, with kinds, accounts and roles.
 
     Admission policies, which come with some tests, keep even administrators from what others do.
     """

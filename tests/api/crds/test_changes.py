@@ -218,7 +218,7 @@ def test_the_table_holds_every_rule_about_a_change() -> None:
 
 
 def _messages_about_changes(node: Any) -> list[str]:
-    """Answer the messages of all rules that look at what was there before."""
+    """Return the messages of all rules that look at what was there before."""
     if isinstance(node, list):
         return [message for item in node for message in _messages_about_changes(item)]
     if not isinstance(node, dict):

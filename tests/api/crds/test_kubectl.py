@@ -15,7 +15,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 async def kubectl(api_cluster: local.Cluster) -> AsyncIterator[Kubectl]:
-    """Give the real kubectl in a namespace of its own."""
+    """Provide the real kubectl in a namespace of its own."""
     server = ApiServer.administrator(api_cluster.kubeconfig)
     space = unique("kubectl")
     await server.apply(

@@ -61,7 +61,7 @@ async def server(kubeconfig: Path) -> AsyncIterator[ApiServer]:
 
 
 def path_of(kind: type[Resource], namespace: str = NAMESPACE) -> str:
-    """Answer where objects of a kind are created."""
+    """Return where objects of a kind are created."""
     info = kind.INFO
     middle = f"namespaces/{namespace}/" if info.namespaced else ""
     return f"/apis/{info.api_version}/{middle}{info.plural}"
@@ -99,7 +99,7 @@ FRESH = {"RegistryCredential": "ghcr", "HostnameClaim": "fresh.example.com"}
 
 
 def minimal(kind: type[Resource]) -> dict[str, Any]:
-    """Answer an object that is there while statuses are tried."""
+    """Return an object that is there while statuses are tried."""
     return {
         "apiVersion": kind.INFO.api_version,
         "kind": kind.INFO.kind,
@@ -109,7 +109,7 @@ def minimal(kind: type[Resource]) -> dict[str, Any]:
 
 
 async def make_standing(server: ApiServer, kind: type[Resource]) -> None:
-    """Make the object whose status is tried."""
+    """Build the object whose status is tried."""
     body = minimal(kind)
     await server.apply(body, f"{path_of(kind, STANDING_NAMESPACE)}/{body['metadata']['name']}")
 
@@ -176,7 +176,7 @@ async def verdicts(server: ApiServer, kind: type[Resource], trials: list[Trial])
 
 
 def swept(kind: type[Resource]) -> list[Trial]:
-    """Make every field of a kind wrong in turn, in every way there is a word for."""
+    """Build every field of a kind wrong in turn, in every way there is a word for."""
     name = FRESH.get(kind.INFO.kind, "fresh")
     fresh = {**minimal(kind), "metadata": {"name": name}}
     spec = schema_of(kind, "spec")

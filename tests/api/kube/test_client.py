@@ -67,7 +67,7 @@ async def test_apply_without_force_names_the_other_manager(
             await other.apply(CONFIG_MAP, config_map("one", a="2"), namespace, force=False)
 
 
-async def test_a_taken_name_is_told_from_a_changed_object(
+async def test_already_exists_and_conflict_are_distinguished(
     client: KubeClient, namespace: str
 ) -> None:
     made = await client.create(CONFIG_MAP, config_map("one"), namespace)
@@ -189,9 +189,7 @@ async def leave_unanswered(client: KubeClient, namespace: str) -> None:
         await watching
 
 
-async def test_a_watch_tells_what_happens_and_ends_in_time(
-    client: KubeClient, namespace: str
-) -> None:
+async def test_a_watch_yields_events_and_ends_in_time(client: KubeClient, namespace: str) -> None:
     begin = (await client.list(SECRET, namespace)).resource_version
     await client.create(SECRET, {"metadata": {"name": "s"}}, namespace)
     await client.merge_patch(SECRET, "s", {"metadata": {"labels": {"a": "b"}}}, namespace)
@@ -204,7 +202,7 @@ async def test_a_watch_tells_what_happens_and_ends_in_time(
     assert seen == [WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED]
 
 
-async def test_who_asks_decides_what_may_be_done(
+async def test_credentials_and_impersonation_decide_about_authorization(
     client: KubeClient, namespace: str, api_cluster: "Cluster", tmp_path: Path
 ) -> None:
     path = tmp_path / "kubeconfig"
@@ -249,7 +247,7 @@ async def test_a_server_of_another_authority_is_not_trusted(
 
 
 def with_user(kubeconfig: Path, user: dict[str, Any]) -> dict[str, Any]:
-    """Answer the kubeconfig with another user and paths that hold anywhere."""
+    """Return the kubeconfig with another user and paths that hold anywhere."""
     document: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     document["users"][0]["user"] = user
     cluster = document["clusters"][0]["cluster"]

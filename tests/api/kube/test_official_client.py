@@ -38,7 +38,7 @@ def connect(kubeconfig: Path) -> official.ApiClient:
 
 @pytest.fixture
 def user(api_cluster: Cluster) -> Iterator[official.ApiClient]:
-    """Give the official client of an administrator."""
+    """Provide the official client of an administrator."""
     with connect(api_cluster.kubeconfig) as made:
         yield made
 
@@ -166,7 +166,7 @@ def connect_as(name: str, admin: official.ApiClient) -> official.ApiClient:
 
 @pytest.fixture
 def account_token(user: official.ApiClient, namespace: str) -> str:
-    """Give a token of a service account of the namespace."""
+    """Provide a token of a service account of the namespace."""
     core = official.CoreV1Api(user)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": "robot"}})
     issued = core.create_namespaced_service_account_token(
@@ -277,7 +277,7 @@ def impersonated(entry: dict[str, Any], _folder: Path, _token: str) -> None:
 async def ours(
     api_cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[Path, KubeClient]]:
-    """Give a changed kubeconfig and our client of it."""
+    """Provide a changed kubeconfig and our client of it."""
     path = edited(api_cluster.kubeconfig, tmp_path, request.param, "")
     config = KubeConfig.load(path)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as made:

@@ -26,7 +26,9 @@ def whole(item: Object) -> Object:
     return item
 
 
-async def test_it_shows_what_was_there_and_what_comes(client: KubeClient, namespace: str) -> None:
+async def test_the_informer_cache_shows_the_list_and_later_events(
+    client: KubeClient, namespace: str
+) -> None:
     for number in range(5):
         await client.create(CONFIG_MAP, {"metadata": {"name": f"m{number}"}}, namespace)
     reflector = Reflector(client, CONFIG_MAP, whole, namespace=namespace, page=2)
@@ -60,7 +62,7 @@ async def test_one_that_cannot_be_read_does_not_hide_the_others(
         assert reflector.get("bad", namespace) is None
 
 
-async def test_it_lives_through_many_short_watches(client: KubeClient, namespace: str) -> None:
+async def test_the_informer_survives_many_short_watches(client: KubeClient, namespace: str) -> None:
     reflector = Reflector(client, CONFIG_MAP, whole, namespace=namespace, watch_seconds=1)
     async with running(reflector):
         for number in range(6):

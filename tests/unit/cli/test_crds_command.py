@@ -22,7 +22,7 @@ def test_some_kinds() -> None:
     assert printed["metadata"]["name"] == "containers.cloister.dev"
 
 
-def test_a_kind_that_there_is_none_of() -> None:
+def test_an_unknown_kind_is_a_usage_error() -> None:
     result = CliRunner().invoke(crds, ["print", "pods"])
     assert result.exit_code == 2
     assert "pods" in result.output

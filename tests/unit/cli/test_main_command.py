@@ -64,7 +64,7 @@ def test_a_broken_command_says_what_is_missing(words: list[str]) -> None:
 
 @pytest.mark.usefixtures("plugged")
 @pytest.mark.parametrize("name", ["unknown", "number"])
-def test_a_command_that_is_none(name: str) -> None:
+def test_an_unknown_command_is_a_usage_error(name: str) -> None:
     result = CliRunner().invoke(main, [name])
     assert result.exit_code == 2
     assert name in result.output

@@ -57,7 +57,7 @@ def resolving(*answers: tuple[str, ...]) -> Guard:
     return Guard(resolver=resolver)
 
 
-async def test_a_public_host_answers_its_addresses() -> None:
+async def test_a_public_host_resolves_to_its_addresses() -> None:
     guard = resolving(("8.8.8.8", "2606:4700::1111"))
     assert await guard.addresses("example.test", 443) == ("8.8.8.8", "2606:4700::1111")
 
@@ -157,7 +157,7 @@ async def test_a_name_that_changes_its_address_gains_nothing() -> None:
         assert inside.requests == []
 
 
-async def test_the_first_address_that_answers_is_used() -> None:
+async def test_the_first_address_that_accepts_is_used() -> None:
     async def resolver(host: str) -> tuple[str, ...]:
         return ("127.0.0.2", "127.0.0.1")
 

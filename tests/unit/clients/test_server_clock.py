@@ -18,7 +18,7 @@ class Local:
         self.now = now
 
     def __call__(self) -> datetime:
-        """Answer the time that the machine believes."""
+        """Return the time that the machine believes."""
         return self.now
 
 
@@ -62,7 +62,7 @@ def test_a_clock_that_is_set_is_followed_with_the_next_answer() -> None:
     assert abs(clock() - NOON) <= 1.3 * SECOND
 
 
-def test_an_answer_that_was_read_late_says_little() -> None:
+def test_a_late_response_hardly_corrects_the_clock() -> None:
     local = Local(NOON)
     clock = ServerClock(local)
     answer(clock, local, ahead=timedelta(minutes=40), took=0.1 * SECOND)
@@ -83,14 +83,14 @@ def test_a_clock_that_is_set_back_during_a_request_waits_for_the_next_answer() -
 
 
 @pytest.mark.parametrize("header", [None, "", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT"])
-def test_what_is_no_date_says_nothing(header: str | None) -> None:
+def test_an_invalid_date_header_is_ignored(header: str | None) -> None:
     local = Local(NOON)
     clock = ServerClock(local)
     clock.heard(header, sent=NOON)
     assert clock() == NOON
 
 
-def test_the_administrator_is_told_once_and_when_it_is_right_again(
+def test_clock_skew_is_logged_once_and_when_it_is_gone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")

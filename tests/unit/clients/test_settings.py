@@ -9,28 +9,28 @@ from pydantic import Field
 from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
 
 
-class Inner(SettingsSection):
+class InnerSection(SettingsSection):
     """A section within a section."""
 
     port_number: Annotated[int, Field(le=10)] = 1
 
 
-class Outer(SettingsSection):
+class OuterFile(SettingsSection):
     """A whole file."""
 
     host_name: str
-    inner: Inner = Inner()
+    inner: InnerSection = InnerSection()
 
 
-def read(folder: Path, content: bytes) -> Outer:
+def read(folder: Path, content: bytes) -> OuterFile:
     path = folder / "settings.yml"
     path.write_bytes(content)
-    return read_settings_file(path, Outer)
+    return read_settings_file(path, OuterFile)
 
 
 def test_keys_of_settings_are_camel_case(tmp_path: Path) -> None:
-    assert read(tmp_path, b"hostName: a\ninner: {portNumber: 2}") == Outer(
-        host_name="a", inner=Inner(port_number=2)
+    assert read(tmp_path, b"hostName: a\ninner: {portNumber: 2}") == OuterFile(
+        host_name="a", inner=InnerSection(port_number=2)
     )
 
 
@@ -66,4 +66,4 @@ def test_what_is_not_a_settings_file_is_refused(tmp_path: Path, content: bytes, 
 
 def test_a_settings_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.yml: No such file"):
-        read_settings_file(tmp_path / "none.yml", Outer)
+        read_settings_file(tmp_path / "none.yml", OuterFile)

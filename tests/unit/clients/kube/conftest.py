@@ -40,7 +40,7 @@ class Connection:
     asked: Asked
 
     async def reply(self, status: int, body: Any, **headers: str) -> None:
-        """Answer with JSON."""
+        """Return with JSON."""
         content = json.dumps(body).encode()
         named = {k.replace("_", "-"): v for k, v in headers.items()}
         lines = [f"{name}: {value}" for name, value in named.items()]
@@ -50,7 +50,7 @@ class Connection:
         await self.writer.drain()
 
     async def refuse(self, code: int, reason: str, **headers: str) -> None:
-        """Answer with a Status."""
+        """Return with a Status."""
         body = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -62,7 +62,7 @@ class Connection:
         await self.reply(code, body, **headers)
 
     async def begin_stream(self) -> None:
-        """Answer with a body in chunks that goes on."""
+        """Return with a body in chunks that goes on."""
         head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
         self.writer.write((head + "\r\n\r\n").encode())
         await self.writer.drain()
@@ -104,7 +104,7 @@ class Script:
         return step
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
+        """Return the requests of one connection."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while not writer.is_closing():
                 asked = await read_request(reader)

@@ -122,7 +122,9 @@ def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
         KubeConfig.load(path)
 
 
-def test_nothing_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubernetes_configuration_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -197,7 +199,7 @@ def credential(token: str, expires: datetime | None = None) -> str:
     return json.dumps(body)
 
 
-async def test_an_exec_plugin_is_asked_until_its_token_expires(tmp_path: Path) -> None:
+async def test_the_token_of_an_exec_plugin_is_cached_until_it_expires(tmp_path: Path) -> None:
     count, now = tmp_path / "count", [NOW]
     answer = credential("from-plugin", NOW + timedelta(minutes=5))
     script = f"echo asked >> {count}; test -n \"$KUBERNETES_EXEC_INFO\" && echo '{answer}'"

@@ -40,7 +40,7 @@ async def broken(connection: Connection) -> None:
     connection.drop()
 
 
-async def test_a_busy_server_is_asked_again_even_to_create(
+async def test_throttled_requests_are_retried_even_to_create(
     script: Script, client: KubeClient
 ) -> None:
     script.steps = [busy, busy, fine]
@@ -49,7 +49,9 @@ async def test_a_busy_server_is_asked_again_even_to_create(
     assert script.asked[0].query == {"fieldManager": "tests", "fieldValidation": "Strict"}
 
 
-async def test_a_busy_server_is_not_asked_for_ever(script: Script, client: KubeClient) -> None:
+async def test_retries_of_throttled_requests_are_bounded(
+    script: Script, client: KubeClient
+) -> None:
     script.steps = [busy]
     with pytest.raises(Unavailable) as caught:
         await client.get(CONFIG_MAP, "a", "ns")
@@ -57,7 +59,7 @@ async def test_a_busy_server_is_not_asked_for_ever(script: Script, client: KubeC
     assert len(script.asked) == 3
 
 
-async def test_without_retry_after_an_overload_is_told_at_once(
+async def test_an_overload_without_retry_after_is_not_retried(
     script: Script, client: KubeClient
 ) -> None:
     async def down(connection: Connection) -> None:
@@ -123,7 +125,7 @@ async def test_a_silent_server_is_given_up(script: Script) -> None:
     waiting.set()
 
 
-async def test_an_answer_that_is_no_json_is_an_error(script: Script, client: KubeClient) -> None:
+async def test_a_response_that_is_not_json_is_an_error(script: Script, client: KubeClient) -> None:
     async def page(connection: Connection) -> None:
         await connection.reply(200, ["no object"])
 
@@ -132,7 +134,7 @@ async def test_an_answer_that_is_no_json_is_an_error(script: Script, client: Kub
         await client.get(CONFIG_MAP, "a", "ns")
 
 
-async def test_credentials_are_asked_for_again_once_when_refused(script: Script) -> None:
+async def test_credentials_are_refreshed_once_after_a_401(script: Script) -> None:
     tokens = ["old", "new"]
 
     class Source:
@@ -188,7 +190,7 @@ async def test_a_watch_reads_lines_that_come_in_pieces(script: Script, client: K
         (b'{"type":"ADDED"}\n', Unavailable),
     ],
 )
-async def test_a_watch_tells_what_is_wrong(
+async def test_errors_of_a_watch_are_raised(
     script: Script, client: KubeClient, lines: bytes, kind: type[KubeError]
 ) -> None:
     async def stream(connection: Connection) -> None:
@@ -251,7 +253,7 @@ async def test_a_delete_carries_its_preconditions(script: Script, client: KubeCl
     }
 
 
-def test_errors_are_told_apart() -> None:
+def test_each_status_of_the_api_server_has_its_exception() -> None:
     def status(code: int, reason: str) -> bytes:
         return f'{{"kind":"Status","code":{code},"reason":"{reason}","message":"m"}}'.encode()
 

@@ -17,7 +17,7 @@ NOTE = f"name: tiny\nrepo: {REPO}\nmpk: {MPK}\n"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Make a store with the sample."""
+    """Build a store with the sample."""
     (tmp_path / f"{ROOT}.mpk").write_bytes((SAMPLE / f"{ROOT}.mpk").read_bytes())
     (tmp_path / "README").write_text("not an image")
     return tmp_path

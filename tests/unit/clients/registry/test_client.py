@@ -48,7 +48,7 @@ DIGEST = digest(MANIFEST)
 
 
 def serving(**blobs: Reply) -> Callable[[Request], Reply]:
-    """Answer the manifest and, as ``manifests`` or ``blobs`` say, something else."""
+    """Return the manifest and, as ``manifests`` or ``blobs`` say, something else."""
 
     def answer(request: Request) -> Reply:
         kind = request.parts[-2]
@@ -143,7 +143,7 @@ async def test_a_token_server_at_a_private_address_is_refused() -> None:
         ),
     ],
 )
-async def test_what_a_registry_can_answer_has_its_meaning(
+async def test_each_response_of_a_registry_has_its_error(
     reply: Reply, error: type[Exception]
 ) -> None:
     with serve(lambda request: reply) as server:

@@ -69,7 +69,7 @@ def test_the_image_of_a_platform_is_chosen(
         ([], "linux/amd64", "no platform"),
     ],
 )
-def test_a_missing_platform_is_told_with_those_there_are(
+def test_a_missing_platform_is_reported_with_the_existing_ones(
     platforms: list[str | None], wanted: str, message: str
 ) -> None:
     with pytest.raises(PlatformMissing, match=message):

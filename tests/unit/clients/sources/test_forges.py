@@ -42,7 +42,7 @@ class FakeClock:
         self.now = NOW
 
     def __call__(self) -> datetime:
-        """Answer the present time."""
+        """Return the present time."""
         return self.now
 
 
@@ -109,7 +109,7 @@ async def test_annotated_tags_and_slashes_lead_to_the_commit(
     assert (await provider.resolve(REPO, "rel/1", commit=commit)).commit == commit
 
 
-async def test_the_four_things_that_can_be_missing_are_told_apart(
+async def test_missing_repository_tag_release_and_file_are_distinguished(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:
     repository.release("unpublished", FILE)
@@ -190,7 +190,7 @@ async def test_what_is_no_regular_file_or_too_large_is_not_read(
         await provider.resolve(REPO, "module")
 
 
-async def test_the_second_time_is_asked_conditionally(
+async def test_a_cached_response_is_requested_conditionally_by_etag(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:
     repository.release("v1", FILE)
@@ -283,7 +283,7 @@ async def test_a_limit_silences_the_provider_until_it_ends(
         (Reply(302, headers={"Location": "/again"}), SourceUnavailable),
     ],
 )
-async def test_what_a_forge_can_answer_has_its_meaning(
+async def test_each_response_of_a_forge_has_its_error(
     server: ForgeStandIn,
     provider: SourceProvider,
     reply: Reply,
@@ -336,7 +336,7 @@ async def test_a_forge_that_is_not_there_is_transient() -> None:
     await provider.aclose()
 
 
-async def test_names_are_checked_before_anybody_is_asked(
+async def test_names_are_validated_before_any_request(
     server: ForgeStandIn, provider: SourceProvider
 ) -> None:
     with pytest.raises(NameInvalid):

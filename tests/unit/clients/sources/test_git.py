@@ -91,7 +91,7 @@ async def test_what_is_missing_is_named(provider: GitProvider, repository: Repos
         await provider.resolve(REPO, "empty")
 
 
-async def test_a_tag_of_something_else_than_a_commit_is_none(
+async def test_a_tag_of_something_else_than_a_commit_is_not_found(
     provider: GitProvider, repository: Repository
 ) -> None:
     repository.tag("content", repository.blob(b"x"))

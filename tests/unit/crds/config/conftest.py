@@ -64,7 +64,7 @@ def judged() -> Callable[..., ParsedConfig]:
 
 @pytest.fixture
 def built(judged: Callable[..., ParsedConfig]) -> Callable[..., ContainerConfig]:
-    """Give the container of a small file, which must have no error."""
+    """Provide the container of a small file, which must have no error."""
 
     def build(container: str = "", **parts: str) -> ContainerConfig:
         parsed = judged(container, **parts)

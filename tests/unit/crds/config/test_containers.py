@@ -21,7 +21,7 @@ def named(*names: str) -> bytes:
 
 
 def found(raw: bytes) -> list[tuple[str, str]]:
-    """Give field and code of all problems."""
+    """Provide field and code of all problems."""
     return [(one.field, one.code) for one in parse(raw).problems]
 
 

@@ -18,7 +18,7 @@ shim: {upstream-port: 80, paths: [/]}
 
 
 def found(raw: bytes, **settings: int) -> list[tuple[str, str, int | None, int | None]]:
-    """Give field, code and place of all problems."""
+    """Provide field, code and place of all problems."""
     parsed = parse(raw, rules=Rules(**settings))  # type: ignore[arg-type]  # integers only here
     return [(one.field, one.code, one.line, one.column) for one in parsed.problems]
 
@@ -40,7 +40,9 @@ def found(raw: bytes, **settings: int) -> list[tuple[str, str, int | None, int |
         (b"- cpus\n", ("", "WrongType", 1, 1)),
     ],
 )
-def test_text_that_is_no_file(raw: bytes, problem: tuple[str, str, int, int]) -> None:
+def test_text_that_is_not_a_configuration_file(
+    raw: bytes, problem: tuple[str, str, int, int]
+) -> None:
     assert found(raw) == [problem]
 
 
@@ -92,7 +94,7 @@ def test_bytes_are_bounded() -> None:
     assert found(filled + b"#", max_bytes=2000) == [("", "FileTooLarge", 1, 1)]
 
 
-def test_a_file_too_long_to_be_deployed_is_told() -> None:
+def test_a_file_too_long_to_be_deployed_is_reported() -> None:
     filled = VALID + b"#" * 400_000
     assert parse(filled).valid
     assert [one.code for one in parse(filled).warnings] == ["FileNotDeployable"]

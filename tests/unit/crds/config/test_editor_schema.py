@@ -33,7 +33,7 @@ WRONG_BY_THEMSELVES = (
 
 
 def value_of(node: Node) -> Any:
-    """Give what an editor of YAML 1.2 sees."""
+    """Provide what an editor of YAML 1.2 sees."""
     if isinstance(node, Mapping):
         return {key.text: value_of(value) for key, value in node.entries}
     if isinstance(node, Sequence):

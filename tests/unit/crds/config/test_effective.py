@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 def config_of(judged: Judged, container: str = "", **parts: str) -> ServiceConfig:
-    """Give the config of a small file."""
+    """Provide the config of a small file."""
     config = judged(container, **parts).config
     assert config is not None
     return config

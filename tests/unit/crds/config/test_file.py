@@ -40,7 +40,7 @@ def test_versions(judged: Judged, version: str) -> None:
     "version",
     ["v0.14.8", "0.14.8.1", "0.14.x", "'0.14'", "01.2.3", "<CVM_VERSION>", "1.2.3@sha256:ab"],
 )
-def test_versions_that_are_none(verdict: Verdict, version: str) -> None:
+def test_invalid_versions(verdict: Verdict, version: str) -> None:
     assert verdict(version=version) == ["cvm-version InvalidVersion"]
 
 

@@ -128,7 +128,7 @@ def test_several_closed_networks_and_one_that_leads_out(verdict: Verdict) -> Non
     assert verdict("networks: [a, b, c]", top=top) == []
 
 
-def test_a_network_that_nobody_is_on_is_told(verdict: Verdict) -> None:
+def test_an_unused_network_is_a_warning(verdict: Verdict) -> None:
     assert verdict(top="networks: {a: {}}") == ["networks.a NetworkUnused?"]
 
 

@@ -35,7 +35,7 @@ def verdict_of(path: Path) -> dict[str, Any]:
 
 
 def pinned(name: str, files: dict[str, Path]) -> dict[str, Any]:
-    """Give the pinned verdicts of these files, after writing them when that is requested."""
+    """Provide the pinned verdicts of these files, after writing them when that is requested."""
     path = DATA / name
     if UPDATE:
         verdicts = {key: verdict_of(file) for key, file in files.items()}

@@ -22,7 +22,7 @@ def container(object_name: str = "web", /, **spec: Any) -> Container:
 
 
 def problems(error: pytest.ExceptionInfo[ValidationError]) -> dict[str, str]:
-    """Answer path and sentence of each problem."""
+    """Return path and sentence of each problem."""
     return {
         ".".join(str(part) for part in problem["loc"]): problem["msg"]
         for problem in error.value.errors()
@@ -109,7 +109,7 @@ def test_each_wrong_field_is_named_with_its_remedy(what: str) -> None:
     assert problems(caught) == {field: sentence}
 
 
-def test_all_broken_rules_of_an_object_are_told_at_once() -> None:
+def test_all_broken_rules_of_an_object_are_reported_at_once() -> None:
     with pytest.raises(ValidationError) as caught:
         container(sshKeys=["me"], disableConfidential=True)
     assert problems(caught).keys() == {"spec.sshKeys", "spec.disableConfidential"}
@@ -308,7 +308,7 @@ def test_every_rule_that_is_not_about_a_change_is_asked_here_too() -> None:
 
 
 def models(model: type[Model]) -> Iterator[type[Model]]:
-    """Answer every model of the kinds."""
+    """Return every model of the kinds."""
     for below in model.__subclasses__():
         if below.__module__.startswith("cloister_crds.kinds"):
             yield below

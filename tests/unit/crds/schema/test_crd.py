@@ -17,7 +17,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.INFO.k
 
 
 def version_of(kind: type[Resource]) -> dict[str, Any]:
-    """Answer the one version of a kind."""
+    """Return the one version of a kind."""
     (version,) = custom_resource_definition(kind)["spec"]["versions"]
     answer: dict[str, Any] = version
     return answer
@@ -57,7 +57,7 @@ def test_every_field_has_a_text_that_begins_with_its_name(kind: type[Resource]) 
 
 
 def texts(schema: dict[str, Any], path: str) -> list[tuple[str, str, str]]:
-    """Answer path, name and text of every field below."""
+    """Return path, name and text of every field below."""
     found = []
     for name, below in schema.get("properties", {}).items():
         place = f"{path}.{name}"

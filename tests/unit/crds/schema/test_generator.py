@@ -15,7 +15,7 @@ Short = Annotated[str, Field(max_length=10)]
 
 
 def field_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
-    """Answer the structural form of one field."""
+    """Return the structural form of one field."""
     model = type(
         "Thing",
         (BaseModel,),
@@ -277,7 +277,7 @@ def test_a_rule_of_an_optional_type_is_kept() -> None:
     assert form["x-kubernetes-validations"][0]["message"] == "part is a"
 
 
-def test_sets_of_numbers_ask_for_what_the_server_overlooks() -> None:
+def test_sets_of_numbers_refuse_duplicates_that_the_server_overlooks() -> None:
     number = Annotated[int, Field(ge=0, le=9)]
     form = field_of(Annotated[tuple[number, ...], Field(max_length=3), ListType("set")])
     (rule,) = form["x-kubernetes-validations"]
