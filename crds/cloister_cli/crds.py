@@ -17,7 +17,7 @@ def print_(names: tuple[str, ...]) -> None:
 
     NAMES limits them to kinds by their plural names, such as containers.
     """
-    from cloister_crds.schema.crd import manifests  # noqa: PLC0415 - generated when requested
+    from cloister_crds.crd_manifests import manifests  # noqa: PLC0415 - generated when requested
 
     files = manifests()
     known = {name.partition(".")[0]: text for name, text in files.items()}

@@ -7,7 +7,7 @@ from cloister_api.main import ROUTERS
 from cloister_api.openapi.document import document
 from cloister_api.openapi.page import page
 from cloister_crds.config.editor_schema import json_schema_text
-from cloister_crds.schema.crd import manifests
+from cloister_crds.crd_manifests import manifests
 from dev.house.finding import Finding
 
 __all__ = ["differences", "files", "write"]

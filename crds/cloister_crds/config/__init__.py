@@ -20,8 +20,8 @@ from cloister_crds.config.model import (
     Volume,
 )
 from cloister_crds.config.naming import object_name, secret_is_file
+from cloister_crds.config.parsing import ParsedConfig, parse
 from cloister_crds.config.rules.environment import variable_problems
-from cloister_crds.config.syntax.parsing import ParsedConfig, parse
 
 __all__ = [
     "ContainerConfig",

@@ -2,7 +2,7 @@
 
 pydantic writes JSON Schema 2020-12; CustomResourceDefinitions take a subset of OpenAPI 3.0. Each
 construct either has a form that the API server takes and that means the same, or is refused with
-an error that names model and field. Called by `cloister_crds.schema.crd`; it knows no kind.
+an error that names model and field. Called by `cloister_crds.crd_manifests`; it knows no kind.
 """
 
 from typing import Any

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cloister_crds.crd_manifests import custom_resource_definition
 from cloister_crds.kinds import KINDS
-from cloister_crds.schema.crd import custom_resource_definition
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cloister_crds.crd_manifests import custom_resource_definition
 from cloister_crds.kinds.meta import Resource
-from cloister_crds.schema.crd import custom_resource_definition
 from cloister_crds.schema.markers import VALIDATIONS
 
 __all__ = ["full", "schema_of", "specimens", "statuses", "sweep"]

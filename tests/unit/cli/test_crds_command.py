@@ -4,7 +4,7 @@ import yaml
 from click.testing import CliRunner
 
 from cloister_cli.crds import crds
-from cloister_crds.schema.crd import manifests
+from cloister_crds.crd_manifests import manifests
 
 
 def test_all_kinds_are_printed_as_one_stream() -> None:

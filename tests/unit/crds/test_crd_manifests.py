@@ -8,9 +8,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from cloister_crds.crd_manifests import custom_resource_definition, manifests
 from cloister_crds.kinds import KINDS
 from cloister_crds.kinds.meta import KindInfo, Resource
-from cloister_crds.schema.crd import custom_resource_definition, manifests
 from cloister_crds.schema.generator import SchemaError
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.INFO.kind)
@@ -87,7 +87,7 @@ def test_short_names_are_one_each() -> None:
 
 def test_the_same_models_always_make_the_same_bytes() -> None:
     program = (
-        "import sys; from cloister_crds.schema.crd import manifests; "
+        "import sys; from cloister_crds.crd_manifests import manifests; "
         "sys.stdout.write(''.join(manifests().values()))"
     )
     told = [
