@@ -142,8 +142,8 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     async def send(part: list[int]) -> int:
         taken = 0
         for number in part:
-            answer = await ingest.accept(signed[number], bodies[number])
-            taken += answer.accepted
+            response = await ingest.accept(signed[number], bodies[number])
+            taken += response.accepted
         return taken
 
     async def all_of_them() -> int:

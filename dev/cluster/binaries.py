@@ -53,11 +53,11 @@ def go_version() -> str:
     remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
     if shutil.which("go") is None:
         raise LocalClusterError(f"Go is not installed, but the cluster is built with it: {remedy}")
-    answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"go(\d+(?:\.\d+)+)", answer)
+    response = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"go(\d+(?:\.\d+)+)", response)
     version = found[1] if found else ""
     if _numbers(version) < _numbers(wanted):
-        raise LocalClusterError(f"Go {version or answer.strip()} is too old: {remedy}")
+        raise LocalClusterError(f"Go {version or response.strip()} is too old: {remedy}")
     return version
 
 
@@ -205,7 +205,7 @@ def _follow(
 
 def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> int:
     """Count the packages that the build must compile, for the progress display."""
-    answer = subprocess.run(
+    response = subprocess.run(
         ["go", "list", *_flags(module), "-deps", "-f", "{{if .Stale}}x{{end}}", *packages],
         cwd=module.folder,
         env=environment,
@@ -213,7 +213,7 @@ def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> 
         text=True,
         check=False,
     )
-    return answer.stdout.count("x")
+    return response.stdout.count("x")
 
 
 def _default_name(package: str) -> str:

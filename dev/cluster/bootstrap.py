@@ -41,7 +41,7 @@ def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
     """Return path and body of each object that is applied to a new cluster."""
     read = ["get", "list", "watch"]
     objects = [
-        # exec, logs and port-forward: the API server asks the kubelet as this user.
+        # exec, logs and port-forward: the API server calls the kubelet as this user.
         _binding("cloister:kubelet-client", "system:kubelet-api-admin", "cloister-kubelet-client"),
     ]
     if record.form is Form.NODE:

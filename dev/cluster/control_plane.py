@@ -101,7 +101,7 @@ def _etcd(
 ) -> Component:
     client, peer = record.ports["etcd"], record.ports["etcd-peer"]
     serving = identities.etcd_ca.issue("etcd", "etcd", hosts=["127.0.0.1", "localhost"])
-    asking = identities.etcd_ca.issue("etcd-client", "cloister-etcd-client")
+    etcd_client = identities.etcd_ca.issue("etcd-client", "cloister-etcd-client")
     files = (f"--cert-file={serving.certificate}", f"--key-file={serving.key}")
     peers = (f"--peer-cert-file={serving.certificate}", f"--peer-key-file={serving.key}")
     argv = (
@@ -128,7 +128,7 @@ def _etcd(
     return Component(
         name="etcd",
         argv=argv,
-        ready=lambda: serves(url, authority, asking.certificate, asking.key),
+        ready=lambda: serves(url, authority, etcd_client.certificate, etcd_client.key),
         ports=(("127.0.0.1", client), ("127.0.0.1", peer)),
     )
 

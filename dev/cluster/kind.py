@@ -68,9 +68,9 @@ def commands(places: Layout, record: Record) -> list[list[str]]:
 def runs(name: str) -> bool:
     """Return whether the cluster's node is running."""
     container = f"{_cluster(name)}-control-plane"
-    answer = _run(["docker", "inspect", container], check=False)
+    response = _run(["docker", "inspect", container], check=False)
     try:
-        return bool(json.loads(answer)[0]["State"]["Running"])
+        return bool(json.loads(response)[0]["State"]["Running"])
     except (ValueError, IndexError, KeyError):
         return False
 

@@ -158,7 +158,7 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
     serves = known.form is form or form is Form.CONTROL_PLANE or real
     if not serves:
         raise LocalClusterError(
-            f"cluster {known.name} exists with the form {known.form}, asked for is {form}: "
+            f"cluster {known.name} exists as {known.form}, but {form} is requested: "
             f"take it down first (python -m dev.cluster down --name {known.name}) "
             "or choose another name"
         )

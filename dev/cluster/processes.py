@@ -211,7 +211,7 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
     Parameters
     ----------
     condition
-        What is asked.
+        Condition to poll.
     within
         Timeout in seconds.
 

@@ -51,8 +51,8 @@ class Progress:
         if self._quiet or now - self._last < (0.2 if self._live else LINE_EVERY):
             return
         self._last = now
-        figures = f" {min(done, total)}/{total}" if total else ""
-        text = f"{what}{figures}, {duration(now - since)}"
+        counts = f" {min(done, total)}/{total}" if total else ""
+        text = f"{what}{counts}, {duration(now - since)}"
         if self._live:
             print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
             self._open = True

@@ -82,12 +82,12 @@ def fetch_page(
         connection = http.client.HTTPConnection(host)
         connection.sock = secure
         connection.request("GET", path, headers={"Host": host, **(headers or {})})
-        answer = connection.getresponse()
-        body = answer.read().decode(errors="replace")
+        response = connection.getresponse()
+        body = response.read().decode(errors="replace")
     certificate = x509.load_der_x509_certificate(der or b"")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return Page(
-        status=answer.status,
+        status=response.status,
         body=body,
         certificate_names=tuple(names.get_values_for_type(x509.DNSName)),
         issuer=certificate.issuer.rfc4514_string(),

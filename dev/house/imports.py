@@ -58,16 +58,16 @@ class _Watched(dict[str, str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: dict[str, str] = {}
+        self.readers: dict[str, str] = {}
 
     def _note(self, key: object) -> None:
         """Record the reading module; reads by libraries on its behalf do not count."""
-        frame = sys._getframe(2)  # noqa: SLF001 - the way to see who asks
+        frame = sys._getframe(2)  # noqa: SLF001 - the only way to see the reader
         while frame.f_back is not None and frame.f_globals.get("__name__") == "os":
             frame = frame.f_back
         name = frame.f_globals.get("__name__", "")
         if name.split(".")[0] in PACKAGES:
-            self.asked.setdefault(name, f"reads {key} when imported; read it when called")
+            self.readers.setdefault(name, f"reads {key} when imported; read it when called")
 
     @override
     def __getitem__(self, key: str) -> str:
@@ -89,14 +89,14 @@ def _watch(names: list[str]) -> dict[str, str]:
     """Import all modules and return the problem of each that has one."""
     watched = _Watched()
     # Both os.getenv and os.environ.get read it.
-    os.environ = watched  # type: ignore[assignment]  # noqa: B003 - a mapping is all that is asked
+    os.environ = watched  # type: ignore[assignment]  # noqa: B003 - a mapping is sufficient
     troubles: dict[str, str] = {}
     for name in names:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 - whatever an import raises is the finding
             troubles[name] = f"cannot be imported in an empty environment: {error!r}"
-    return {**watched.asked, **troubles}
+    return {**watched.readers, **troubles}
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def chaos(place: ProxiedInstallation, rest: httpx.Client, zone: NameServer) -> C
         installation=installation,
         direct=place.direct,
         nodes=place.nodes,
-        crew=OperatorPair(installation, place.proxy),
+        operators=OperatorPair(installation, place.proxy),
         rest=rest,
         zone=zone,
         image=push(IMAGE, installation.cluster.registry, "x"),
@@ -162,12 +162,10 @@ def test_chaos(chaos: ChaosRun) -> None:
     installation, direct = chaos.installation, chaos.direct
     try:
         done = carry_out(chaos, SEED, seconds=SECONDS, most=None if SECONDS else SHORT)
-        sys.stderr.write(f"{len(done)} actions, and how often what was answered:\n{table(done)}\n")
+        sys.stderr.write(f"{len(done)} actions, and the number of each response:\n{table(done)}\n")
         assert any("201" in each for each in done), "not one container was created"
         chaos.end_faults()
-        until_sync(
-            lambda: await_settled(chaos), within=PATIENCE, every=0.5, what="all as asked for"
-        )
+        until_sync(lambda: await_settled(chaos), within=PATIENCE, every=0.5, what="convergence")
         for container in chaos.containers():
             direct.delete(of(Container), container.metadata.name, installation.namespace)
         until_sync(lambda: nothing_left(chaos), within=120, what="an end of all that was made")
@@ -189,7 +187,7 @@ def nothing_left(chaos: ChaosRun) -> bool:
 
 def await_settled(chaos: ChaosRun) -> bool:
     """Return whether all Containers have converged and there are no orphans."""
-    chaos.crew.restart_exited()
+    chaos.operators.restart_exited()
     end = OrganizationSnapshot.read(chaos.direct, chaos.installation, newest=chaos.newest)
     wrong = {
         each.metadata.name: text for each in end.containers if (text := unfulfilled(each, end))
@@ -202,12 +200,14 @@ def await_settled(chaos: ChaosRun) -> bool:
 
 def table(done: list[str]) -> str:
     """Count the responses of each action."""
-    answers: dict[str, Counter[str]] = {}
+    responses: dict[str, Counter[str]] = {}
     for line in done:
-        action, _, answer = line.partition(": ")
-        reported = answer.split() if answer[:3].isdigit() else [answer.partition(":")[0]]
-        answers.setdefault(action.split()[0], Counter()).update(reported)
-    rows = {verb: ", ".join(f"{n} {k}" for k, n in c.most_common()) for verb, c in answers.items()}
+        action, _, response = line.partition(": ")
+        reported = response.split() if response[:3].isdigit() else [response.partition(":")[0]]
+        responses.setdefault(action.split()[0], Counter()).update(reported)
+    rows = {
+        verb: ", ".join(f"{n} {k}" for k, n in c.most_common()) for verb, c in responses.items()
+    }
     return "\n".join(f"  {verb:15} {row}" for verb, row in sorted(rows.items()))
 
 

@@ -68,7 +68,9 @@ def canonical(document: dict[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def asked(pages: PageServices, installation: Installation, name: str, nonce: str = "") -> Any:
+def fetch_attestation(
+    pages: PageServices, installation: Installation, name: str, nonce: str = ""
+) -> Any:
     """Fetch the attestation document of an enclave."""
     query = f"?nonce={nonce}" if nonce else ""
     page = pages.fetch_page(installation, name, f"/.well-known/cloister-attestation{query}")
@@ -87,7 +89,7 @@ def test_a_client_recomputes_the_attestation_document(
     enclaves = {each.metadata.name: each for each in installation.enclaves(name)}
     assert enclaves[container.status.active_enclave].status.measurement == wanted["digest"]
     nonce = secrets.token_hex(32)
-    page = asked(pages, installation, name, nonce)
+    page = fetch_attestation(pages, installation, name, nonce)
     assert page.status == 200, page.body
     document = json.loads(page.body)
     assert document["format"].endswith("/dummy/v2")
@@ -96,7 +98,7 @@ def test_a_client_recomputes_the_attestation_document(
     assert json.loads(document["measurement"])["debug"] is debug
     bound = report_data(NO_KEY, canonical(wanted["document"]), bytes.fromhex(nonce))
     assert report_of(document) == {"report_data": bound, "tee": "None"}
-    again = json.loads(asked(pages, installation, name, secrets.token_hex(32)).body)
+    again = json.loads(fetch_attestation(pages, installation, name, secrets.token_hex(32)).body)
     assert again["body"] != document["body"]
 
 
@@ -108,7 +110,7 @@ def test_the_containers_have_the_attestation_document(
     inside = ("exec", "-n", installation.namespace, pod, "-c", "web", "--")
     document = json.loads(installation.kubectl(*inside, "cat", "/cloister/attestation.json"))
     assert "nonce" not in document
-    served = json.loads(asked(pages, installation, "plain").body)
+    served = json.loads(fetch_attestation(pages, installation, "plain").body)
     assert served == document
     bound = report_data(NO_KEY, document["measurement"].encode(), b"")
     assert report_of(document)["report_data"] == bound
@@ -120,7 +122,7 @@ def test_an_invalid_nonce_is_refused(
 ) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     installation.wait_for("plain", "Ready")
-    page = asked(pages, installation, "plain", nonce)
+    page = fetch_attestation(pages, installation, "plain", nonce)
     assert page.status == 400
     assert json.loads(page.body)["error"]["type"] == "invalid_request_error"
 

@@ -318,9 +318,9 @@ def test_the_serving_pod_is_metered(installation: Installation, api: Restartable
 
     def measured() -> list[dict[str, float]]:
         headers = {"Authorization": f"Bearer {key}"}
-        answer = httpx.get(address, headers=headers, trust_env=False)
-        assert answer.status_code == 200, answer.text
-        points = answer.json()["data_points"]
+        response = httpx.get(address, headers=headers, trust_env=False)
+        assert response.status_code == 200, response.text
+        points = response.json()["data_points"]
         assert len(points) == 60
         # The kubelet reports no memory of a young Pod before it has read it.
         return [

@@ -114,7 +114,7 @@ def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: GatedInst
     assert container is not None
     domain = container.status.domain
     reported = {"api_key": "tk_good", "domain": domain, "requested_host": domain, "path": "/keyed/"}
-    assert reported in world.check.asked
+    assert reported in world.check.received
     (gate,) = [each for each in pod["spec"]["initContainers"] if each["name"] == "gate"]
     assert gate["securityContext"]["runAsUser"] == 65004
     assert gate["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -60,6 +60,6 @@ def test_a_killed_part_does_not_restart_the_others(inside: EnclaveInspector, par
             name: count + (name == part) for name, count in restarts.items()
         }
 
-    until_sync(reported, within=120, what="what the agent tells of the containers")
+    until_sync(reported, within=120, what="the agent's report of the containers")
     assert inside.enclave == enclave
     assert inside.well_known("cloister-boot-stages") == boot, "the boot started again"

@@ -69,12 +69,12 @@ def nothing_is_lost(installation: Installation) -> Iterator[PollingClient]:
         for each in installation.objects("services")
         if each["metadata"]["name"] == "moves"
     )
-    with polling(address, present(installation).status.domain) as asker:
-        until_sync(lambda: asker.bodies, within=60, what="the first answer")
-        yield asker
-        sent = asker.count
-        until_sync(lambda: asker.count > sent + 10, within=60, what="more requests")
-    assert asker.failures == []
+    with polling(address, present(installation).status.domain) as client:
+        until_sync(lambda: client.bodies, within=60, what="the first response")
+        yield client
+        sent = client.count
+        until_sync(lambda: client.count > sent + 10, within=60, what="more requests")
+    assert client.failures == []
 
 
 def present(installation: Installation) -> Container:
@@ -119,7 +119,7 @@ def settled(installation: Installation, *, not_in: str) -> Container:
 
 def test_auto_update_to_a_later_release_loses_no_request(installation: Installation) -> None:
     first = present(installation).status.active_enclave
-    with nothing_is_lost(installation) as asker:
+    with nothing_is_lost(installation) as client:
         page = page_file(web_of(installation), "two")
         Repository(installation.repositories.path / f"{REPO}.git").release(
             "v1.1.0", page, when=LATER
@@ -133,7 +133,7 @@ def test_auto_update_to_a_later_release_loses_no_request(installation: Installat
     assert container.status.active_enclave == candidate, "the killed operator's work was done again"
     assert container.status.current_tag == "v1.1.0"
     assert container.spec.tag == "v1.0.0", "spec is the user's"
-    assert asker.bodies == ["one", "two"]
+    assert client.bodies == ["one", "two"]
 
 
 def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
@@ -149,7 +149,7 @@ def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
     chosen = f"--pod-selector={ENCLAVE_LABEL}={old}"
     # The client polls from before the drain until after it.
     try:
-        with nothing_is_lost(installation) as asker:
+        with nothing_is_lost(installation) as client:
             program = (str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}")
             arguments = [*program, *drain, chosen, "--timeout=150s"]
             draining = subprocess.Popen(
@@ -164,7 +164,7 @@ def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
             settled(installation, not_in=old)
     finally:
         installation.kubectl("uncordon", node)
-    assert asker.bodies == ["two"]
+    assert client.bodies == ["two"]
 
 
 def test_a_lost_pod_is_replaced_while_source_and_registry_are_unavailable(
@@ -192,9 +192,9 @@ def test_a_lost_pod_is_replaced_while_source_and_registry_are_unavailable(
         assert getattr(new.spec, field) == getattr(old.spec, field), field
     assert config_of(installation, new.metadata.name) == kept
     assert container.status.current_tag == before.status.current_tag
-    with nothing_is_lost(installation) as asker:
+    with nothing_is_lost(installation) as client:
         pass
-    assert asker.bodies == ["two"]
+    assert client.bodies == ["two"]
 
 
 def config_of(installation: Installation, enclave: str) -> str:

@@ -203,7 +203,7 @@ def test_no_request_fails_while_releases_come_and_go(
                 client.end()
     answered = sum(each.pages.total() for each in clients)
     failed = sum(len(each.failures) for each in clients)
-    sys.stderr.write(f"\n{UPDATES} updates: {answered} requests answered, {failed} failed\n")
+    sys.stderr.write(f"\n{UPDATES} updates: {answered} requests succeeded, {failed} failed\n")
     for client in clients:
         assert not client.failures, f"{client.failures}\n{installation.logs()}"
         assert set(client.pages) == {f"page {number}" for number in range(UPDATES + 1)}

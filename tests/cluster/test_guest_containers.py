@@ -176,10 +176,10 @@ def test_names_and_packets_stay_on_shared_networks(installation: Installation, i
 
     def reaches(source: str, target: str, *, within: int) -> bool:
         order = {"Network": "tcp4", "Address": f"{target}:8080", "Milliseconds": within}
-        answers: list[bool] = json.loads(
+        responses: list[bool] = json.loads(
             inside.run(source, "/bin/testprogram", "reach", json.dumps([order]))
         )
-        return answers == [True]
+        return responses == [True]
 
     for source, target in (("front", "back"), ("back", "front"), ("back", "store")):
         assert reaches(source, target, within=60_000), f"{source} -> {target}"

@@ -60,14 +60,14 @@ def deploy(installation: Installation, name: str, file: bytes) -> EnclaveContain
     return EnclaveContainers(installation, container.status.active_enclave)
 
 
-def check_escapes(answers: dict[str, str]) -> None:
+def check_escapes(responses: dict[str, str]) -> None:
     wrong = {
-        door: answer
-        for door, answer in answers.items()
-        if answer not in WANTED.get(door, "").split("|")
+        door: response
+        for door, response in responses.items()
+        if response not in WANTED.get(door, "").split("|")
     }
     assert not wrong
-    assert answers.keys() == WANTED.keys()
+    assert responses.keys() == WANTED.keys()
 
 
 def test_every_escape_fails_for_the_program(installation: Installation, image: str) -> None:

@@ -110,10 +110,10 @@ class NetworkInstallation:
         """Probe targets from the ordinary Pod."""
         order = json.dumps([each.wire() for each in paths])
         where = ("-n", self.installation.system, "plain")
-        answers: list[bool] = json.loads(
+        responses: list[bool] = json.loads(
             self.cluster.kubectl("exec", *where, "--", "/bin/testprogram", "reach", order)
         )
-        return answers
+        return responses
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,8 @@ def test_an_ordinary_pod_reaches_the_targets_that_enclaves_must_not(
 ) -> None:
     public = [Path("the internet", "tcp4", f"{each}:80", open=True) for each in (ALLOWED, *OTHERS)]
     paths = [*public, *(Path(e.what, e.network, e.address, True, e.connect) for e in world.outside)]
-    answers = world.from_plain(paths)
-    assert [each.what for each, seen in zip(paths, answers, strict=True) if not seen] == []
+    responses = world.from_plain(paths)
+    assert [each.what for each, seen in zip(paths, responses, strict=True) if not seen] == []
 
 
 def test_no_packet_of_an_enclave_leaves_over_ipv6(world: NetworkInstallation) -> None:
@@ -204,8 +204,8 @@ def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
     """Probe targets in the network namespace of a process, as a user of this machine."""
     order = json.dumps([each.wire() for each in paths])
     program = str(guest_binary("testprogram", "./testprogram"))
-    answers: list[bool] = json.loads(run_in(process, program, "reach", order, *user))
-    return answers
+    responses: list[bool] = json.loads(run_in(process, program, "reach", order, *user))
+    return responses
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + FILES))
@@ -244,8 +244,8 @@ def _unexpected(
         paths += _public(file, source)
         paths += world.outside
         order = json.dumps([each.wire() for each in paths])
-        answers = json.loads(inside.run(source, "/bin/testprogram", "reach", order))
-        for path, seen in zip(paths, answers, strict=True):
+        responses = json.loads(inside.run(source, "/bin/testprogram", "reach", order))
+        for path, seen in zip(paths, responses, strict=True):
             if seen != path.open:
                 yield f"{source} -> {path.what} {path.network} {path.address}: reached {seen}"
         tried += len(paths)

@@ -121,7 +121,7 @@ def test_exec_logs_and_port_forward(
     ) as forward:
         try:
             url = f"http://127.0.0.1:{port}/"
-            assert until_sync(body_of(url), what="an answer through port-forward") == "hello\n"
+            assert until_sync(body_of(url), what="a response through port-forward") == "hello\n"
         finally:
             forward.terminate()
 
@@ -131,8 +131,10 @@ def test_a_service_answers_this_machine_and_pods_by_name(
 ) -> None:
     pod_address = field(cluster, node_namespace, "pod", served, ".status.podIP")
     address = field(cluster, node_namespace, "service", served, ".spec.clusterIP")
-    assert until_sync(body_of(f"http://{pod_address}:8080/"), what="the Pod's answer") == "hello\n"
-    assert until_sync(body_of(f"http://{address}/"), what="the Service's answer") == "hello\n"
+    assert (
+        until_sync(body_of(f"http://{pod_address}:8080/"), what="the Pod's response") == "hello\n"
+    )
+    assert until_sync(body_of(f"http://{address}/"), what="the Service's response") == "hello\n"
     name = f"http://{served}.{node_namespace}.svc.cluster.local/"
     ask = ("exec", "-n", node_namespace, served, "--", "wget", "-qO-", name)
     assert until_sync(lambda: cluster.kubectl(*ask, check=False), what="the name") == "hello\n"
@@ -203,7 +205,7 @@ def kill(cluster: local.Cluster, *victims: str) -> None:
 
 def test_two_clusters_with_nodes_coexist(cluster: local.Cluster, second: local.Cluster) -> None:
     address = field(second, "default", "pod", "web", ".status.podIP")
-    assert until_sync(body_of(f"http://{address}:8080/"), what="an answer") == "hello\n"
+    assert until_sync(body_of(f"http://{address}:8080/"), what="a response") == "hello\n"
     assert cluster.running
 
 
@@ -224,12 +226,12 @@ def test_up_recovers_after_all_processes_were_killed(second: local.Cluster) -> N
     kill(second, *second.components)
     local.up(second.name)
 
-    def answer() -> str:
+    def response() -> str:
         # Until the kubelet reports, the Pod's status is the one before the crash.
         address = field(second, "default", "pod", "web", ".status.podIP")
         return body_of(f"http://{address}:8080/")() if address else ""
 
-    assert until_sync(answer, within=90, what="the Pod's answer after its restart") == "hello\n"
+    assert until_sync(response, within=90, what="the Pod's response after its restart") == "hello\n"
 
 
 def traces(cluster: local.Cluster) -> list[str]:

@@ -46,9 +46,9 @@ class StagedContainer:
 
     def post(self, action: str, **body: Any) -> httpx.Response:
         """Call an action of the container as it is now."""
-        answer = self.client.post(f"{self.path}/{action}", json=body, headers=self.seen)
-        assert answer.status_code in {200, 204}, answer.text
-        return answer
+        response = self.client.post(f"{self.path}/{action}", json=body, headers=self.seen)
+        assert response.status_code in {200, 204}, response.text
+        return response
 
     @property
     def seen(self) -> dict[str, str]:
@@ -57,9 +57,9 @@ class StagedContainer:
 
     def record(self) -> dict[str, Any]:
         """Read the container over REST as it is now."""
-        answer = self.client.get(self.path, headers=self.seen)
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
+        response = self.client.get(self.path, headers=self.seen)
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
         return found
 
     @property
@@ -150,9 +150,9 @@ def create(stage: StagedContainer, **more: Any) -> str:
         "host_name": stage.installation.host,
         **more,
     }
-    answer = stage.client.post("/api/containers", json=body)
-    assert answer.status_code == 201, answer.text
-    return str(answer.headers["location"])
+    response = stage.client.post("/api/containers", json=body)
+    assert response.status_code == 201, response.text
+    return str(response.headers["location"])
 
 
 def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> None:

@@ -61,15 +61,15 @@ def client(installation: Installation) -> Iterator[httpx.Client]:
 def create(client: httpx.Client, installation: Installation, name: str) -> str:
     """Create a container of the failing release, and return its path."""
     body = {"name": name, "repo": REPO, "tag": "v0-bad", "host_name": installation.host}
-    answer = client.post("/api/containers", json=body)
-    assert answer.status_code == 201, answer.text
-    return str(answer.headers["location"])
+    response = client.post("/api/containers", json=body)
+    assert response.status_code == 201, response.text
+    return str(response.headers["location"])
 
 
 def relaunch(client: httpx.Client, path: str, tag: str) -> dict[str, Any]:
-    answer = client.post(f"{path}/relaunch", json={"tag": tag})
-    assert answer.status_code == 200, answer.text
-    record: dict[str, Any] = answer.json()
+    response = client.post(f"{path}/relaunch", json={"tag": tag})
+    assert response.status_code == 200, response.text
+    record: dict[str, Any] = response.json()
     return record
 
 
@@ -168,9 +168,9 @@ def test_updates_in_sequence_and_of_all_instances(
         lambda: reported(client) == {"web": "ready", stopped: "stopped"}, what="both over REST"
     )
     (record,) = client.get("/api/deployments").json()
-    answer = client.post(f"/api/deployments/{record['id']}/update", json={"tag": "v3"})
-    results = {each["name"]: each["status"] for each in answer.json()["results"]}
-    assert results == {"web": "updating", stopped: "skipped"}, answer.text
+    response = client.post(f"/api/deployments/{record['id']}/update", json={"tag": "v3"})
+    results = {each["name"]: each["status"] for each in response.json()["results"]}
+    assert results == {"web": "updating", stopped: "skipped"}, response.text
     serves(installation, "v3")
     other = installation.container(stopped)
     assert other is not None

@@ -78,7 +78,7 @@ def _bodies(
     """Yield the objects, each Service before its Rollout, as in the documentation."""
     for number in range(count):
         name, namespace = f"web-{number}", namespaces[number % len(namespaces)]
-        readiness.asked[name] = time.monotonic()
+        readiness.created[name] = time.monotonic()
         metadata = {"name": name, "namespace": namespace}
         ports = [{"port": 443, "targetPort": 8443}]
         yield SERVICE, {"metadata": metadata, "spec": {"selector": {"app": name}, "ports": ports}}

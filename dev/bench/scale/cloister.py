@@ -64,7 +64,7 @@ async def run_cloister(environment: BenchEnvironment, count: int, *, within: flo
     def bodies() -> Iterator[tuple[KindRef, dict[str, Any]]]:
         for number in range(count):
             name = f"web-{number}"
-            readiness.asked[name] = time.monotonic()
+            readiness.created[name] = time.monotonic()
             spec = {"repo": REPO, "tag": TAG, "host": environment.host}
             yield CONTAINER, manifest("Container", name, spec, environment.namespace_of(number))
 
@@ -102,7 +102,7 @@ async def follow(
         mark = environment.audit.mark()
         await create_all(environment.client, bodies)
         if not await reflector.until(lambda: readiness.complete, within=within):
-            missing = sorted(readiness.asked.keys() - readiness.seen.keys())
+            missing = sorted(readiness.created.keys() - readiness.seen.keys())
             raise AssertionError(f"{len(missing)} are not ready, such as {missing[:3]}")
         await quiet(environment)
     finally:

@@ -49,7 +49,7 @@ class Readiness:
 
     is_ready: Callable[[Object], bool]
     """Returns whether an object is ready."""
-    asked: dict[str, float] = field(default_factory=dict)
+    created: dict[str, float] = field(default_factory=dict)
     """Name of an object -> when its creation began."""
     seen: dict[str, float] = field(default_factory=dict)
     """Name of an object -> when it was first observed ready."""
@@ -63,25 +63,25 @@ class Readiness:
     @property
     def complete(self) -> bool:
         """Whether all created objects are ready."""
-        return self.asked.keys() <= self.seen.keys()
+        return self.created.keys() <= self.seen.keys()
 
     @property
     def began(self) -> float:
         """When the first creation began."""
-        return min(self.asked.values())
+        return min(self.created.values())
 
     @property
     def total(self) -> float:
         """Seconds from the first creation until the last object was ready."""
-        return max(self.seen[name] for name in self.asked) - self.began
+        return max(self.seen[name] for name in self.created) - self.began
 
     def each(self) -> list[float]:
         """Return the seconds from creation to readiness of each object, ascending."""
-        return sorted(self.seen[name] - asked for name, asked in self.asked.items())
+        return sorted(self.seen[name] - created for name, created in self.created.items())
 
     def curve(self) -> list[float]:
         """Return the seconds after the first creation at which one more object was ready."""
-        return sorted(self.seen[name] - self.began for name in self.asked)
+        return sorted(self.seen[name] - self.began for name in self.created)
 
 
 def percentile(values: list[float], part: float) -> float:

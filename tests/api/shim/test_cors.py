@@ -13,19 +13,19 @@ METHODS = {"GET", "PUT", "POST", "HEAD", "DELETE", "OPTIONS", "PATCH"}
 
 
 def test_without_origin_no_cors_header_is_added(shim: RunningShim) -> None:
-    answer = shim.request("/exact")
-    assert answer.status == 200
-    assert answer.header("Access-Control-Allow-Origin") is None
-    assert answer.header("Vary") is None
+    response = shim.request("/exact")
+    assert response.status == 200
+    assert response.header("Access-Control-Allow-Origin") is None
+    assert response.header("Vary") is None
 
 
 def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
-    answer = shim.request("/exact", headers=ORIGIN)
-    assert answer.status == 200
-    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
-    assert answer.header("Access-Control-Allow-Credentials") == "true"
-    assert answer.header("Vary") == "Origin"
-    methods = answer.header("Access-Control-Allow-Methods") or ""
+    response = shim.request("/exact", headers=ORIGIN)
+    assert response.status == 200
+    assert response.header("Access-Control-Allow-Origin") == "https://app.example"
+    assert response.header("Access-Control-Allow-Credentials") == "true"
+    assert response.header("Vary") == "Origin"
+    methods = response.header("Access-Control-Allow-Methods") or ""
     assert set(methods.split(", ")) == METHODS
 
 
@@ -35,17 +35,17 @@ def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
      "https://app.example/", "https://other.example"],
 )  # fmt: skip
 def test_an_unlisted_origin_is_refused(shim: RunningShim, origin: str) -> None:
-    answer = shim.request("/exact", headers={"Origin": origin})
-    assert (answer.status, answer.data) == (403, REFUSED)
+    response = shim.request("/exact", headers={"Origin": origin})
+    assert (response.status, response.data) == (403, REFUSED)
 
 
 @pytest.mark.parametrize("target", ["/exact", "/not-listed"])
 def test_a_preflight_is_answered_and_not_forwarded(shim: RunningShim, target: str) -> None:
     wanted = {"Access-Control-Request-Headers": "authorization,x-test"}
-    answer = shim.request(target, method="OPTIONS", headers=ORIGIN | wanted)
-    assert (answer.status, answer.body) == (204, b"")
-    assert answer.header("Access-Control-Allow-Headers") == "authorization,x-test"
-    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
+    response = shim.request(target, method="OPTIONS", headers=ORIGIN | wanted)
+    assert (response.status, response.body) == (204, b"")
+    assert response.header("Access-Control-Allow-Headers") == "authorization,x-test"
+    assert response.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
 def test_options_without_origin_is_forwarded(shim: RunningShim) -> None:
@@ -76,9 +76,9 @@ def test_cors_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
 
 
 def test_every_origin_is_allowed_where_the_file_lists_none(open_shim: RunningShim) -> None:
-    answer = open_shim.request("/x", headers={"Origin": "https://any.example"})
-    assert answer.status == 200
-    assert answer.header("Access-Control-Allow-Origin") == "https://any.example"
+    response = open_shim.request("/x", headers={"Origin": "https://any.example"})
+    assert response.status == 200
+    assert response.header("Access-Control-Allow-Origin") == "https://any.example"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_a_wildcard_and_an_empty_list_of_origins(origins: tuple[str, ...], statu
         tempfile.TemporaryDirectory(prefix="shim") as folder,
         running_shim(Path(folder), origins=origins) as running,
     ):
-        answer = running.request("/x", headers={"Origin": "https://any.example"})
-        assert answer.status == status
+        response = running.request("/x", headers={"Origin": "https://any.example"})
+        assert response.status == status
         assert running.request("/x").status == 200

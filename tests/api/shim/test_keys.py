@@ -92,24 +92,24 @@ def own() -> Iterator[KeyProtectedShim]:
 def test_each_refusal_of_an_api_key(
     world: KeyProtectedShim, key: str | None, status: int, kind: str
 ) -> None:
-    before = len(world.shim.upstream.asked)
-    answer = world.request("/v1/chat/completions", key)
-    assert (answer.status, answer.data["error"]["type"]) == (status, kind)
-    assert answer.data["error"]["message"]
-    assert answer.header("Content-Type") == "application/json"
-    assert answer.header("WWW-Authenticate") == ("Bearer" if status == 401 else None)
-    assert answer.header("Retry-After") == ("7" if status == 429 else None)
-    assert b"internal detail" not in answer.body
-    assert len(world.shim.upstream.asked) == before
+    before = len(world.shim.upstream.targets)
+    response = world.request("/v1/chat/completions", key)
+    assert (response.status, response.data["error"]["type"]) == (status, kind)
+    assert response.data["error"]["message"]
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("WWW-Authenticate") == ("Bearer" if status == 401 else None)
+    assert response.header("Retry-After") == ("7" if status == 429 else None)
+    assert b"internal detail" not in response.body
+    assert len(world.shim.upstream.targets) == before
 
 
 def test_a_valid_api_key_passes_and_is_forwarded(world: KeyProtectedShim) -> None:
-    answer = world.request("/v1/chat/completions?q=secret", "tk_good")
-    assert answer.status == 200
-    assert answer.data["target"] == "/v1/chat/completions?q=secret"
-    assert answer.data["headers"]["Authorization"] == "Bearer tk_good"
-    assert not [name for name in answer.data["headers"] if name.startswith("X-Gate")]
-    assert world.check.asked[-1] == {
+    response = world.request("/v1/chat/completions?q=secret", "tk_good")
+    assert response.status == 200
+    assert response.data["target"] == "/v1/chat/completions?q=secret"
+    assert response.data["headers"]["Authorization"] == "Bearer tk_good"
+    assert not [name for name in response.data["headers"] if name.startswith("X-Gate")]
+    assert world.check.received[-1] == {
         "api_key": "tk_good",
         "domain": HOSTNAME,
         "requested_host": HOSTNAME,
@@ -119,7 +119,7 @@ def test_a_valid_api_key_passes_and_is_forwarded(world: KeyProtectedShim) -> Non
 
 def test_the_key_check_receives_the_requested_host(world: KeyProtectedShim) -> None:
     world.request("/v1/admin/x", "tk_good", Host="own.example:443")
-    reported = world.check.asked[-1]
+    reported = world.check.received[-1]
     assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
@@ -127,7 +127,7 @@ def test_clients_cannot_forge_headers_of_the_shim(world: KeyProtectedShim) -> No
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
     assert world.request("/v1/admin/x", None, **lies).status == 401
     world.request("/v1/admin/x", "tk_good", **lies)
-    reported = world.check.asked[-1]
+    reported = world.check.received[-1]
     assert (reported["path"], reported["requested_host"]) == ("/v1/admin/x", HOSTNAME)
 
 
@@ -137,9 +137,9 @@ def test_clients_cannot_forge_headers_of_the_shim(world: KeyProtectedShim) -> No
      "/v2/files", "/filesystem", "/x?p=/files"],
 )  # fmt: skip
 def test_other_paths_need_no_api_key(world: KeyProtectedShim, target: str) -> None:
-    before = len(world.check.asked)
+    before = len(world.check.received)
     assert world.request(target).data["target"] == target
-    assert len(world.check.asked) == before
+    assert len(world.check.received) == before
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_other_paths_need_no_api_key(world: KeyProtectedShim, target: str) -> No
     ],
 )
 def test_no_spelling_of_a_path_bypasses_the_key_check(world: KeyProtectedShim, target: str) -> None:
-    before = len(world.shim.upstream.asked)
+    before = len(world.shim.upstream.targets)
     assert world.request(target).status == 401
-    assert len(world.shim.upstream.asked) == before
+    assert len(world.shim.upstream.targets) == before
 
 
 @pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
 def test_a_target_that_is_not_a_path_is_not_found(world: KeyProtectedShim, target: str) -> None:
-    before = len(world.shim.upstream.asked)
+    before = len(world.shim.upstream.targets)
     assert world.request(target).status in (400, 404)
-    assert len(world.shim.upstream.asked) == before
+    assert len(world.shim.upstream.targets) == before
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "BREW"])
@@ -205,10 +205,10 @@ def test_every_method_needs_the_api_key(world: KeyProtectedShim, method: str) ->
     "value", ["", "Bearer", "Basic dTpw", "Bearer a b", "Bearer tk_good,x", "tk_good"]
 )
 def test_a_malformed_api_key_is_not_checked_at_the_api(world: KeyProtectedShim, value: str) -> None:
-    before = len(world.check.asked)
-    answer = world.shim.request("/v1/admin/x", headers={"Authorization": value})
-    assert answer.status == 401
-    assert len(world.check.asked) == before
+    before = len(world.check.received)
+    response = world.shim.request("/v1/admin/x", headers={"Authorization": value})
+    assert response.status == 401
+    assert len(world.check.received) == before
 
 
 def test_cors_is_checked_before_api_keys(world: KeyProtectedShim) -> None:
@@ -226,7 +226,7 @@ def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(
 ) -> None:
     assert own.request("/other").status == 404
     assert own.request("/other", "tk_good").status == 404
-    assert own.check.asked == []
+    assert own.check.received == []
 
 
 def test_chat_completions_need_the_key_where_nothing_is_listed(own: KeyProtectedShim) -> None:
@@ -238,13 +238,13 @@ def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: KeyProtectedShi
     for _ in range(3):
         assert own.request("/v1/chat/completions", "tk_capped").status == 402
     assert own.check.times("tk_capped") == 3
-    own.check.answers["tk_capped"] = Reply(200)
+    own.check.responses["tk_capped"] = Reply(200)
     assert own.request("/v1/chat/completions", "tk_capped").status == 200
-    own.check.answers["tk_capped"] = Reply(401)
+    own.check.responses["tk_capped"] = Reply(401)
     until_sync(
         lambda: own.request("/v1/chat/completions", "tk_capped").status == 401,
         within=30,
-        what="the end of a kept answer",
+        what="the expiry of a cached response",
     )
 
 
@@ -264,24 +264,24 @@ def test_known_api_keys_stay_valid_while_the_api_is_unavailable(
 
     until_sync(it_noticed, within=60, what="the gate's report about the API")
     assert own.request("/v1/chat/completions", "tk_good").status == 200
-    answer = own.request("/v1/chat/completions", "tk_new")
-    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
-    assert answer.header("Retry-After") == "1"
+    response = own.request("/v1/chat/completions", "tk_new")
+    assert (response.status, response.data["error"]["type"]) == (503, "server_error")
+    assert response.header("Retry-After") == "1"
     assert own.request("/open").status == 200
 
 
 def test_a_key_check_without_response_times_out(own: KeyProtectedShim) -> None:
     own.check.go_on.clear()
-    answer = own.request("/v1/chat/completions", "tk_good")
-    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
+    response = own.request("/v1/chat/completions", "tk_good")
+    assert (response.status, response.data["error"]["type"]) == (503, "server_error")
 
 
 def test_a_dead_gate_closes_only_the_paths_that_need_it(own: KeyProtectedShim) -> None:
     own.gate.kill()
-    answer = own.request("/v1/chat/completions", "tk_good", **ORIGIN)
-    assert (answer.status, answer.data["error"]["type"]) == (503, "server_error")
-    assert answer.header("Retry-After") == "1"
-    assert answer.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
+    response = own.request("/v1/chat/completions", "tk_good", **ORIGIN)
+    assert (response.status, response.data["error"]["type"]) == (503, "server_error")
+    assert response.header("Retry-After") == "1"
+    assert response.header("Access-Control-Allow-Origin") == ORIGIN["Origin"]
     assert own.request("/open").status == 200
     own.gate.start()
     assert own.request("/v1/chat/completions", "tk_good").status == 200
@@ -289,8 +289,8 @@ def test_a_dead_gate_closes_only_the_paths_that_need_it(own: KeyProtectedShim) -
 
 def test_an_unavailable_upstream_is_reported_behind_the_gate_too(own: KeyProtectedShim) -> None:
     own.shim.upstream.stop()
-    answer = own.request("/v1/chat/completions", "tk_good")
-    assert (answer.status, answer.data["error"]["type"]) == (502, "server_error")
+    response = own.request("/v1/chat/completions", "tk_good")
+    assert (response.status, response.data["error"]["type"]) == (502, "server_error")
 
 
 def test_no_log_contains_what_a_client_sent(world: KeyProtectedShim) -> None:

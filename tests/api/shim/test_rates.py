@@ -42,7 +42,7 @@ def test_a_rate_limit_is_per_address_of_a_connection() -> None:
         refused = asked[-1]
         assert refused.data["error"]["type"] == "rate_limit_error"
         assert 1 / SLOW - 120 < int(refused.header("Retry-After") or 0) <= 1 / SLOW
-        assert len(shim.upstream.asked) == 3
+        assert len(shim.upstream.targets) == 3
         assert shim.request("/x", source="127.0.0.3").status == 200
         reported = {"X-Forwarded-For": "127.0.0.3"}
         assert shim.request("/x", source="127.0.0.2", headers=reported).status == 429
@@ -84,7 +84,7 @@ def test_guessing_api_keys_beyond_the_rate_limit_does_not_reach_the_api() -> Non
         for number in range(5):
             headers = {"Authorization": f"Bearer tk_guess{number}"}
             shim.request("/v1/chat/completions", source="127.0.0.2", headers=headers)
-        assert len(check.asked) == 1
+        assert len(check.received) == 1
 
 
 def test_a_dead_gate_closes_all_paths_of_a_file_with_a_rate_limit() -> None:

@@ -33,9 +33,9 @@ NOT_FOUND = {"error": {"message": "Not found.", "type": "invalid_request_error"}
     ],
 )
 def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: str) -> None:
-    answer = shim.request(target)
-    assert answer.status == 200
-    assert answer.data["target"] == target
+    response = shim.request(target)
+    assert response.status == 200
+    assert response.data["target"] == target
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: s
     ],
 )
 def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
-    answer = shim.request(target)
-    assert (answer.status, answer.data) == (404, NOT_FOUND)
-    assert answer.header("Content-Type") == "application/json"
+    response = shim.request(target)
+    assert (response.status, response.data) == (404, NOT_FOUND)
+    assert response.header("Content-Type") == "application/json"
 
 
 @pytest.mark.parametrize("target", ["*", "x:y", "x:v1/chat"])
 def test_a_target_that_is_not_a_path_is_not_forwarded_when_all_are_listed(
     open_shim: RunningShim, target: str
 ) -> None:
-    before = len(open_shim.upstream.asked)
+    before = len(open_shim.upstream.targets)
     assert open_shim.request(target).status in (400, 404)
     open_shim.request(target, method="OPTIONS")
-    assert len(open_shim.upstream.asked) == before
+    assert len(open_shim.upstream.targets) == before
 
 
 def test_all_paths_are_forwarded_when_all_are_listed(open_shim: RunningShim) -> None:
@@ -106,8 +106,8 @@ LIES = {
 
 
 def test_the_upstream_receives_the_original_host_and_no_forged_headers(shim: RunningShim) -> None:
-    answer = shim.request("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
-    headers = answer.data["headers"]
+    response = shim.request("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
+    headers = response.data["headers"]
     assert headers["X-Forwarded-Host"] == HOSTNAME
     assert headers["Forwarded"] == f'host="{HOSTNAME}";proto=https'
     assert headers["X-Forwarded-Proto"] == "https"
@@ -118,8 +118,8 @@ def test_the_upstream_receives_the_original_host_and_no_forged_headers(shim: Run
 
 
 def test_the_authorization_header_of_an_open_path_is_forwarded(shim: RunningShim) -> None:
-    answer = shim.request("/exact", headers={"Authorization": "Basic dTpw"})
-    assert answer.data["headers"]["Authorization"] == "Basic dTpw"
+    response = shim.request("/exact", headers={"Authorization": "Basic dTpw"})
+    assert response.data["headers"]["Authorization"] == "Basic dTpw"
 
 
 def test_an_unavailable_upstream_is_reported() -> None:
@@ -128,11 +128,11 @@ def test_an_unavailable_upstream_is_reported() -> None:
         running_shim(Path(folder)) as shim,
     ):
         shim.upstream.stop()
-        answer = shim.request("/exact", headers={"Origin": "https://app.example"})
-    assert answer.status == 502
-    assert answer.data["error"]["type"] == "server_error"
-    assert answer.data["error"]["message"]
-    assert answer.header("Access-Control-Allow-Origin") == "https://app.example"
+        response = shim.request("/exact", headers={"Origin": "https://app.example"})
+    assert response.status == 502
+    assert response.data["error"]["type"] == "server_error"
+    assert response.data["error"]["message"]
+    assert response.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
 def test_server_sent_events_are_not_buffered(shim: RunningShim) -> None:

@@ -71,16 +71,16 @@ def booting() -> Iterator[RunningShim]:
 def test_while_the_enclave_boots_every_path_returns_the_stages(
     booting: RunningShim, target: str
 ) -> None:
-    answer = booting.request(target, method="POST")
-    assert answer.status == 503
-    assert answer.header("Content-Type") == "application/json"
-    assert answer.header("Retry-After") == "1"
-    error = answer.data["error"]
+    response = booting.request(target, method="POST")
+    assert response.status == 503
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("Retry-After") == "1"
+    error = response.data["error"]
     assert (error["type"], error["status"]) == ("server_error", "pending")
-    stages = {each["name"]: each for each in answer.data["boot"]["stages"]}
+    stages = {each["name"]: each for each in response.data["boot"]["stages"]}
     assert stages["config"]["status"] == "ok"
     assert stages["containers"]["status"] == "pending"
-    assert answer.data["boot"]["completed_at"] is None
+    assert response.data["boot"]["completed_at"] is None
 
 
 def test_the_agent_serves_the_well_known_paths(booting: RunningShim) -> None:
@@ -121,8 +121,8 @@ def test_requests_are_forwarded_as_soon_as_the_boot_is_complete(booting: Running
 
 def test_without_its_agent_a_booted_enclave_keeps_serving(open_shim: RunningShim) -> None:
     for path in PATHS:
-        answer = open_shim.request(f"/.well-known/cloister-{path}")
-        assert (answer.status, answer.data["error"]["message"]) == (503, AWAY)
+        response = open_shim.request(f"/.well-known/cloister-{path}")
+        assert (response.status, response.data["error"]["message"]) == (503, AWAY)
     assert open_shim.request("/x").status == 200
 
 
@@ -132,7 +132,7 @@ def test_without_its_agent_a_booting_enclave_returns_an_error() -> None:
         running_shim(Path(folder)) as shim,
     ):
         (shim.agent / "booted").unlink()
-        answer = shim.request("/x")
-    assert answer.status == 503
-    assert answer.data["error"]["status"] == "pending"
-    assert answer.data["boot"] == {"stages": []}
+        response = shim.request("/x")
+    assert response.status == 503
+    assert response.data["error"]["status"] == "pending"
+    assert response.data["boot"] == {"stages": []}

@@ -98,7 +98,7 @@ class ChaosRun:
     """Client of the API server without proxy, as a user with kubectl."""
     nodes: SimulatedNodes
     """The simulated nodes."""
-    crew: OperatorPair
+    operators: OperatorPair
     """The operators."""
     rest: httpx.Client
     """Client of the API with an admin key."""
@@ -123,19 +123,19 @@ class ChaosRun:
             self._make_secret(name)
         for domain in DOMAINS:
             self._make_domain(domain)
-        self.crew.restart_exited()
+        self.operators.restart_exited()
         for domain in DOMAINS:
             until_sync(partial(self._find_record, domain), what="records to make")
 
     def act(self, act: ChaosAction) -> None:
         """Carry one action out; continue whatever its outcome."""
-        self.crew.restart_exited()
+        self.operators.restart_exited()
         method: Callable[..., str] = getattr(self, f"_{act.verb}")
         try:
-            answer = method(act.name, **act.value)
+            response = method(act.name, **act.value)
         except (httpx.HTTPError, AssertionError) as error:
-            answer = f"failed: {error}"[:200]
-        self.done.append(f"{act.text}: {answer}")
+            response = f"failed: {error}"[:200]
+        self.done.append(f"{act.text}: {response}")
 
     def end_faults(self) -> None:
         """End all faults: everything runs, and every node is ready."""
@@ -144,7 +144,7 @@ class ChaosRun:
         for name in NODES:
             self._find_node(name)
             self._uncordon(name)
-        self.crew.restart_exited()
+        self.operators.restart_exited()
         self._make_secret("")
         for domain in DOMAINS:
             self._make_domain(domain)
@@ -218,9 +218,9 @@ class ChaosRun:
         reported = {key: each for key, each in spec.items() if each is not None}
         reported |= {"replaces": replaces} if replaces is not None else {}
         body = manifest("Container", name, reported, namespace)
-        answer = self.direct.request("POST", of(Container).path(namespace), body)
-        if answer.status_code != httpx.codes.CONFLICT:
-            return _reported(answer)
+        response = self.direct.request("POST", of(Container).path(namespace), body)
+        if response.status_code != httpx.codes.CONFLICT:
+            return _reported(response)
         return self._patch(name, {key: each for key, each in spec.items() if key != "repo"})
 
     def _edit(self, name: str, **fields: Any) -> str:
@@ -293,7 +293,7 @@ class ChaosRun:
 
     def _kill_operator(self, name: str, *, which: int) -> str:
         del name
-        self.crew.kill(which)
+        self.operators.kill(which)
         return "killed"
 
     def _fail_pod(self, name: str, *, which: int) -> str:
@@ -342,20 +342,20 @@ class ChaosRun:
     def _find_node(self, name: str) -> str:
         if name in self.nodes.nodes:
             return "it is ready"
-        answer = self.direct.request("POST", NODE.path(), _node(name))
-        if answer.is_success or answer.status_code == httpx.codes.CONFLICT:
+        response = self.direct.request("POST", NODE.path(), _node(name))
+        if response.is_success or response.status_code == httpx.codes.CONFLICT:
             self.nodes.nodes.append(name)
-        return _reported(answer)
+        return _reported(response)
 
     def _misbehave(self, name: str, *, share: float) -> str:
         del name
         losses = (Loss.REQUEST, Loss.ANSWER)
-        self.crew.proxy.faults = [Unreliable(random.Random(0), share, losses=losses)]
+        self.operators.proxy.faults = [Unreliable(random.Random(0), share, losses=losses)]
         return "misbehaves"
 
     def _behave(self, name: str) -> str:
         del name
-        self.crew.proxy.faults = []
+        self.operators.proxy.faults = []
         return "behaves"
 
     def _restart_server(self, name: str) -> str:
@@ -410,9 +410,9 @@ def _spec(fields: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _reported(answer: httpx.Response) -> str:
+def _reported(response: httpx.Response) -> str:
     """Return the status."""
-    return str(answer.status_code)
+    return str(response.status_code)
 
 
 def carry_out(chaos: ChaosRun, seed: int, *, seconds: float, most: int | None) -> list[str]:

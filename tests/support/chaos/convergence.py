@@ -167,12 +167,14 @@ def _orphaned_hostnames(direct: DirectClient, end: OrganizationSnapshot) -> list
     """Return the claims and routes that no Container requests or serves."""
     served = {each for enclave in end.enclaves for each in enclave.spec.hostnames}
     holders = {(end.namespace, each.metadata.name) for each in end.containers}
-    asked = {host for each in end.containers for host in end.hostnames(each)}
+    requested = {host for each in end.containers for host in end.hostnames(each)}
     left = [
         f"HostnameClaim {name}"
         for name, claim in end.claims.items()
         if claim.spec.holder.namespace == end.namespace
-        and ((end.namespace, claim.spec.holder.name) not in holders or name not in asked | served)
+        and (
+            (end.namespace, claim.spec.holder.name) not in holders or name not in requested | served
+        )
     ]
     previews = {each.spec.preview for each in end.enclaves}
     routes = _names(direct.list_objects(ROUTE, end.system))

@@ -123,9 +123,9 @@ class KeepAliveClient(GatewayClient):
 
     def _send(self, connection: http.client.HTTPConnection) -> str:
         connection.request("GET", "/", headers={"Host": self.host})
-        answer = connection.getresponse()
-        body = answer.read().decode()
-        if answer.will_close:
+        response = connection.getresponse()
+        body = response.read().decode()
+        if response.will_close:
             connection.close()
             self._connection = None
-        return body.strip() if answer.status == 200 else f"status {answer.status}: {body}"
+        return body.strip() if response.status == 200 else f"status {response.status}: {body}"

@@ -57,35 +57,35 @@ def operation_of(method: str, path: str) -> dict[str, Any] | None:
     return None
 
 
-async def check_response(answer: httpx.Response) -> None:
+async def check_response(response: httpx.Response) -> None:
     """Fail when a response does not conform to the document.
 
     Parameters
     ----------
-    answer
+    response
         The response; used as an event hook of httpx.
     """
-    method, path = answer.request.method, answer.request.url.raw_path.decode().split("?")[0]
-    await answer.aread()
-    assert answer.headers.get("x-request-id"), f"{method} {path}: no X-Request-Id"
+    method, path = response.request.method, response.request.url.raw_path.decode().split("?")[0]
+    await response.aread()
+    assert response.headers.get("x-request-id"), f"{method} {path}: no X-Request-Id"
     operation = operation_of(method, path)
     if operation is None:
-        assert answer.status_code in GATE or not path.startswith("/api"), f"{method} {path}"
+        assert response.status_code in GATE or not path.startswith("/api"), f"{method} {path}"
         return
-    status = str(answer.status_code)
+    status = str(response.status_code)
     reported = f"{method} {path}: {status}"
-    assert status in operation["responses"], f"{reported} is not in the document: {answer.text}"
+    assert status in operation["responses"], f"{reported} is not in the document: {response.text}"
     said = operation["responses"][status]
     if "$ref" in said:
         said = strict()["components"]["responses"][said["$ref"].split("/")[-1]]
-    check_headers(said.get("headers", {}), answer.headers, reported)
+    check_headers(said.get("headers", {}), response.headers, reported)
     if "content" not in said:
-        assert not answer.content, f"{reported} has a body"
+        assert not response.content, f"{reported} has a body"
         return
-    kind = answer.headers["content-type"].partition(";")[0]
+    kind = response.headers["content-type"].partition(";")[0]
     assert kind in said["content"], f"{reported} is {kind}"
     if kind == "application/json":
-        check_form(said["content"][kind]["schema"], answer.json(), reported)
+        check_form(said["content"][kind]["schema"], response.json(), reported)
 
 
 def check_headers(declared: dict[str, Any], sent: httpx.Headers, reported: str) -> None:

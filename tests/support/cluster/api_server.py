@@ -111,14 +111,14 @@ class ApiServer:
             url = f"{self.address}{path}"
             async with self._session.request(
                 method, url, params=query, data=content, headers=headers
-            ) as answer:
-                text = await answer.text("utf-8")
-            if storage_starts(answer.status, text):
+            ) as response:
+                text = await response.text("utf-8")
+            if storage_starts(response.status, text):
                 return None
             try:
-                return ApiResponse(answer.status, json.loads(text))
+                return ApiResponse(response.status, json.loads(text))
             except ValueError:
-                return ApiResponse(answer.status, {"message": text})
+                return ApiResponse(response.status, {"message": text})
 
         verdict = await until(taken, what=f"{method} {path}")
         assert verdict is not None

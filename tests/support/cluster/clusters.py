@@ -70,17 +70,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build programs and start clusters for the collected tests, outside of any test's timeout."""
     if session.config.option.collectonly:
         return
-    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    requested = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     marks = [mark for item in session.items for mark in item.iter_markers("programs")]
     programs = {name for mark in marks for name in mark.args}
-    if "cluster" in asked and not _no_node():
+    if "cluster" in requested and not _no_node():
         programs.add("caddy")
     try:
         ensure(sorted(programs))
     except local.LocalClusterError as trouble:
         # The test that needs it fails with the same message.
         sys.stderr.write(f"\n{trouble}\n")
-    for fixture in sorted(asked & SUFFIX.keys()):
+    for fixture in sorted(requested & SUFFIX.keys()):
         if fixture == "cluster" and _no_node():
             continue
         try:

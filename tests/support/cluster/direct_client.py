@@ -35,14 +35,14 @@ class DirectClient:
         headers = {"Content-Type": kind}
 
         def taken() -> httpx.Response | None:
-            answer = self._http.request(
+            response = self._http.request(
                 method, path, params=query, content=content, headers=headers
             )
-            return None if storage_starts(answer.status_code, answer.text) else answer
+            return None if storage_starts(response.status_code, response.text) else response
 
-        answer = until_sync(taken, what=f"{method} {path}")
-        assert answer is not None
-        return answer
+        response = until_sync(taken, what=f"{method} {path}")
+        assert response is not None
+        return response
 
     def list_objects(
         self, ref: KindRef, namespace: str | None = None, **query: str
@@ -59,10 +59,10 @@ class DirectClient:
 
     def get(self, ref: KindRef, name: str, namespace: str | None = None) -> Object | None:
         """Read an object; None = there is none."""
-        answer = self.request("GET", ref.path(namespace, name))
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        response = self.request("GET", ref.path(namespace, name))
+        if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        body: Object = answer.raise_for_status().json()
+        body: Object = response.raise_for_status().json()
         return body
 
     def create(self, ref: KindRef, body: Object) -> Object:
@@ -92,6 +92,6 @@ class DirectClient:
 
     def _sent(self, method: str, path: str, body: Any, query: dict[str, str]) -> httpx.Response:
         """Send a request that must be accepted."""
-        answer = self.request(method, path, body, **query)
-        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer
+        response = self.request(method, path, body, **query)
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        return response

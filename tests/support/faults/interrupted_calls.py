@@ -75,9 +75,9 @@ async def records(client: httpx.AsyncClient, name: str) -> Seen:
     """Return the records that the API shows, without what depends on the name."""
     found: Seen = Counter()
     for each in LISTS:
-        answer = await client.get(f"/api/{each}")
-        assert answer.status_code == 200, answer.text
-        body = answer.json()
+        response = await client.get(f"/api/{each}")
+        assert response.status_code == 200, response.text
+        body = response.json()
         listed = body if isinstance(body, list) else [{**body[key], "of": key} for key in body]
         for record in listed:
             kept = {key: value for key, value in record.items() if key not in VOLATILE}
@@ -142,9 +142,9 @@ class InterruptedCall:
         shown, there = await self.state(name)
         writes = WriteRecorder()
         self.proxy.faults = (writes,)
-        answer = await sent.by(self.client)
+        response = await sent.by(self.client)
         self.proxy.faults = ()
-        assert answer.is_success, answer.text
+        assert response.is_success, response.text
         after = await self.state(name)
         self.whole = difference(shown, after[0]), difference(there, after[1])
         return writes.done

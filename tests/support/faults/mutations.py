@@ -88,8 +88,8 @@ async def container(
 
 async def post(client: httpx.AsyncClient, path: str, body: Any) -> None:
     """Create an object that a call needs."""
-    answer = await client.post(path, json=body)
-    assert answer.is_success, answer.text
+    response = await client.post(path, json=body)
+    assert response.is_success, response.text
 
 
 async def create(world: FacadeInstallation, _: httpx.AsyncClient, name: str) -> Sent:

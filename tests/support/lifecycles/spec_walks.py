@@ -101,8 +101,8 @@ class SpecWalk:
     def put_back(self, name: str) -> None:
         """Reset the field of a Container."""
         base, changed = self._base(name), self._change(name, self.names[name], None)
-        answer = self.patch(name, {each: base.get(each) for each in changed})
-        assert answer.is_success, answer.text
+        response = self.patch(name, {each: base.get(each) for each in changed})
+        assert response.is_success, response.text
 
     def refused(self, name: str) -> list[tuple[str, httpx.Response]]:
         """Set the field of a Container to invalid values.

@@ -113,8 +113,8 @@ class ContainerLifecycles:
 
     def change(self, name: str, **spec: Any) -> None:
         """Change the spec of a Container."""
-        answer = self.direct.patch(of(Container), name, {"spec": spec}, self.namespace)
-        assert answer.is_success, answer.text
+        response = self.direct.patch(of(Container), name, {"spec": spec}, self.namespace)
+        assert response.is_success, response.text
 
     def use_custom_domain(self, name: str) -> None:
         """Request a custom domain, whose Domain is paused and verified."""
@@ -124,8 +124,8 @@ class ContainerLifecycles:
         domain = f"{name}.{CUSTOM}"
         self.direct.create(of(Domain), {"metadata": metadata, "spec": {"domain": domain}})
         verified = {"status": {"verified": True}}
-        answer = self.direct.patch(of(Domain), name, verified, self.namespace, "status")
-        assert answer.is_success, answer.text
+        response = self.direct.patch(of(Domain), name, verified, self.namespace, "status")
+        assert response.is_success, response.text
         self.change(name, customDomain=domain)
 
     def promote(self, name: str) -> None:

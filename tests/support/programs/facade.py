@@ -149,9 +149,7 @@ def start_facade(settings: Path) -> Iterator[Facade]:
             stderr=subprocess.STDOUT,
         )
     try:
-        base = until_sync(
-            lambda: printed_address(process, log), within=60, what="the facade's address"
-        )
+        base = until_sync(lambda: printed_address(process, log), what="the facade's address")
         ready = Facade(process, base, log)
         until_sync(lambda: is_ready(ready), within=60, what="the facade to be ready")
         yield ready

@@ -161,12 +161,12 @@ class OperatorProcess:
         if not self.port:
             return 0, ""
         try:
-            answer = httpx.get(
+            response = httpx.get(
                 f"http://127.0.0.1:{self.port}{path}", timeout=5, trust_env=False, verify=NO_TRUST
             )
         except httpx.HTTPError:
             return 0, ""
-        return answer.status_code, answer.text
+        return response.status_code, response.text
 
 
 @dataclass

@@ -99,16 +99,16 @@ def bare_client(app: FastAPI, *, key: str | None = KEY) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://facade.test", headers=headers)
 
 
-def reported(answer: httpx.Response, status: int) -> dict[str, Any]:
+def reported(response: httpx.Response, status: int) -> dict[str, Any]:
     """Check the form that every error response has, and return its body."""
-    body: dict[str, Any] = answer.json()
-    assert answer.status_code == status, body
+    body: dict[str, Any] = response.json()
+    assert response.status_code == status, body
     assert body["code"] == CODES[status]
     assert body["error"]
-    assert body["request_id"] == answer.headers["x-request-id"]
+    assert body["request_id"] == response.headers["x-request-id"]
     assert body.keys() <= {"error", "code", "request_id", "details", "used_by"}
     for detail in body.get("details", ()):
         assert detail.keys() == {"field", "code", "message"}
         assert detail["message"]
-    assert not [name for name in answer.headers if name.startswith("access-control")]
+    assert not [name for name in response.headers if name.startswith("access-control")]
     return body

@@ -100,8 +100,8 @@ class AcmeNameServer:
         """Add a record, as the owner of the zone does."""
         update = dns.update.UpdateMessage(zone, keyring={dns.name.from_text(KEY_NAME): self._key()})
         update.add(dns.name.from_text(name), 1, kind, value)
-        answer = dns.query.tcp(update, "127.0.0.1", port=self.port, timeout=5)
-        assert answer.rcode() == dns.rcode.NOERROR, answer
+        response = dns.query.tcp(update, "127.0.0.1", port=self.port, timeout=5)
+        assert response.rcode() == dns.rcode.NOERROR, response
 
     def _key(self) -> dns.tsig.Key:
         name = dns.name.from_text(KEY_NAME)
@@ -161,12 +161,12 @@ def texts(port: int, name: str) -> list[str] | None:
     """Return the TXT records of a name from a server; None = no response."""
     try:
         query = dns.message.make_query(name, "TXT")
-        answer = dns.query.tcp(query, "127.0.0.1", port=port, timeout=5)
+        response = dns.query.tcp(query, "127.0.0.1", port=port, timeout=5)
     except (OSError, EOFError, dns.exception.Timeout):
         return None
     return [
         b"".join(data.strings).decode()
-        for rrset in answer.answer
+        for rrset in response.answer
         for data in rrset
         if hasattr(data, "strings")
     ]

@@ -110,17 +110,17 @@ class NameServer:
         self._send(update)
 
     def _send(self, update: dns.update.UpdateMessage) -> None:
-        answer = dns.query.tcp(update, self.address, timeout=SECONDS)
-        assert answer.rcode() == dns.rcode.NOERROR, answer
+        response = dns.query.tcp(update, self.address, timeout=SECONDS)
+        assert response.rcode() == dns.rcode.NOERROR, response
 
     def _answers(self) -> bool:
         try:
-            answer = dns.query.udp(
+            response = dns.query.udp(
                 dns.message.make_query(self.zone, "SOA"), self.address, timeout=SECONDS
             )
         except (dns.exception.DNSException, OSError):
             return False
-        return bool(answer.answer)
+        return bool(response.answer)
 
 
 def _program() -> str:

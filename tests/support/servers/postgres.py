@@ -91,9 +91,9 @@ class Postgres:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_sync(self.answers, within=60, what="PostgreSQL to respond")
+        until_sync(self.is_ready, within=60, what="PostgreSQL to respond")
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether it accepts connections."""
         assert self.process is not None
         if self.process.poll() is not None:

@@ -125,8 +125,8 @@ class RunningShim:
             for name, value in (headers or {}).items():
                 connection.putheader(name, value)
             connection.endheaders()
-            answer = connection.getresponse()
-            return ShimResponse(answer.status, answer.headers, answer.read())
+            response = connection.getresponse()
+            return ShimResponse(response.status, response.headers, response.read())
 
 
 @contextlib.contextmanager

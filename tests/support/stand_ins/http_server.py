@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two packets; do not delay the second
     served: HttpServer
-    answer: Callable[[Request], Reply]
+    respond: Callable[[Request], Reply]
 
     @override
     def log_message(self, format: str, *args: object) -> None:
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         request = Request(self.command, path, query, headers, self._body())
         self.served.requests.append(request)
-        reply = type(self).answer(request)
+        reply = type(self).respond(request)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.send_response(reply.status)
             for key, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(
-    answer: Callable[[Request], Reply],
+    respond: Callable[[Request], Reply],
     *,
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
@@ -130,7 +130,7 @@ def serve(
 
     Parameters
     ----------
-    answer
+    respond
         The handler; it is called from several threads.
     tls
         SSL context; None = plain HTTP.
@@ -146,7 +146,7 @@ def serve(
         listener.socket = tls.wrap_socket(listener.socket, server_side=True)
     served = HttpServer(listener.server_address[1], "http" if tls is None else "https")
     Handler.served = served
-    Handler.answer = staticmethod(answer)
+    Handler.respond = staticmethod(respond)
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.005})
     thread.start()
     try:

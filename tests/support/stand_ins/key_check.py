@@ -24,9 +24,9 @@ class KeyCheck:
     """The server."""
     running: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Stops it."""
-    answers: dict[str, Reply] = field(default_factory=dict)
+    responses: dict[str, Reply] = field(default_factory=dict)
     """Key -> response; other keys are unknown (401)."""
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    received: list[dict[str, Any]] = field(default_factory=list)
     """Received bodies, in order."""
     broken: bool = False
     """Whether it returns 500 for every request."""
@@ -50,24 +50,24 @@ class KeyCheck:
 
     def times(self, key: str) -> int:
         """Return the number of checks of a key."""
-        return sum(body["api_key"] == key for body in self.asked)
+        return sum(body["api_key"] == key for body in self.received)
 
     def respond(self, request: Request) -> Reply:
         """Return the response to a check; no keep-alive, so that `stop` has effect at once."""
         if (request.method, request.path) != ("POST", "/api/shim/validate-key"):
             return Reply(404)
         body = json.loads(request.body)
-        self.asked.append(body)
+        self.received.append(body)
         self.go_on.wait(60)
         if self.broken:
             return Reply(500, b"<html>it broke</html>")
-        reply = self.answers.get(body["api_key"], Reply(401))
+        reply = self.responses.get(body["api_key"], Reply(401))
         return Reply(reply.status, reply.body, {**reply.headers, "Connection": "close"})
 
 
 @contextlib.contextmanager
 def running_key_check(
-    answers: Mapping[str, Reply],
+    responses: Mapping[str, Reply],
     *,
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
@@ -76,14 +76,14 @@ def running_key_check(
 
     Parameters
     ----------
-    answers
+    responses
         Key -> response.
     tls
         SSL context; None = plain HTTP.
     address
         Address of this machine to listen on.
     """
-    check = KeyCheck(answers=dict(answers))
+    check = KeyCheck(responses=dict(responses))
     check.served = check.running.enter_context(serve(check.respond, tls=tls, address=address))
     try:
         yield check

@@ -127,8 +127,8 @@ class SimulatedNodes:
             self._bind(pod)
         elif uid not in self._done:
             outcome = self.outcome(pod)
-            answer = self._write_status(pod, outcome)
-            if answer is None or answer.is_success:
+            response = self._write_status(pod, outcome)
+            if response is None or response.is_success:
                 self._done.add(uid)
 
     def _bind(self, pod: dict[str, Any]) -> None:

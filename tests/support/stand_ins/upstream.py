@@ -25,7 +25,7 @@ class Upstream:
     """Event that a stream waits for after its first event."""
     received: int = 0
     """Received bytes of the body of the current or last POST."""
-    asked: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
     """Targets of all requests that reached it, in order."""
     server: ThreadingHTTPServer | None = None
     """The server while it runs."""
@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Record the target."""
         read = super().parse_request()
         if read:
-            self.upstream.asked.append(self.path)
+            self.upstream.targets.append(self.path)
         return read
 
     def do_GET(self) -> None:

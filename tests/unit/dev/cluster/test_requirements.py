@@ -160,7 +160,7 @@ def test_too_little_memory_and_disk_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "expected"),
+    ("response", "kind", "expected"),
     [
         ("echo 28.0", True, True),
         ("echo 28.0", False, False),
@@ -169,9 +169,9 @@ def test_too_little_memory_and_disk_are_reported(
     ],
 )
 def test_docker_is_available_when_the_daemon_responds(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, answer: str, kind: bool, expected: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, response: str, kind: bool, expected: bool
 ) -> None:
-    script(tmp_path, "docker", answer)
+    script(tmp_path, "docker", response)
     if kind:
         script(tmp_path, "kind", "")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -28,4 +28,6 @@ def test_a_module_that_reads_its_environment_on_import_is_found() -> None:
     exec("environ.get('HOME')", eager)
     exec("def later(): return environ['HOME']", {"__name__": "cloister_api.later"})
     exec("environ.get('HOME')", {"__name__": "somebody_else", "environ": watched})
-    assert watched.asked == {"cloister_api.eager": "reads HOME when imported; read it when called"}
+    assert watched.readers == {
+        "cloister_api.eager": "reads HOME when imported; read it when called"
+    }
