@@ -77,7 +77,7 @@ async def _namespace(
         entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
         return ConditionUpdate(
-            "Ready", False, "NamespaceMissing", f"Namespace {name} is being made."
+            "Ready", False, "NamespaceMissing", f"Namespace {name} is being created."
         )
     metadata = entry.decode()["metadata"]
     wanted = host_label(organization.metadata.name)

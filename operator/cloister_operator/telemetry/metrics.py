@@ -167,7 +167,7 @@ class OperatorMetrics:
         self._writes.labels(verb, kind).inc()
 
     def looked_up(self, kind: str, result: str) -> None:
-        """Count a lookup; the result is ``known`` or the reason why there is no answer."""
+        """Count a lookup; the result is ``known`` or the reason of its failure."""
         self._lookups.labels(kind, result).inc()
 
     def watch_event(self, kind: str) -> None:

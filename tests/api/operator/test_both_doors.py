@@ -420,5 +420,5 @@ def test_the_default_of_staging_is_a_field_of_the_deployment(doors: Doors) -> No
 
 def test_the_manual_lists_these_rows_and_no_others() -> None:
     row = re.compile(r"^\| `((?:POST|PATCH|DELETE) [^`]*)`([^|]*)\|", re.MULTILINE)
-    told = row.findall(MANUAL.read_text())
-    assert {(call + more).strip().replace("`", "") for call, more in told} == {*ROWS, *OTHERS}
+    listed = row.findall(MANUAL.read_text())
+    assert {(call + more).strip().replace("`", "") for call, more in listed} == {*ROWS, *OTHERS}

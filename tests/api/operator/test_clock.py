@@ -49,7 +49,7 @@ def test_a_container_becomes_ready_by_an_operator_with_a_wrong_clock(
     for condition in container.status.conditions:
         late = condition.last_transition_time - container.metadata.creation_timestamp
         assert abs(late) < timedelta(seconds=PATIENCE), condition
-    _, figures = operator.request("/metrics")
-    line = next(x for x in figures.splitlines() if x.startswith("cloister_operator_clock_offset"))
+    _, metrics = operator.request("/metrics")
+    line = next(x for x in metrics.splitlines() if x.startswith("cloister_operator_clock_offset"))
     assert float(line.split()[-1]) == pytest.approx(-seconds, abs=5)
     assert "have both set by NTP" in operator.text

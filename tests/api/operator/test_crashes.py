@@ -100,8 +100,8 @@ def test_an_enclave_whose_token_was_lost_is_created_again(prepared: Installation
     waiting = prepared.wait_for("web", "Reconciling", reason="ApiUnreachable", within=60)
     missing = "apiAddress http://api.invalid has no IPv4 address at present. Correct apiAddress"
     assert missing in waiting.status.message
-    told = waiting.status.conditions
-    assert missing in next(each.message for each in told if each.type == "Ready")
+    conditions = waiting.status.conditions
+    assert missing in next(each.message for each in conditions if each.type == "Ready")
 
     def says_so() -> bool:
         return any(missing in each.status.message for each in prepared.enclaves("web"))

@@ -60,7 +60,7 @@ def routes_of(installation: Installation, *names: str) -> dict[str, dict[str, An
 def say(installation: Installation, host: str, status: str, reason: str, message: str) -> None:
     """Write what the controller of the Gateway reports about a route."""
     route = routes(installation)[host]
-    told = {
+    condition = {
         "type": "Accepted",
         "status": status,
         "reason": reason,
@@ -71,7 +71,7 @@ def say(installation: Installation, host: str, status: str, reason: str, message
     parent = {
         "parentRef": route["spec"]["parentRefs"][0],
         "controllerName": "gateway.example/tests",
-        "conditions": [told],
+        "conditions": [condition],
     }
     patch = json.dumps({"status": {"parents": [parent]}})
     installation.kubectl(

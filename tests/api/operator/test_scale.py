@@ -132,7 +132,7 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
 
 @pytest.mark.parametrize("resource", AGGREGATES)
 def test_a_count_is_written_at_most_every_two_seconds(ran: Ran, resource: str) -> None:
-    told: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    known: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     last: dict[str, datetime] = {}
     for event in ran.events:
@@ -147,10 +147,10 @@ def test_a_count_is_written_at_most_every_two_seconds(ran: Ran, resource: str) -
         counts[name] |= patch.get("counts", {})
         news = beside_counts(patch) | {"any": any(counts[name].values())}
         # What is more than a number is not throttled: a new spec, a changed condition, the first.
-        if name in last and not news.items() - told[name].items():
+        if name in last and not news.items() - known[name].items():
             pause = (at - last[name]).total_seconds()
             assert pause >= PAUSE, (name, pause, event["requestObject"])
-        told[name] |= news
+        known[name] |= news
         last[name] = at
     assert last
 

@@ -13,7 +13,7 @@ PARENT = {"name": "public", "namespace": "gateways", "sectionName": "tls"}
 
 def route(*conditions: dict[str, Any], parent: dict[str, Any] = PARENT) -> dict[str, Any]:
     """Build a route with the conditions of one controller."""
-    told = [{"parentRef": parent, "controllerName": "c", "conditions": list(conditions)}]
+    parents = [{"parentRef": parent, "controllerName": "c", "conditions": list(conditions)}]
     backend = {"name": "web", "namespace": "org-acme", "port": 443}
     return {
         "metadata": {
@@ -28,7 +28,7 @@ def route(*conditions: dict[str, Any], parent: dict[str, Any] = PARENT) -> dict[
             "hostnames": ["web.example"],
             "rules": [{"backendRefs": [backend]}],
         },
-        "status": {"parents": told if conditions else []},
+        "status": {"parents": parents if conditions else []},
     }
 
 

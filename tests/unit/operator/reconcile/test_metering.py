@@ -54,8 +54,8 @@ async def test_the_time_on_a_lost_node_ends_with_its_last_heartbeat(
 ) -> None:
     server = Server(answer)
     made = enclave_of(container_of())
-    told = {"reason": reason, "node": "worker-1", "promoted_at": PROMOTED}
-    enclave = made.model_copy(update={"status": made.status.model_copy(update=told)})
+    fields = {"reason": reason, "node": "worker-1", "promoted_at": PROMOTED}
+    enclave = made.model_copy(update={"status": made.status.model_copy(update=fields)})
     context = cast(ProcessContext, SimpleNamespace(client=server, writer=server))
     await record_demoted(context, KEY, enclave, NOTICED)
     assert server.written == [{"status": {"demotedAt": wanted}}]
