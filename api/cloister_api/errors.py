@@ -1,6 +1,6 @@
 """Errors of the facade: one exception, one body.
 
-``{error, code, request_id, used_by?, details?}`` (spec, "Errors"; clients read ``error``). Services
+``{error, code, request_id, used_by?, details?}`` (spec 3, 20.8). Services
 raise `ApiError`; routes and middleware never build the response of an error by themselves.
 """
 
@@ -68,7 +68,7 @@ class ApiError(Exception):
         self.status = status
         """HTTP status."""
         self.code = code
-        """Word for programs (spec, "Errors")."""
+        """Word for programs (spec 3.2, 20.9)."""
         self.message = message
         """Sentence for people: what is wrong and what to do."""
         self.details = tuple(details)
@@ -139,7 +139,7 @@ def changed_since(what: str = "container") -> ApiError:
 
 
 def in_use(what: str, users: tuple[str, ...]) -> ApiError:
-    """409 that names the containers which use something (client contract, section 3)."""
+    """409 that names the containers which use something (spec 3.3, 24.6)."""
     return ApiError(
         409,
         "CONFLICT",

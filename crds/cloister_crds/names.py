@@ -116,8 +116,8 @@ def host_label(name: str) -> str:
 def generated_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
     """Return the host name that a container has without a custom domain.
 
-    The form is that of the specification ("Container"): debug containers have a level of their
-    own, so that a production and a debug container may share a name.
+    The form is that of spec 4.2: debug containers have a level of their own, so that a production
+    and a debug container may share a name.
 
     Parameters
     ----------

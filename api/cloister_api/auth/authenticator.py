@@ -1,6 +1,6 @@
 """Authentication: from the Authorization header to an organization and an administrator of it.
 
-Rules (spec, "Authentication"; client contract, section 4): unknown, malformed and expired keys,
+Rules (spec 2, 25.8): unknown, malformed and expired keys,
 and keys that are not admin keys, are 401; a revoked key, or one whose creator is no longer Admin
 of the organization, is 403 permanently.
 """

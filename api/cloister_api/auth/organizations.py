@@ -2,7 +2,7 @@
 
 Read by `cloister_api.auth.authenticator` for every request; the guard runs in the background and
 revokes keys as soon as a membership is found to be gone, so that a later re-promotion does not
-bring them back (spec, "Authentication", rule 4).
+bring them back (spec 2.4).
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The guard in front of all routes, in pure ASGI.
 
-Order: request identifier, authentication (client contract: before everything else), rate of the key
+Order: request identifier, authentication (before everything else, spec 20.5), rate of the key
 (429), size of the body (413), media type of the body (415). Refusals have the form of all errors.
 Every request is logged and counted, whatever its response.
 """
@@ -43,7 +43,7 @@ OPEN_PATHS = (
     REPORT_PATH,
     "/api/webhooks/",
 )
-"""Paths under /api that need no admin key (client contract, "Authentication")."""
+"""Paths under /api that need no admin key (spec 20.6)."""
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the facade failed; name the request_id to the administrator"
 )

@@ -1,4 +1,4 @@
-"""Invoices and charges as one history, newest first (spec, "Transaction"; client contract, 4)."""
+"""Invoices and charges as one history, newest first (spec 10.7, 27.8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""From a Container to its record in the API (spec, "Container"; client contract, section 1).
+"""From a Container to its record in the API (spec 4, 21).
 
 Pure: the record follows from the objects alone.
 """
@@ -94,7 +94,7 @@ def shown_state(container: Container) -> ShownState:
         return ShownState(ContainerPhase.DEPLOYING, None)
     if phase not in {ContainerPhase.READY, ContainerPhase.FAILED}:
         return ShownState(phase, reported_update(status))
-    # With more than one GPU what serves is stopped first (client contract, section 1).
+    # With more than one GPU what serves is stopped first (spec 22.4).
     several = status.resources is not None and status.resources.gpus > 1
     serves = phase is ContainerPhase.READY and not several
     requested = ShownUpdate(
@@ -203,7 +203,7 @@ def resources_at_create(container: Container) -> ContainerResources:
 
 
 def update_record(container: Container) -> ContainerUpdateResponse:
-    """Return the update of a Container (spec, "Update status")."""
+    """Return the update of a Container (spec 4.5)."""
     update = shown_state(container).update
     if update is None:
         return ContainerUpdateResponse(has_update=False)
@@ -216,7 +216,7 @@ def update_record(container: Container) -> ContainerUpdateResponse:
 
 
 def host_record(host: Host, *, default: bool) -> HostResponse:
-    """Return the record of a Host (spec, "Host").
+    """Return the record of a Host (spec 4.4).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From custom resources beside containers to their records in the API (client contract, section 3).
+"""From custom resources beside containers to their records in the API (spec 24).
 
 Pure: the record follows from the objects alone.
 """

@@ -1,4 +1,4 @@
-"""/api/billing (spec, "Billing and usage"; client contract, section 4)."""
+"""/api/billing (spec 10, 27)."""
 
 from fastapi import APIRouter, Request
 

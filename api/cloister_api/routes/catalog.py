@@ -1,4 +1,4 @@
-"""The model catalog, for everybody (client contract, section 4)."""
+"""The model catalog, for everybody (spec 11, 27.9, 27.10)."""
 
 from typing import Annotated
 

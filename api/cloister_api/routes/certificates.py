@@ -1,4 +1,4 @@
-"""POST /api/shim/cert, and the certificate of an own authority (client contract, section 4)."""
+"""POST /api/shim/cert, and the certificate of an own authority (spec 26.1, 26.4)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""/api/containers (spec, "Containers"; client contract, section 1)."""
+"""/api/containers (spec 6, 21, 22)."""
 
 from fastapi import APIRouter, Request, Response
 from starlette.routing import Route

@@ -22,8 +22,7 @@ async def no_fields(body: EmptyRequest = EMPTY) -> None:
 
 
 NO_FIELDS = (Depends(no_fields),)
-"""Dependencies of a POST that takes no fields: unknown ones are refused there too (client contract,
-general rules)."""
+"""Dependencies of a POST that takes no fields: unknown ones are refused there too (spec 20.1)."""
 
 
 def context_of(request: Request) -> Context:

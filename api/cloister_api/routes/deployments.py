@@ -1,4 +1,4 @@
-"""/api/deployments (spec, "Deployments"; client contract, section 2)."""
+"""/api/deployments (spec 7, 23)."""
 
 from fastapi import APIRouter, Request
 

@@ -1,4 +1,4 @@
-"""/api/domains (spec, "Related resources"; client contract, section 3)."""
+"""/api/domains (spec 8, 24)."""
 
 from fastapi import APIRouter, Request, Response
 

@@ -1,4 +1,4 @@
-"""/api/keys (spec, "API keys"; client contract, section 4). No value of a key reaches a log."""
+"""/api/keys (spec 9, 25). No value of a key reaches a log."""
 
 from typing import Annotated
 

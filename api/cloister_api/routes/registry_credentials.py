@@ -1,4 +1,4 @@
-"""/api/registry-credentials (spec, "Related resources"; client contract, section 3)."""
+"""/api/registry-credentials (spec 8, 24)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""/api/secrets (spec, "Related resources"; client contract, section 3)."""
+"""/api/secrets (spec 8, 24)."""
 
 from fastapi import APIRouter, Request, Response
 

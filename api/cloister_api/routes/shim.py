@@ -1,4 +1,4 @@
-"""/api/shim/validate-key: the key check of enclaves' shims (client contract, section 4).
+"""/api/shim/validate-key: the key check of enclaves' shims (spec 25.4).
 
 Plain ASGI, because it is on the path of every inference request: the framework documents it and
 does nothing else for it. Its errors have the form of all errors.

@@ -1,4 +1,4 @@
-"""/api/ssh-keys (spec, "Related resources"; client contract, section 3)."""
+"""/api/ssh-keys (spec 8, 24)."""
 
 from fastapi import APIRouter, Request, Response
 

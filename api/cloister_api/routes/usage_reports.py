@@ -1,4 +1,4 @@
-"""/api/internal/usage-reports: usage as reporters sign it (client contract, section 4)."""
+"""/api/internal/usage-reports: usage as reporters sign it (spec 26.5, 26.8)."""
 
 from fastapi import APIRouter, Request
 

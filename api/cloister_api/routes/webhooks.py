@@ -1,4 +1,4 @@
-"""/api/webhooks: signed events of others (client contract, section 1)."""
+"""/api/webhooks: signed events of others (spec 22.17)."""
 
 from typing import Annotated, Any
 

@@ -1,1 +1,1 @@
-"""Bodies of requests and responses: snake_case JSON (client contract)."""
+"""Bodies of requests and responses: snake_case JSON (spec 20)."""

@@ -1,4 +1,4 @@
-"""The records of the model catalog (spec, "Model catalog record"), as its file must hold them."""
+"""The records of the model catalog (spec 11.2), as its file must hold them."""
 
 from datetime import date
 from enum import StrEnum

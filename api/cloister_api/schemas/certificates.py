@@ -1,4 +1,4 @@
-"""Body of the certificate endpoint (client contract, section 4, "Certificate")."""
+"""Body of the certificate endpoint (spec 26.1)."""
 
 from typing import Annotated
 

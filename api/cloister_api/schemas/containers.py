@@ -1,4 +1,4 @@
-"""Bodies of the container endpoints (client contract, section 1)."""
+"""Bodies of the container endpoints (spec 21)."""
 
 from typing import Annotated, Self
 

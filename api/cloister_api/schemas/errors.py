@@ -1,4 +1,4 @@
-"""The one form of every error (spec, "Errors")."""
+"""The one form of every error (spec 3.1, 20.8)."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

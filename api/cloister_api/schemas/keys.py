@@ -1,4 +1,4 @@
-"""Bodies of the key endpoints (spec, "API keys"; client contract, section 4)."""
+"""Bodies of the key endpoints (spec 9, 25)."""
 
 import json
 import re
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 KEY_NAME_PATTERN = r"^[A-Za-z0-9._-]([A-Za-z0-9._ -]*[A-Za-z0-9._-])?$"
-"""Names of keys (spec, "Limits"), without a space at an end: nobody could tell it from another."""
+"""Names of keys (spec 12.2), without a space at an end: nobody could tell it from another."""
 KEY_PATTERN_WORDS = {
     KEY_NAME_PATTERN: (
         "use letters, digits, hyphens, underscores, spaces and periods, with no space at an end"
@@ -28,7 +28,7 @@ KEY_PATTERN_WORDS = {
 }
 """What to write instead of a name that does not fit."""
 METADATA_BYTES = 5120
-"""Largest metadata, in bytes of compact UTF-8 JSON (client contract, section 4)."""
+"""Largest metadata, in bytes of compact UTF-8 JSON (spec 25.2)."""
 LARGEST = 2**53 - 1
 """Largest number that every JSON reader keeps exactly."""
 RFC_3339 = re.compile(r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")

@@ -10,7 +10,7 @@ from typing_extensions import override
 __all__ = ["EmptyRequest", "RequestBody"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
-"""Fields that old clients send and nothing reads (client contract, general rules)."""
+"""Fields that old clients send and nothing reads (spec 20.1)."""
 
 
 class RequestBody(BaseModel):

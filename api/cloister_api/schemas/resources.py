@@ -1,4 +1,4 @@
-"""Bodies of the endpoints beside containers (client contract, sections 2 and 3)."""
+"""Bodies of the endpoints beside containers (spec 23, 24)."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ __all__ = [
 MOST_VALUE = 512 * 1024
 """Longest value of a secret, in characters: it has to fit into a core Secret of 1 MiB."""
 KEBAB_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-"""kebab-case (spec, "Limits")."""
+"""kebab-case (spec 12.5)."""
 
 Value = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VALUE)]
 

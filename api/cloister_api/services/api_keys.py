@@ -1,4 +1,4 @@
-"""Regular API keys: list, create, change, delete (spec, "API keys"; client contract, section 4).
+"""Regular API keys: list, create, change, delete (spec 9, 25).
 
 The caller is the user who created the admin key: keys of that user are shown in full, those of
 others masked. Any administrator changes and deletes any key of the organization whose full value
@@ -171,7 +171,7 @@ def name_taken(name: str) -> ApiError:
 
 
 def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
-    """Return the record of a key (spec, "Regular API key").
+    """Return the record of a key (spec 9.1).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Certificates for enclaves: authentication, allowed names, signing (client contract, section 4).
+"""Certificates for enclaves: authentication, allowed names, signing (spec 26.1 to 26.4).
 
 An enclave authenticates by its token and gets only its own host names. The same request sent again
 is the same order, so that an enclave polls by sending it again.

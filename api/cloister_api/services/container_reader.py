@@ -1,6 +1,6 @@
 """Reads containers: lists, one by its identifier, and waits until the cache shows a write.
 
-An identifier of another organization is handled like a random one (client contract, section 1).
+An identifier of another organization is handled like a random one (spec 20.13).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Relaunch, stop, start, delete and cancel: merge patches of a Container's spec.
 
 Each patch has the resourceVersion that it was decided on as its precondition, and is decided again
-on a conflict. The actions that a state allows are the table of the client contract, section 1.
+on a conflict. The actions that a state allows are the table of spec 22.1.
 """
 
 import secrets
@@ -33,7 +33,7 @@ from cloister_crds.names import generated_hostname
 __all__ = ["ContainerUpdater"]
 
 SWITCH_WAIT = 5.0
-"""Seconds that an accept waits until the update serves (client contract, section 1)."""
+"""Seconds that an accept waits until the update serves (spec 22.2)."""
 ATTEMPTS = 8
 """How often a patch is decided again after a conflict with a concurrent write."""
 
@@ -286,7 +286,7 @@ class ContainerUpdater:
                 patch["commit"] = found.release.commit
             latest = present.container.status.latest_release
             if spec.auto_update and latest and found.release.published < latest.published_at:
-                # Else the later release would be deployed at once (client contract, section 1).
+                # Else the later release would be deployed at once (spec 22.12).
                 patch["autoUpdate"] = False
             if spec.state is not DesiredState.RUNNING:
                 patch["state"] = DesiredState.RUNNING.value

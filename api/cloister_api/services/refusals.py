@@ -49,7 +49,7 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
     Returns
     -------
     ApiError or None
-        402 before 403 (client contract: a missing entitlement is 403).
+        402 before 403 (spec 20.12).
     """
     errors = [to_wire(each) for each in problems if each.severity is Severity.ERROR]
     if any(each.code == "SubscriptionRequired" for each in errors):

@@ -228,7 +228,7 @@ class RegistryCredentials:
 
 
 def require_entitlement(principal: Principal) -> None:
-    """Refuse an organization that may not use private registries (spec, "Containers").
+    """Refuse an organization that may not use private registries (spec 8.17, 20.12).
 
     Raises
     ------

@@ -25,7 +25,7 @@ DNS_WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RelatedServices:
-    """What an organization has beside containers (spec, "Related resources", "Deployments")."""
+    """What an organization has beside containers (spec 7, 8)."""
 
     deployments: Deployments
     """Deployments."""

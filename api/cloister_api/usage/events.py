@@ -1,6 +1,6 @@
 """A report of usage and its events: what is accepted and what is rejected. Pure.
 
-Source: client contract, section 4, "Usage ingest". A malformed report is rejected as a whole; an
+Source: spec 26.5 to 26.11. A malformed report is rejected as a whole; an
 event that breaks a rule is rejected by its index, and the others are accepted.
 """
 

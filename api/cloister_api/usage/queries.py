@@ -1,6 +1,6 @@
 """Queries of usage, from the sums: by window, by key, over time.
 
-Source: spec, "Aggregated usage", "Usage of one key", "Time series". Keys are reported by their
+Source: spec 10.2 to 10.4. Keys are reported by their
 names; two keys of one name, such as a deleted one and its successor, are summed under it.
 """
 
@@ -197,7 +197,7 @@ def by_name(
 
 
 def by_key(found: Mapping[str, Mapping[str, Counts]]) -> UsageResponse:
-    """Return the record of aggregated usage (spec, "Aggregated usage")."""
+    """Return the record of aggregated usage (spec 10.2)."""
     total = UsageSum()
     keys: dict[str, NamedKeyUsage] = {}
     for name, parts in sorted(found.items()):

@@ -1,4 +1,4 @@
-"""The signature of a report of usage (client contract, section 4). Pure.
+"""The signature of a report of usage (spec 26.8). Pure.
 
 It is HMAC-SHA256 in hex over six lines without a final newline: method, path, reporter, timestamp,
 nonce, and the SHA-256 of the body in hex.

@@ -1,6 +1,6 @@
 """Windows of usage, their points, and the buckets that a window is made of. Pure.
 
-Source: spec, "Billing and usage"; client contract, section 4: exactly window / interval points,
+Source: spec 10.5, 27.4: exactly window / interval points,
 aligned in UTC; the last one contains the present.
 """
 

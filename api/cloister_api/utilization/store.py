@@ -81,7 +81,7 @@ class UtilizationStore:
         Returns
         -------
         ContainerMetricsResponse
-            Interval and points (client contract, section 1): utilization in percent, memory in GB
+            Interval and points (spec 21.13): utilization in percent, memory in GB
             of 2^30 bytes; a point of which nothing is known has null.
         """
         span = span_of(window, now)

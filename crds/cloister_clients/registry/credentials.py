@@ -100,7 +100,7 @@ def credentials_from(registry: PrivateRegistry, data: Mapping[str, Any]) -> Cred
         Which registry they are for.
     data
         ``username`` and ``token`` for ghcr and dockerhub, ``key`` (the JSON of a service account,
-        as text or object) for gcr, as in the specification's part on registry credentials.
+        as text or object) for gcr (spec 8.19, 24.5).
 
     Raises
     ------

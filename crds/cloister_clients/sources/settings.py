@@ -13,7 +13,7 @@ from cloister_clients.settings import SettingsSection
 __all__ = ["DEFAULT_FILE_NAME", "SourceKind", "SourceSettings"]
 
 DEFAULT_FILE_NAME = "service-config.yml"
-"""Name of the configuration file (specification, "Container configuration file")."""
+"""Name of the configuration file (spec 40.1)."""
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 """Name of a file in the root directory of a repository."""

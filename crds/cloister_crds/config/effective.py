@@ -1,7 +1,6 @@
 """What a container really gets, counted out from the file and the defaults of the format.
 
-For ``cloister config explain`` and whoever builds Pods. Source: the specification, "Security
-defaults applied to every container", "Networks", "Shim".
+For ``cloister config explain`` and whoever builds Pods. Source: spec 44, 46, 47.
 """
 
 from collections.abc import Mapping

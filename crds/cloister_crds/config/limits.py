@@ -29,11 +29,11 @@ VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0
 """Three numbers, as in ``cvm-version``."""
 
 CPU_TIERS: Final = (2, 4, 8, 16, 32)
-"""Processors that an enclave may have (specification, Limits)."""
+"""Processors that an enclave may have (spec 41.2)."""
 MEMORY_TIERS: Final = (8192, 16384, 32768, 65536, 131072, 262144, 524288)
-"""Memory in MB that an enclave may have (specification, Limits)."""
+"""Memory in MB that an enclave may have (spec 41.3)."""
 GPU_COUNTS: Final = (1, 8)
-"""GPUs that an enclave may have (specification, Limits)."""
+"""GPUs that an enclave may have (spec 41.4)."""
 
 MAX_CONTAINERS: Final = 64
 """Most containers of a file."""

@@ -3,7 +3,7 @@
 `parse` makes it out of a file without errors; nobody else does, but tests. Sizes are bytes,
 durations are timedeltas, names are resolved, defaults of the format are filled in. A None says
 that the file leaves the choice to the image or to the platform, as each field documents.
-Source of the fields: the specification, "Container configuration file".
+Source of the fields: spec 41 to 46.
 """
 
 from datetime import timedelta

@@ -38,4 +38,4 @@ KINDS: tuple[type[Resource], ...] = (
     Domain,
     HostnameClaim,
 )
-"""Every kind, in the order of the design."""
+"""Every kind."""

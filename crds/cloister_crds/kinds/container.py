@@ -68,7 +68,7 @@ class DesiredState(StrEnum):
 
 
 class ContainerPhase(StrEnum):
-    """The status words of the Admin API (spec, "States and transitions")."""
+    """The status words of the Admin API (spec 5.1)."""
 
     PENDING = "pending"
     DEPLOYING = "deploying"
@@ -80,7 +80,7 @@ class ContainerPhase(StrEnum):
 
 
 class UpdatePhase(StrEnum):
-    """The update status words of the Admin API (spec, "States and transitions")."""
+    """The update status words of the Admin API (spec 5.3)."""
 
     PENDING = "pending"
     DEPLOYING = "deploying"

@@ -21,7 +21,7 @@ class DeploymentSpec(Model):
 
 
 class DeploymentCounts(Model):
-    """The five counts of the Admin API (spec, "Deployment")."""
+    """The five counts of the Admin API (spec 7.2)."""
 
     instances: Count = 0
     """instances are all Containers of the repository."""

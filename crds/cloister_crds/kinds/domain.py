@@ -19,7 +19,7 @@ class DomainSpec(Model):
 
 
 class DomainRecords(Model):
-    """The DNS records to create (spec, "Custom domain verification")."""
+    """The DNS records to create (spec 8.12, 8.13)."""
 
     txt_name: Word = ""
     """txtName is the host of the TXT record."""

@@ -19,7 +19,7 @@ __all__ = [
 
 
 class RegistryName(StrEnum):
-    """The registries that credentials can be kept for (spec, "Registry credential status")."""
+    """The registries that credentials can be kept for (spec 8.16)."""
 
     GHCR = "ghcr"
     GCR = "gcr"

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""Container names: lowercase letters, digits, hyphens, none at the ends (spec, "Limits")."""
+"""Container names: lowercase letters, digits, hyphens, none at the ends (spec 12.4)."""
 LABEL_PATTERN = NAME_PATTERN
 """A DNS label (RFC 1123); its length is bounded beside it."""
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"

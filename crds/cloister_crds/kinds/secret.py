@@ -18,7 +18,7 @@ from cloister_crds.schema.markers import (
 __all__ = ["SECRET_NAME_PATTERN", "Secret", "SecretRef", "SecretSpec", "SecretStatus"]
 
 SECRET_NAME_PATTERN = r"^([A-Z][A-Z0-9]*(_[A-Z0-9]+)*|[a-z0-9]+(-[a-z0-9]+)*)$"  # noqa: S105 - a pattern of names
-"""``UPPER_SNAKE_CASE`` or ``kebab-case`` (spec, "Limits")."""
+"""``UPPER_SNAKE_CASE`` or ``kebab-case`` (spec 12.5)."""
 
 
 class SecretRef(Model):

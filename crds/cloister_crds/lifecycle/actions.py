@@ -13,7 +13,7 @@ __all__ = ["TABLE", "ActionState", "ApiAction", "Effect", "action_state_of", "ef
 
 
 class ApiAction(StrEnum):
-    """An action of the REST API on a container (spec, "Containers")."""
+    """An action of the REST API on a container (spec 6, 22.1)."""
 
     RELAUNCH = "relaunch"
     STOP = "stop"

@@ -81,7 +81,7 @@ def _handled(context: ProcessContext, key: Key, deployment: Deployment) -> str:
 
 
 def _counts(phases: Counter[ContainerPhase | None]) -> DeploymentCounts:
-    """Sum the phases up to the five counts (spec, "Deployment")."""
+    """Sum the phases up to the five counts (spec 7.2)."""
     instances = sum(phases.values())
     ready, failed = phases[ContainerPhase.READY], phases[ContainerPhase.FAILED]
     stopped = sum(phases[each] for each in _STOPPED)

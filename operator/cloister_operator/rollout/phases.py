@@ -1,6 +1,6 @@
 """The phases of a Container and the transitions between them: one table, and one function.
 
-The phases are those of the Admin API (spec, "States and transitions"). `next_status` is the only
+The phases are those of the Admin API (spec 5.1, 5.2). `next_status` is the only
 caller of `move`; a test walks all pairs. A reconcile may skip phases between two others, when a
 write failed and the next reconcile saw more: so only those transitions are forbidden that skip what
 users wait for.

@@ -1,4 +1,4 @@
-"""What each action does and returns in each state (client contract, section 1).
+"""What each action does and returns in each state (spec 22.1).
 
 No operator runs: the tests write the status as it would.
 """

@@ -36,7 +36,7 @@ CODES = {
     500: "INTERNAL_ERROR",
     503: "UNAVAILABLE",
 }
-"""Codes of the specification and of the client contract."""
+"""Codes of errors (spec 3.2, 20.9)."""
 PRINCIPAL = Principal(
     "k1",
     "ada@example.test",

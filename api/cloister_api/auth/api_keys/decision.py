@@ -69,7 +69,7 @@ def judge(
     Returns
     -------
     ApiError or None
-        401, then 403, then 402 (client contract, section 4); None = it may be used.
+        401, then 403, then 402 (spec 25.4); None = it may be used.
     """
     expired = key.expires_at is not None and key.expires_at <= now
     if organization is None or organization.metadata.identifier != key.organization_id:

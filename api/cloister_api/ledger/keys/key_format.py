@@ -10,14 +10,14 @@ import zlib
 __all__ = ["ADMIN_PREFIX", "MASK_SHOWN", "REGULAR_PREFIX", "generate", "masked", "well_formed"]
 
 ADMIN_PREFIX = "admin_"
-"""Prefix of admin keys (spec, "Authentication")."""
+"""Prefix of admin keys (spec 2.2)."""
 REGULAR_PREFIX = "tk_"
-"""Prefix of regular keys (client contract, section 4)."""
+"""Prefix of regular keys (spec 25.1)."""
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_LENGTH = 30
 CHECKSUM_LENGTH = 6
 MASK_SHOWN = 8
-"""How many characters of a key those see who may not read it (client contract, section 4)."""
+"""How many characters of a key those see who may not read it (spec 25.2)."""
 
 
 def generate(prefix: str = ADMIN_PREFIX) -> str:

@@ -1,6 +1,6 @@
 """Containers: the table of their keys, and what must fit among them.
 
-Source: the specification, "Container spec fields".
+Source: spec 42.
 """
 
 import re

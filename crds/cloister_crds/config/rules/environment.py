@@ -1,7 +1,6 @@
 """What a container receives: variables and secrets.
 
-Sources: the specification, container ``env`` and ``secrets``, Limits (secret names); POSIX for
-the names of variables.
+Sources: spec 12.5, 42.7, 42.8, 42.29 to 42.31; POSIX for the names of variables.
 """
 
 from collections.abc import Mapping as MappingOf

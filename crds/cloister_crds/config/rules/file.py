@@ -1,7 +1,6 @@
 """The file as a whole: the table of its keys, the order of the checks, its normalised form.
 
-`parse` calls `validate`. Source: the specification, "Container configuration file", top-level
-fields.
+`parse` calls `validate`. Source: spec 40, 41.
 """
 
 import re

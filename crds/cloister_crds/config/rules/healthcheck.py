@@ -1,6 +1,6 @@
 """Health checks.
 
-Source: the specification, "Healthcheck fields"; Docker's HEALTHCHECK for what the words mean.
+Source: spec 43; Docker's HEALTHCHECK for what the words mean.
 """
 
 from datetime import timedelta

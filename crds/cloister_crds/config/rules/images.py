@@ -1,7 +1,6 @@
 """Images: references that are pinned by digest.
 
-Source: the specification, container ``image``; the reference grammar of the OCI distribution
-project.
+Sources: spec 42.2, 42.28; the reference grammar of the OCI distribution project.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Models: weights that are pinned, verified and mounted.
 
-Source: the specification, "Models entry".
+Source: spec 45.
 """
 
 import re

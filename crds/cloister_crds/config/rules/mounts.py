@@ -1,6 +1,6 @@
 """What is mounted into a container: scratch spaces, file systems in memory, devices.
 
-Sources: the specification, container ``volumes``, ``tmpfs``, ``devices``; tmpfs(5).
+Sources: spec 42.14 to 42.16, 42.33; tmpfs(5).
 """
 
 import re

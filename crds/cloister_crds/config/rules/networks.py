@@ -1,6 +1,6 @@
 """Networks, and which containers are on them.
 
-Source: the specification, "Networks"; RFC 1123, section 2.1, for host names.
+Source: spec 42.13, 44; RFC 1123, section 2.1, for host names.
 """
 
 import ipaddress

@@ -1,7 +1,6 @@
 """The process of a container: its words, its end, its restart.
 
-Source: the specification, container ``command``, ``entrypoint``, ``working_dir``,
-``pids_limit``, ``restart``, ``stop_signal``, ``stop_timeout``; Docker for what they mean.
+Source: spec 42.3 to 42.5, 42.23, 42.25 to 42.27; Docker for what they mean.
 """
 
 import re

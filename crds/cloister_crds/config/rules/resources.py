@@ -1,7 +1,6 @@
 """Processors, memory and GPUs: those of the enclave and a container's part of them.
 
-Source: the specification, top-level ``cpus``, ``memory``, ``gpus``, container ``runtime``,
-``gpus``, ``memory``, ``shm_size``, ``cpus``, "GPU allocation is two-step".
+Source: spec 41.2 to 41.4, 42.9, 42.10, 42.20 to 42.22, 42.32, 42.36.
 """
 
 import re

@@ -1,7 +1,6 @@
 """What a container may do: capabilities, user, namespaces, security options.
 
-Sources: the specification, container ``cap_add``, ``user``, ``ipc``, ``pid``, ``security_opt``;
-capabilities(7).
+Sources: spec 42.6, 42.11, 42.12, 42.18, 42.19, 42.34; capabilities(7).
 """
 
 import re

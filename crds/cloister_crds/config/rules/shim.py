@@ -1,6 +1,6 @@
 """The shim: which paths can be reached, from where, and by whom.
 
-Source: the specification, "Shim"; RFC 6454 for origins, RFC 3986 for paths.
+Source: spec 46; RFC 6454 for origins, RFC 3986 for paths.
 """
 
 import re

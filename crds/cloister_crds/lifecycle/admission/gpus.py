@@ -1,6 +1,6 @@
 """GPU assignment: which of the enclave's GPUs each container of a file has. Pure.
 
-Source: the specification, "GPU allocation is two-step": the top level attaches GPUs to the enclave,
+Source: spec 42.32: the top level attaches GPUs to the enclave,
 a container then names all of them, a count or ids.
 """
 

@@ -51,7 +51,7 @@ __all__ = [
 NETWORKS_SINCE = (0, 10, 0)
 """First cvm-version in which each container has a network namespace of its own."""
 NAME_LIMIT = 64
-"""Longest name of a container (spec, "Limits")."""
+"""Longest name of a container (spec 12.4)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Custom domains: the records that prove them, and what a DNS check changes.
 
-Source of the rules: the specification, "Custom domain verification" and "States and transitions".
+Source of the rules: spec 5.8, 8.12, 8.13, 24.10.
 A Domain is verified when TXT and CNAME are right in one check; afterwards only a missing TXT record
 revokes it. That blocks new use at once; what serves continues for a grace period.
 """

@@ -15,7 +15,7 @@ __all__ = [
 def internal_hostname(
     container: Container, organization: Organization, containers_domain: str
 ) -> str:
-    """Return the generated host name of a Container (spec, "Container").
+    """Return the generated host name of a Container (spec 4.2).
 
     Parameters
     ----------

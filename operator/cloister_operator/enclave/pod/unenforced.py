@@ -38,7 +38,7 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
 
 
 def _of_container(container: ContainerConfig, *, grace: int) -> Iterator[str]:
-    """Yield the fields of one container in the order of the specification."""
+    """Yield the fields of one container in the order of spec 42."""
     if any(each.name == VISIBLE_DEVICES for each in container.env):
         yield f"env.{VISIBLE_DEVICES}"
     if container.pid is not None:

@@ -201,7 +201,7 @@ def test_each_form_is_exact(
 
 
 def test_metadata_is_measured_in_bytes_of_compact_json() -> None:
-    """5 KB are 5,120 bytes of UTF-8 without spaces (client contract, section 4)."""
+    """5 KB are 5,120 bytes of UTF-8 without spaces (spec 25.2)."""
     two_bytes = {"a": "é" * ((METADATA_BYTES - len('{"a":""}')) // 2)}
     assert len(json.dumps(two_bytes, ensure_ascii=False, separators=(",", ":")).encode()) == 5120
     assert problems(CreateApiKeyRequest, {"name": "a", "metadata": two_bytes}) == set()

@@ -20,7 +20,7 @@ from tests.support.programs.routes_only import REACHED, bare_app, bare_client, r
 
 FORMS = described()["components"]["schemas"]
 IGNORED = {"group_name": "old", "group_order": 1, "display_order": "x"}
-"""Names that old clients send (client contract, general rules)."""
+"""Names that old clients send (spec 20.1)."""
 VALUES = {
     "{container_id}": "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b",
     "{deployment_id}": "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b",
@@ -225,7 +225,7 @@ async def test_other_methods_and_longer_paths_are_refused_in_the_same_form(
 async def test_browsers_of_other_sites_are_told_nothing(
     client: httpx.AsyncClient, path: str
 ) -> None:
-    """No CORS under /api (client contract, general rules)."""
+    """No CORS under /api (spec 20.7)."""
     asking = {
         "origin": "https://elsewhere.test",
         "access-control-request-method": "POST",

@@ -1,4 +1,4 @@
-"""Windows of usage: the table of the specification, their ends, and what buckets make them up."""
+"""Windows of usage: their intervals (spec 10.5), their ends, and what buckets make them up."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -38,7 +38,7 @@ def test_a_small_container_has_its_defaults() -> None:
 
 
 def test_an_organization_may_have_ten_containers_unless_said() -> None:
-    """Limits of the specification."""
+    """Limits (spec 12)."""
     limits = Limits()
     assert limits.containers == 10
     assert limits.cpus == (2, 4, 8, 16, 32)

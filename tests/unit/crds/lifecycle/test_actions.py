@@ -65,7 +65,7 @@ def test_only_a_ready_update_can_be_accepted(update: UpdatePhase) -> None:
 @pytest.mark.parametrize("phase", [ContainerPhase.READY, ContainerPhase.FAILED])
 @pytest.mark.parametrize("update", UpdatePhase)
 def test_every_status_of_an_update(phase: ContainerPhase, update: UpdatePhase) -> None:
-    """Also one that failed, and the attempt of a failed container (client contract, section 1)."""
+    """Also one that failed, and the attempt of a failed container (spec 22.3)."""
     allowed = {ApiAction.RELAUNCH, ApiAction.STOP, ApiAction.DELETE, ApiAction.CANCEL}
     if update is UpdatePhase.READY:
         allowed.add(ApiAction.ACCEPT)
