@@ -1,6 +1,7 @@
 """Responses about keys, usage and models."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -70,7 +71,15 @@ class MessageResponse(ResponseBody):
     """What was done."""
 
 
-class ModelUsage(ResponseBody):
+class Documented:
+    """Base of responses that are dataclasses: a usage may have ten thousand of them."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
+
+
+@dataclass(slots=True)
+class ModelUsage(Documented):
     """Use of one model."""
 
     tokens: Count
@@ -83,14 +92,24 @@ class ModelUsage(ResponseBody):
     """Requests."""
 
 
-class PaidModelUsage(ModelUsage):
+@dataclass(slots=True)
+class PaidModelUsage(Documented):
     """Use of one model, with its cost."""
 
+    tokens: Count
+    """Input and output tokens."""
+    input_tokens: Count
+    """Input tokens."""
+    output_tokens: Count
+    """Output tokens."""
+    requests: Count
+    """Requests."""
     cost: float
     """Cost in dollars."""
 
 
-class NamedKeyUsage(ResponseBody):
+@dataclass(slots=True)
+class NamedKeyUsage(Documented):
     """Use of the keys of one name."""
 
     total_tokens: Count
@@ -107,7 +126,8 @@ class NamedKeyUsage(ResponseBody):
     """Use by model."""
 
 
-class UsageResponse(ResponseBody):
+@dataclass(slots=True)
+class UsageResponse(Documented):
     """Use of an organization."""
 
     tokens: Count
@@ -124,7 +144,8 @@ class UsageResponse(ResponseBody):
     """Use by name of the key."""
 
 
-class KeyUsageResponse(ResponseBody):
+@dataclass(slots=True)
+class KeyUsageResponse(Documented):
     """Use of one key."""
 
     prompt_tokens: Count
@@ -137,16 +158,26 @@ class KeyUsageResponse(ResponseBody):
     """Cost in dollars."""
 
 
-class UsagePoint(ModelUsage):
+@dataclass(slots=True)
+class UsagePoint(Documented):
     """Use in one interval."""
 
     time: Timestamp
     """When it begins."""
+    tokens: Count
+    """Input and output tokens."""
+    input_tokens: Count
+    """Input tokens."""
+    output_tokens: Count
+    """Output tokens."""
+    requests: Count
+    """Requests."""
     models: dict[str, ModelUsage]
     """Use by model."""
 
 
-class TimeSeriesResponse(ResponseBody):
+@dataclass(slots=True)
+class TimeSeriesResponse(Documented):
     """Use over time."""
 
     data_points: list[UsagePoint]

@@ -1,6 +1,7 @@
 """Questions about usage on both databases, against plain sums of the same events."""
 
 import random
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -81,13 +82,13 @@ async def test_every_window_holds_exactly_its_events(
         }
         events = [e for e in events if span.begin <= times[e["event_id"]] < span.end]
     wanted = plain(events)
-    found = (await usage.aggregated("id-acme", window, NOW)).model_dump()
+    found = asdict(await usage.aggregated("id-acme", window, NOW))
     assert {kind: found[kind] for kind in KINDS} == wanted
     cost = wanted["input_tokens"] / 1_000_000 + wanted["requests"] / 2
     assert found["cost"] == pytest.approx(cost * 1.0 if cost else 0, abs=1e-9)
     for number, (key_id, value) in enumerate(keys):
         own = [e for e in events if e["api_key"] == value]
-        one = (await usage.of_key("id-acme", key_id, window, NOW)).model_dump()
+        one = asdict(await usage.of_key("id-acme", key_id, window, NOW))
         sums = plain(own)
         assert one["prompt_tokens"] == sums["input_tokens"]
         assert one["completion_tokens"] == sums["output_tokens"]
@@ -106,7 +107,7 @@ async def test_every_window_holds_exactly_its_events(
 
 async def series_agrees(usage: UsageQueries, name: str, events: list[dict[str, Any]]) -> None:
     """Check that the points of a window are the sums of its events."""
-    series = (await usage.series("id-acme", WINDOWS[name], NOW)).model_dump()
+    series = asdict(await usage.series("id-acme", WINDOWS[name], NOW))
     span = span_of(WINDOWS[name], NOW)
     points = series["data_points"]
     assert len(points) == len(span.points)
@@ -133,16 +134,16 @@ async def test_keys_of_one_name_are_summed_and_deleted_ones_stay(
     written(place, material, delivery("d2", late, NOW))
     for window in (None, WINDOWS["5m"]):
         usage = await UsageQueries(engine).aggregated("id-acme", window, NOW)
-        found = usage.model_dump()
+        found = asdict(usage)
         assert found["keys"]["ci"]["total_requests"] == 2
         assert set(found["keys"]["ci"]["models"]) == {"north", "unknown"}
 
 
 async def test_an_organization_without_usage_has_zeros(engine: AsyncEngine) -> None:
     usage = UsageQueries(engine)
-    found = (await usage.aggregated("nobody", None, NOW)).model_dump()
+    found = asdict(await usage.aggregated("nobody", None, NOW))
     assert found == {**dict.fromkeys(KINDS, 0), "cost": 0.0, "keys": {}}
-    series = (await usage.series("nobody", WINDOWS["15m"], NOW)).model_dump()
+    series = asdict(await usage.series("nobody", WINDOWS["15m"], NOW))
     assert (series["interval"], len(series["data_points"])) == ("15s", 60)
     assert series["data_points"][-1] == {
         "time": "2026-11-22T04:30:00Z",

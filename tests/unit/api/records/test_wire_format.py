@@ -19,6 +19,8 @@ from cloister_api.records.resources import (
     registry_record,
     secret_record,
 )
+from cloister_api.schemas.account_responses import ModelUsage, TimeSeriesResponse, UsagePoint
+from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
 from cloister_api.services.api_keys import key_record as api_key_record
 from cloister_api.services.deployments import result_of
 from cloister_api.services.measurement import measurement_record
@@ -149,6 +151,7 @@ CHARGE = {
     "amount": 500,
     "currency": "jpy",
 }
+COUNTS = {"tokens": 3, "input_tokens": 1, "output_tokens": 2, "requests": 4}
 PROBLEMS = (
     Problem("containers[0].image", "ImageNotFound", "no such image", line=3, column=7),
     Problem("spec.host", "Invalid", "no such host"),
@@ -199,6 +202,24 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "updated container": lambda: result_of(held(), "updating"),
     "usage": lambda: by_key({"bot": {"north": (1, 2, 3, 4_500_000), "south": (0, 0, 1, 0)}}),
     "no usage": lambda: by_key({}),
+    "time series": lambda: TimeSeriesResponse(
+        data_points=[
+            UsagePoint(
+                time="2026-11-22T04:00:00Z",
+                **COUNTS,
+                models={"north": ModelUsage(**COUNTS)},
+            )
+        ],
+        interval="15m0s",
+    ),
+    "metrics": lambda: ContainerMetricsResponse(
+        interval="5s",
+        data_points=[
+            UtilizationPoint(
+                time="2026-11-22T04:00:00Z", cpu_util=None, cpu_mem_util=12.5, cpu_mem_total=8.0
+            )
+        ],
+    ),
 }
 
 
