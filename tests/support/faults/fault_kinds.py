@@ -378,10 +378,10 @@ class HeldWrites(Fault):
     """
 
     def __init__(
-        self, pid: Callable[[], int] | None, *questions: Callable[[ApiRequest], bool]
+        self, pid: Callable[[], int] | None, *predicates: Callable[[ApiRequest], bool]
     ) -> None:
         self._pid = pid
-        self._predicates = list(questions)
+        self._predicates = list(predicates)
         self._released = ThreadsafeEvent()
         self.caught: list[ApiRequest] = []
         """The held writes."""
