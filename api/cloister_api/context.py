@@ -34,16 +34,16 @@ from cloister_api.payments.payments import Payments, open_payments
 from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.container_creator import ContainerCreator
-from cloister_api.services.container_reader import ContainerReader
-from cloister_api.services.container_updater import ContainerUpdater
+from cloister_api.services.containers.creator import ContainerCreator
+from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.replacements import Replacements
+from cloister_api.services.containers.resolution import PullCredentials, ReleaseResolver
+from cloister_api.services.containers.updater import ContainerUpdater
+from cloister_api.services.containers.validation import Validation
 from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
-from cloister_api.services.related import RelatedServices, related_services
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
-from cloister_api.services.replacements import Replacements
-from cloister_api.services.resolution import PullCredentials, ReleaseResolver
-from cloister_api.services.validation import Validation
+from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
 from cloister_api.utilization.store import UtilizationStore

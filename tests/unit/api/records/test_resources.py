@@ -17,9 +17,9 @@ from cloister_api.records.resources import (
 )
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResult
-from cloister_api.services.container_updater import ContainerUpdater
-from cloister_api.services.deployments import Deployments
-from cloister_api.services.validation import Validation
+from cloister_api.services.containers.updater import ContainerUpdater
+from cloister_api.services.containers.validation import Validation
+from cloister_api.services.resources.deployments import Deployments
 from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
 from tests.unit.api.records.test_container import fields_of, held
 

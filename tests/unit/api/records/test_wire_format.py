@@ -22,9 +22,9 @@ from cloister_api.records.resources import (
 from cloister_api.schemas.account_responses import ModelUsage, TimeSeriesResponse, UsagePoint
 from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
 from cloister_api.services.api_keys import key_record as api_key_record
-from cloister_api.services.deployments import result_of
+from cloister_api.services.containers.validation import verdict
 from cloister_api.services.measurement import measurement_record
-from cloister_api.services.validation import verdict
+from cloister_api.services.resources.deployments import result_of
 from cloister_api.usage.queries import by_key
 from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Domain, Enclave, Host, RegistryCredential, Secret, SSHKey

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from cloister_api.errors import ApiError, problems_of_file
 from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest
-from cloister_api.services.refusals import to_wire
+from cloister_api.services.containers.refusals import to_wire
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.problems import Problem

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
-from cloister_api.services.refusals import denial, refusal, to_wire
+from cloister_api.services.containers.refusals import denial, refusal, to_wire
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
 from cloister_clients.registry import PrivateRegistry, RegistryClient, RegistryError

@@ -8,7 +8,7 @@ from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_
 from cloister_api.records.resources import key_record
 from cloister_api.schemas.resource_responses import SshKeyResponse
 from cloister_api.schemas.resources import CreateSshKeyRequest
-from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient

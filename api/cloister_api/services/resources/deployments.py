@@ -18,9 +18,9 @@ from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
 from cloister_api.schemas.resources import UpdateDeploymentRequest
-from cloister_api.services.container_updater import ContainerUpdater
+from cloister_api.services.containers.resolution import ReleaseResolver, refusal_of_source
+from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
-from cloister_api.services.resolution import ReleaseResolver, refusal_of_source
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Deployment

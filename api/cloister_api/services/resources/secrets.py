@@ -8,7 +8,7 @@ from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_fou
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resource_responses import SecretResponse
 from cloister_api.schemas.resources import CreateSecretRequest
-from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (

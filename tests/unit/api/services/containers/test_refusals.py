@@ -19,9 +19,9 @@ from cloister_api.errors import (
     unavailable,
 )
 from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest, api_name
-from cloister_api.services.refusals import refusal, to_wire
-from cloister_api.services.resolution import refusal_of_source
-from cloister_api.services.specs import changed_keys, restored, spec_of
+from cloister_api.services.containers.refusals import refusal, to_wire
+from cloister_api.services.containers.resolution import refusal_of_source
+from cloister_api.services.containers.specs import changed_keys, restored, spec_of
 from cloister_clients.kube import Forbidden, Unavailable
 from cloister_clients.sources import RateLimited, RepositoryNotFound, TagNotFound
 from cloister_crds.kinds.container import ContainerSpec

@@ -13,7 +13,7 @@ from functools import partial
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import conflict
-from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.containers.reader import ContainerReader
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container

@@ -14,11 +14,11 @@ from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
 from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
+from cloister_api.services.containers.resolution import ReleaseResolver, admitted_problems
+from cloister_api.services.containers.specs import spec_of
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
-from cloister_api.services.replacements import REPLACES_ANNOTATION, Replacements
-from cloister_api.services.resolution import ReleaseResolver, admitted_problems
-from cloister_api.services.specs import spec_of
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of

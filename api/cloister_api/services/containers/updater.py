@@ -15,9 +15,13 @@ from cloister_api.errors import ApiError, bad_request, changed_since, conflict, 
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.container_reader import ContainerReader
-from cloister_api.services.resolution import ReleaseResolver, ResolvedRelease, admitted_problems
-from cloister_api.services.specs import changed_keys, changed_spec, restored, spec_patch
+from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.resolution import (
+    ReleaseResolver,
+    ResolvedRelease,
+    admitted_problems,
+)
+from cloister_api.services.containers.specs import changed_keys, changed_spec, restored, spec_patch
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of

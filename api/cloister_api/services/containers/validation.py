@@ -15,9 +15,9 @@ from cloister_api.schemas.container_responses import (
 )
 from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
 from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.container_reader import ContainerReader
-from cloister_api.services.refusals import to_wire
-from cloister_api.services.resolution import FIELDS, ReleaseResolver, refusal_of_source
+from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.refusals import to_wire
+from cloister_api.services.containers.resolution import FIELDS, ReleaseResolver, refusal_of_source
 from cloister_clients.sources import SourceError
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec

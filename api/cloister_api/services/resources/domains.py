@@ -8,7 +8,7 @@ from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in
 from cloister_api.records.resources import domain_record
 from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.resources import CreateDomainRequest
-from cloister_api.services.container_reader import ContainerReader
+from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
     VersionedRecord,

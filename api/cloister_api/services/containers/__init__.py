@@ -1,0 +1,1 @@
+"""Containers of an organization: reads, creates, updates, and how a request is judged."""

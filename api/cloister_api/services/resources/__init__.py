@@ -1,0 +1,1 @@
+"""What containers need beside themselves: deployments, secrets, SSH keys, domains, credentials."""
