@@ -1,11 +1,10 @@
 """Check that every rule of the configuration file has its tests.
 
-`RULES` names the rules. Each of its tests must exist. Where the texts that the
-rules come from are beside the checkout, each row of their tables must have an entry.
+`RULES` lists rules with their numbers in the specification and their tests; both must exist. Each
+rule of that part of the specification is in this list or in `MANUAL`.
 """
 
 import ast
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -18,32 +17,29 @@ __all__ = ["check"]
 
 RULES: Final = Path("tests/data/rules.toml")
 """Where the rules are listed."""
-TABLES: Final = ("top-level", "container", "rules")
-"""Tables whose rows are compared; entries of other groups come from prose."""
-MAX_NAME: Final = 40
-"""Maximum length of a row's name."""
+SPECIFICATION: Final = Path("docs/spec/configuration-file.md")
+"""The part of the specification that they come from."""
+MANUAL: Final = Path("docs/development/api-rules.md")
+"""Rules that only an enclave shows: rows of a table, whose tests another test checks."""
+ANCHOR: Final = re.compile(r'<a id="([0-9]+\.[0-9]+)"></a>')
 
 
-def check(root: Path, texts: Path | None = None) -> list[Finding]:
-    """Find rules without a test, and rows of the texts without a rule.
+def check(root: Path) -> list[Finding]:
+    """Find rules without a test, and rules of the specification without an entry.
 
     Parameters
     ----------
     root
         The checkout.
-    texts
-        Folder of the texts; None = beside the checkout, or beside ``CLOISTER_CORPUS``.
     """
     rules = tomllib.loads((root / RULES).read_text("utf-8"))["rule"]
-    found = [*_repeated(rules), *_untested(rules, root)]
-    if texts is None:
-        corpus = os.environ.get("CLOISTER_CORPUS")
-        texts = Path(corpus).parent if corpus else root.parent / "shared"
-    specification = texts / "spec/admin-api.md"
-    own = texts / "reference/config-file.md"
-    if specification.is_file() and own.is_file():
-        rows = {*_rows_of_part(specification.read_text("utf-8")), *_rows(own.read_text("utf-8"))}
-        found += _differences({rule["row"] for rule in rules}, rows)
+    numbers = set(ANCHOR.findall((root / SPECIFICATION).read_text("utf-8")))
+    found = [
+        *_repeated(rules),
+        *_untested(rules, root),
+        *_unnumbered(rules, numbers),
+        *_missing(rules, numbers, (root / MANUAL).read_text("utf-8")),
+    ]
     return [Finding(RULES, 0, message) for message in found]
 
 
@@ -53,6 +49,30 @@ def _repeated(rules: list[dict[str, Any]]) -> Iterator[str]:
         if rule["row"] in seen:
             yield f"{rule['row']}: has two entries; join them"
         seen.add(rule["row"])
+
+
+def _unnumbered(rules: list[dict[str, Any]], numbers: set[str]) -> Iterator[str]:
+    """Find entries without a rule of the specification, or with one that does not exist."""
+    for rule in rules:
+        if not rule["spec"]:
+            yield f"{rule['row']}: has no number of {SPECIFICATION}"
+        for number in rule["spec"]:
+            if number not in numbers:
+                yield f"{rule['row']}: spec {number} is not in {SPECIFICATION}"
+
+
+def _missing(rules: list[dict[str, Any]], numbers: set[str], manual: str) -> Iterator[str]:
+    """Find rules of the specification that have neither an entry nor a row of the manual."""
+    listed = {number for rule in rules for number in rule["spec"]}
+    rows = "\n".join(line for line in manual.splitlines() if line.startswith("|"))
+    linked = re.findall(rf"{SPECIFICATION.name}#([0-9]+\.[0-9]+)\)", rows)
+    for number in sorted(numbers - listed - {*linked}, key=_parts):
+        yield f"spec {number}: has no entry, and no row of {MANUAL}; add one"
+
+
+def _parts(number: str) -> tuple[int, int]:
+    section, _, rule = number.partition(".")
+    return int(section), int(rule)
 
 
 def _untested(rules: list[dict[str, Any]], root: Path) -> Iterator[str]:
@@ -75,38 +95,3 @@ def _functions(path: Path) -> set[str]:
         return set()
     body = ast.parse(path.read_text("utf-8")).body
     return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-def _differences(entries: set[str], rows: set[str]) -> Iterator[str]:
-    for row in sorted(rows - entries):
-        yield f"{row}: is in the texts and has no entry; add one"
-    for entry in sorted(entries - rows):
-        if entry.partition(":")[0] in TABLES:
-            yield f"{entry}: is in no table of the texts any more"
-
-
-def _rows_of_part(text: str) -> Iterator[str]:
-    """Return the rows of the specification's part about the configuration file."""
-    part = text.partition("### Container configuration file")[2]
-    yield from _rows(re.split(r"^## ", part, flags=re.MULTILINE)[0])
-
-
-def _rows(text: str) -> Iterator[str]:
-    """Return the rows of all tables, named by the words before the table and the first cell."""
-    title = ""
-    inside = False
-    for line in text.splitlines():
-        if not line.startswith("|"):
-            inside = False
-            title = line.strip("# ").lower() or title
-        elif set(line) <= set("|-: "):
-            inside = True
-        elif inside:
-            yield f"{title.split()[0].rstrip(':')}: {_slug(line.split('|')[1])}"
-
-
-def _slug(cell: str) -> str:
-    """Return a short name of a cell: its words outside parentheses, but for a short remark."""
-    words = re.sub(r"\(([^()]{0,12})\)|\(.*\)", r"\1", cell.replace("`", ""))
-    slug = re.sub(r"[^a-z0-9_-]+", "-", words.strip().lower()).strip("-")
-    return slug[:MAX_NAME].rstrip("-")

@@ -1,4 +1,4 @@
-"""Every rule has a test, every row of the texts a rule."""
+"""Every rule of the configuration file has a test and a place in the list."""
 
 from pathlib import Path
 
@@ -8,33 +8,24 @@ from dev.house.rules import check
 
 ROOT = Path(__file__).parents[4]
 SPECIFICATION = """
-## Something else
+<a id="41"></a>
+## 41 Top level
 
-| Field |
-|---|
-| never |
-
-### Container configuration file
-
-Top-level fields:
-
-| Field | Type |
+| rule | key |
 |---|---|
-| cpus | integer |
-| speed | integer |
+| <a id="41.1"></a>41.1 | `cpus` |
+| <a id="41.2"></a>41.2 | `speed` |
 
-## The next part
+<a id="41.3"></a>**41.3** A file.
 
-| Field |
-|---|
-| later |
+<a id="41.10"></a>**41.10** A mount.
 """
-OWN = """
-## Rules
-| item | rule |
+MANUAL = """
+Mentioned outside of a table: [41.2](../spec/configuration-file.md#41.2).
+
+| rule | tests |
 |---|---|
-| gpus (top) | some |
-| `cap_drop`, new (a long remark about it) | none |
+| the mount ([41.10](../spec/configuration-file.md#41.10)) | `x.py::test_mount` |
 """
 
 
@@ -44,38 +35,34 @@ def test_every_rule_has_its_tests() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Write a checkout whose rules have gaps, with the texts beside it."""
-    (tmp_path / "spec").mkdir()
-    (tmp_path / "spec/admin-api.md").write_text(SPECIFICATION)
-    (tmp_path / "reference").mkdir()
-    (tmp_path / "reference/config-file.md").write_text(OWN)
-    data = tmp_path / "house/tests/data"
-    data.mkdir(parents=True)
-    (data.parent / "test_a.py").write_text("def test_one(): pass\n")
-    (data / "rules.toml").write_text(
-        '[[rule]]\nrow = "top-level: cpus"\nrule = "a"\ntests = ["tests/test_a.py::test_one"]\n'
-        '[[rule]]\nrow = "rules: gpus-top"\nrule = "b"\ntests = ["tests/test_a.py::test_two"]\n'
-        '[[rule]]\nrow = "rules: gpus-top"\nrule = "b"\ntests = ["tests/test_b.py::test_one"]\n'
-        '[[rule]]\nrow = "rules: gone"\nrule = "c"\ntests = []\n'
-        '[[rule]]\nrow = "prose: free"\nrule = "d"\ntests = ["tests/test_a.py::test_one"]\n'
-    )
+    """Write a checkout whose list of rules has gaps."""
+    for name, text in {
+        "docs/spec/configuration-file.md": SPECIFICATION,
+        "docs/development/api-rules.md": MANUAL,
+        "tests/test_a.py": "def test_one(): pass\n",
+        "tests/data/rules.toml": (
+            '[[rule]]\nrow = "a"\nspec = ["41.1"]\ntests = ["tests/test_a.py::test_one"]\n'
+            '[[rule]]\nrow = "b"\nspec = ["41.1"]\ntests = ["tests/test_a.py::test_two"]\n'
+            '[[rule]]\nrow = "b"\nspec = ["41.1"]\ntests = ["tests/test_b.py::test_one"]\n'
+            '[[rule]]\nrow = "c"\nspec = ["41.4", "41"]\ntests = []\n'
+            '[[rule]]\nrow = "d"\nspec = []\ntests = ["tests/test_a.py::test_one"]\n'
+        ),
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     return tmp_path
 
 
 def test_gaps_are_found(checkout: Path) -> None:
-    found = check(checkout / "house", checkout)
-    assert [finding.message for finding in found] == [
-        "rules: gpus-top: has two entries; join them",
-        "rules: gpus-top: there is no test tests/test_a.py::test_two",
-        "rules: gpus-top: there is no test tests/test_b.py::test_one",
-        "rules: gone: has no test",
-        "rules: cap_drop-new: is in the texts and has no entry; add one",
-        "top-level: speed: is in the texts and has no entry; add one",
-        "rules: gone: is in no table of the texts any more",
+    assert [finding.message for finding in check(checkout)] == [
+        "b: has two entries; join them",
+        "b: there is no test tests/test_a.py::test_two",
+        "b: there is no test tests/test_b.py::test_one",
+        "c: has no test",
+        "c: spec 41.4 is not in docs/spec/configuration-file.md",
+        "c: spec 41 is not in docs/spec/configuration-file.md",
+        "d: has no number of docs/spec/configuration-file.md",
+        "spec 41.2: has no entry, and no row of docs/development/api-rules.md; add one",
+        "spec 41.3: has no entry, and no row of docs/development/api-rules.md; add one",
     ]
-
-
-def test_without_the_texts_only_tests_are_looked_for(checkout: Path) -> None:
-    found = check(checkout / "house", checkout / "nowhere")
-    assert not any("texts" in finding.message for finding in found)
-    assert len(found) == 4
