@@ -1,7 +1,8 @@
 """Whether links between documents, and citations of the specification, lead anywhere.
 
 A link of a Markdown file must name a file of the repository and, behind ``#``, a heading or an
-anchor in it. A citation is ``spec`` and a number of ``docs/spec``: a rule, or a whole section.
+anchor in it. A citation is ``spec`` and a number of ``docs/spec``: a rule, or a whole section; the
+heading of a text is not one.
 """
 
 import posixpath
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 
 from dev.house.finding import Finding
 
-__all__ = ["anchors", "check", "citations", "links"]
+__all__ = ["anchors", "check", "citations", "links", "unnumbered"]
 
 SPECIFICATION = "docs/spec/"
 """Folder whose anchors are the numbers of rules and sections."""
@@ -30,6 +31,19 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 LINE_ANCHOR = re.compile(r"L([0-9]+)(?:-L([0-9]+))?")
 CITATION = re.compile(r"\bspec\s+([0-9]+(?:\.[0-9]+)?(?:(?:, | and | to )[0-9]+(?:\.[0-9]+)?)*)\b")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+UNNUMBERED = re.compile(
+    r"""
+    \b[Cc]lient[-\s]+contract\b
+    | (?<![-\w])config[-]file\b  # not the flag of a program
+    | \bDESIGN(?:\.md|,?\s+section)\b
+    | (?<!\w)\((?:the\s+)?spec(?:ification)?,\s+(?:\"[A-Z]|section\b|rule\b)
+    | \bthe\s+specification,?\s+\(?\"
+    | \b[Ss]ources?:\s+(?:the\s+)?spec(?:ification)?\b(?!\s+[0-9])
+    """,
+    re.VERBOSE,
+)
+"""Citations of texts by name or heading."""
+TEXT_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 
 
 def check(root: Path) -> list[Finding]:
@@ -41,6 +55,7 @@ def check(root: Path) -> list[Finding]:
             *_repeated(numbers),
             *_dead_links(root, files),
             *_dangling_citations(root, files, numbers.keys()),
+            *_unnumbered_citations(root, files),
         ]
     )
 
@@ -74,6 +89,12 @@ def citations(text: str) -> Iterator[tuple[int, str]]:
     for match in CITATION.finditer(text):
         for number in NUMBER.findall(match[1]):
             yield _line(text, match.start()), number
+
+
+def unnumbered(text: str) -> Iterator[tuple[int, str]]:
+    """Return the line and words of each citation that has no number."""
+    for match in UNNUMBERED.finditer(text):
+        yield _line(text, match.start()), " ".join(match[0].split())
 
 
 def _files(root: Path) -> list[str]:
@@ -120,6 +141,17 @@ def _dangling_citations(root: Path, files: list[str], numbers: KeysView[str]) ->
                     yield Finding(Path(name), line, message)
 
 
+def _unnumbered_citations(root: Path, files: list[str]) -> Iterator[Finding]:
+    for name in files:
+        if name.endswith(CITING) and not name.startswith(SPECIFICATION):
+            text = _read(root, name)
+            if name.endswith(".md"):
+                text = TEXT_LINK.sub(_blank, text)  # A link is checked by itself.
+            for line, words in unnumbered(text):
+                message = f"{words}: cite a rule of docs/spec by its number, such as spec 4.3"
+                yield Finding(Path(name), line, message)
+
+
 def _read(root: Path, name: str) -> str:
     return (root / name).read_text(encoding="utf-8")
 
@@ -160,8 +192,12 @@ def _slug(heading: str) -> str:
 def _without_code(text: str) -> str:
     """Blank out code, so that what is left keeps its place."""
     for pattern in (FENCED, INLINE_CODE):
-        text = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+        text = pattern.sub(_blank, text)
     return text
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _line(text: str, position: int) -> int:

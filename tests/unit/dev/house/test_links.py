@@ -9,6 +9,8 @@ from dev.house import links
 
 SPEC = '<a id="4"></a>\n## 4 Errors\n\n<a id="4.3"></a>**4.3** A rule.\n'
 FENCE = "```"
+HYPHEN = "-"
+"""Keeps refused texts out of this file."""
 
 
 def repository(root: Path, files: dict[str, str]) -> list[str]:
@@ -95,3 +97,45 @@ def test_citations_of_numbers_that_do_not_exist_are_found(tmp_path: Path, name: 
 def test_a_number_that_two_rules_have_is_found(tmp_path: Path) -> None:
     (finding,) = repository(tmp_path, {"docs/spec/a.md": SPEC, "docs/spec/b.md": SPEC[20:]})
     assert finding.startswith("docs/spec/b.md: spec 4.3 is in docs/spec/a.md too")
+
+
+@pytest.mark.parametrize(
+    "cited",
+    [
+        "(client~contract, section 4)",
+        "the table of the client~contract",
+        "Client~contract: before everything else",
+        f"reference/client{HYPHEN}contract.md",
+        f"../reference/config{HYPHEN}file.md",
+        "DESIGN~section 7",
+        "DESIGN,~section 7",
+        '(spec,~"Errors")',
+        '(specification,~"Limits")',
+        "(spec,~section 3)",
+        "Source:~the specification",
+        "Sources:~spec, the table",
+        'the specification,~"Networks"',
+        'the specification~("Container")',
+    ],
+)
+def test_citations_without_a_number_are_found(tmp_path: Path, cited: str) -> None:
+    wrapped = cited.replace("~", "\n")
+    files = {
+        "docs/spec/part.md": SPEC + cited.replace("~", " "),
+        "a.py": cited.replace("~", " "),
+        "b.go": f"// {wrapped}\n",
+        "c.md": f"[{cited.replace('~', ' ')}](docs/spec/part.md)\n{wrapped}\n",
+    }
+    found = repository(tmp_path, files)
+    places = [finding.split(" ")[0] for finding in found]
+    assert places == ["a.py:1:", "b.go:1:", "c.md:2:"]
+    assert all("cite a rule of docs/spec by its number" in finding for finding in found)
+
+
+def test_other_texts_and_code_are_not_citations_without_a_number() -> None:
+    text = (
+        'run("--config-file", f(spec, "Status"), {**spec, "status": 1})\n'
+        "(spec 4.3) Source: spec 4.3. Sources: RFC 1123, section 2.1; the initdata specification\n"
+        'the specification in general; (initdata specification, "data"); the contract\n'
+    )
+    assert list(links.unnumbered(text)) == []
