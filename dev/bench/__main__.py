@@ -22,7 +22,7 @@ def main(wanted: list[str]) -> int:
     Returns
     -------
     int
-        Exit code: 0; 1 = a benchmark missed its target; 2 = there is no benchmark of a given name.
+        Exit code: 0; 1 = a benchmark missed its target; 2 = a name is unknown.
     """
     names = sorted(
         module.name

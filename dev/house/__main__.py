@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dev.house import generated, imports, layout, links, rules, sources
+from dev.house import generated, imports, layout, links, naming, rules, sources
 
 __all__ = ["main"]
 
@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = [
             *layout.check(ROOT),
             *sources.check(ROOT),
+            *naming.check(ROOT),
             *imports.check(ROOT),
             *rules.check(ROOT),
             *links.check(ROOT),

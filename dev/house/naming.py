@@ -1,6 +1,7 @@
 """Names of classes and first words of docstrings: unique, and in the words of the field."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final
 from dev.house.finding import Finding
 from dev.house.layout import SOURCE_ROOTS, python_files
 
-__all__ = ["check", "check_classes", "check_docstrings"]
+__all__ = ["check", "check_classes", "check_docstrings", "check_phrases"]
 
 FIRST_WORDS: Final = {
     "Answer": "Return",
@@ -20,6 +21,8 @@ FIRST_WORDS: Final = {
     "Say": "Return or Report",
 }
 """First words of docstrings that describe nothing, and what to write."""
+DIALECT: Final = re.compile(r"\banew\b|\bis none of\b|\bis no [a-z]+ of\b")
+"""Turns of phrase that are not English: "again", "is not one of", "there is no"."""
 
 
 def check(root: Path) -> list[Finding]:
@@ -30,7 +33,33 @@ def check(root: Path) -> list[Finding]:
     found = [*check_classes(texts)]
     for place, text in texts.items():
         found += check_docstrings(place, text)
+    for path in [*texts, *_other_texts(root)]:
+        found += check_phrases(path, (root / path).read_text(encoding="utf-8"))
     return sorted(found)
+
+
+def _other_texts(root: Path) -> Iterator[Path]:
+    for folder, pattern in (("docs", "*.md"), ("operator/guest", "*.go"), (".", "*.md")):
+        paths = (root / folder).glob(pattern) if folder == "." else (root / folder).rglob(pattern)
+        for path in sorted(paths):
+            yield path.relative_to(root)
+
+
+def check_phrases(place: Path, text: str) -> Iterator[Finding]:
+    """Refuse the phrases of `DIALECT` in source and documents.
+
+    Parameters
+    ----------
+    place
+        Path relative to the checkout; this module and its tests quote the phrases.
+    text
+        The file's text.
+    """
+    if place.stem in {"naming", "test_naming"}:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        for phrase in DIALECT.findall(line):
+            yield Finding(place, number, f'"{phrase}"; write "again", "is not one of", "there is"')
 
 
 def check_classes(texts: Mapping[Path, str]) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The repository follows the rules that `dev.house` checks."""
 
-from dev.house import generated, imports, layout, sources
+from dev.house import generated, imports, layout, naming, sources
 from dev.house.__main__ import ROOT, main
 
 
@@ -10,6 +10,10 @@ def test_files_are_in_their_places() -> None:
 
 def test_files_follow_the_content_rules() -> None:
     assert [str(finding) for finding in sources.check(ROOT)] == []
+
+
+def test_names_are_those_of_the_field_and_used_once() -> None:
+    assert [str(finding) for finding in naming.check(ROOT)] == []
 
 
 def test_imports_need_no_environment() -> None:

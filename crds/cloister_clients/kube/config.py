@@ -193,7 +193,7 @@ def entry(
     Raises
     ------
     ConfigError
-        When there is no entry of that name.
+        When no entry has that name.
     """
     for item in document.get(section) or []:
         if isinstance(item, dict) and item.get("name") == name:

@@ -121,9 +121,9 @@ async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
             assert (await client.delete(f"/api/keys/{own['key']}")).status_code == 200
 
         assert (await client.delete(f"/api/keys/{record['key']}")).status_code == 200
-        anew = await client.post("/api/keys", json=body, headers=once)
-        assert anew.status_code == 201, anew.text
-        assert anew.json()["key"] != record["key"]
+        retried = await client.post("/api/keys", json=body, headers=once)
+        assert retried.status_code == 201, retried.text
+        assert retried.json()["key"] != record["key"]
 
 
 async def test_a_create_whose_answer_was_lost_finds_its_key(

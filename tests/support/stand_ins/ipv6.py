@@ -56,7 +56,7 @@ def run_in(process: int, *command: str) -> str:
 
 
 def connect_pod(internet: Internet, process: int, number: int) -> None:
-    """Give a Pod an IPv6 route to the emulated internet, as a dual-stack node would.
+    """Return a Pod an IPv6 route to the emulated internet, as a dual-stack node would.
 
     Parameters
     ----------

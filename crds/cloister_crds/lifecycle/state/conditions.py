@@ -75,7 +75,7 @@ def merge(
 
 
 def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
-    """Return the condition of a type; None when there is none of that type."""
+    """Return the condition of a type; None when that type is absent."""
     return next((each for each in conditions if each.type == name), None)
 
 

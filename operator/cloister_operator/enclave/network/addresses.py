@@ -113,7 +113,7 @@ def plan_networks(
 def plan_namespaces(
     config: ServiceConfig, networks: Iterable[PlannedNetwork]
 ) -> tuple[NetworkNamespace, ...]:
-    """Give each container of a file its namespace and addresses.
+    """Return each container of a file its namespace and addresses.
 
     Parameters
     ----------

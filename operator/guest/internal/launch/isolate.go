@@ -135,7 +135,7 @@ func overExisting(target string, mount func(string) error) error {
 // missing in the image or a symbolic link, the Pod's mount stays.
 func mountFileOver(target, content string) error {
 	if about, err := os.Lstat(target); err != nil || !about.Mode().IsRegular() {
-		return nil //nolint:nilerr // there is no mount of the Pod to replace
+		return nil //nolint:nilerr // the Pod has no mount to replace
 	}
 	return tmpfs.MountFile(target, []byte(content))
 }

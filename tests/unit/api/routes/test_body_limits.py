@@ -36,22 +36,22 @@ LABELS = ".".join(["a" * 63] * 3)
 
 
 def names(count: int) -> list[str]:
-    """Answer names that differ."""
+    """Return names that differ."""
     return [f"a{number}" for number in range(count)]
 
 
 def host(length: int) -> str:
-    """Answer a host name of a length above 191."""
+    """Return a host name of a length above 191."""
     return f"{LABELS}.{'b' * (length - len(LABELS) - 1)}"
 
 
 def document(size: int) -> dict[str, str]:
-    """Answer an object of a size as compact JSON."""
+    """Return an object of a size as compact JSON."""
     return {"a": "b" * (size - len('{"a":""}'))}
 
 
 def variables(count: int) -> dict[str, str]:
-    """Answer variables."""
+    """Return variables."""
     return dict.fromkeys(names(count), "x")
 
 
@@ -164,7 +164,7 @@ FORMS: list[tuple[type[RequestBody], dict[str, Any], str, tuple[Any, ...], tuple
 
 
 def problems(form: type[RequestBody], body: dict[str, Any]) -> set[str]:
-    """Answer the fields that are wrong."""
+    """Return the fields that are wrong."""
     try:
         form.model_validate(body)
     except ValidationError as error:
@@ -213,7 +213,7 @@ BOUNDS = {"maxLength", "maxItems", "maxProperties", "maximum"}
 
 
 def bounded(shape: Any) -> bool:
-    """Tell whether a field has an upper bound somewhere."""
+    """Return whether a field has an upper bound somewhere."""
     if isinstance(shape, dict):
         return bool(BOUNDS & shape.keys()) or any(map(bounded, shape.values()))
     return isinstance(shape, list) and any(map(bounded, shape))

@@ -41,12 +41,12 @@ READ_WITH_QUERY = {"/api/billing/time-series": {"time": "5m"}}
 
 @cache
 def one_app() -> FastAPI:
-    """Answer the application, which keeps nothing between requests."""
+    """Return the application, which keeps nothing between requests."""
     return bare_app()
 
 
 def form_of(method: str, path: str) -> str:
-    """Answer the name of the form of an operation's body; empty = it takes none."""
+    """Return the name of the form of an operation's body; empty = it takes none."""
     operation = described()["paths"][path][method.lower()]
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if content is None:
@@ -62,12 +62,12 @@ WITH_BODY = [each for each in WITH_BODY if each[2]]
 
 @pytest.fixture
 def client() -> httpx.AsyncClient:
-    """Answer a client with a key."""
+    """Return a client with a key."""
     return bare_client(one_app())
 
 
 def filled(path: str) -> str:
-    """Answer a path with values for its parameters."""
+    """Return a path with values for its parameters."""
     for parameter, value in VALUES.items():
         path = path.replace(parameter, value)
     assert "{" not in path
@@ -75,19 +75,19 @@ def filled(path: str) -> str:
 
 
 def example(form: str) -> dict[str, Any]:
-    """Answer the example of a form."""
+    """Return the example of a form."""
     found: dict[str, Any] = FORMS[form]["examples"][0]
     return dict(found)
 
 
 def fields(form: str) -> dict[str, Any]:
-    """Answer the fields of a form that are read."""
+    """Return the fields of a form that are read."""
     named = FORMS[form].get("properties", {})
     return {name: shape for name, shape in named.items() if name not in IGNORED}
 
 
 def types(shape: dict[str, Any]) -> set[str]:
-    """Answer the JSON types that a field takes."""
+    """Return the JSON types that a field takes."""
     shapes = shape.get("anyOf", [shape])
     return {each.get("type", "") for each in shapes} - {"null"}
 
@@ -153,7 +153,7 @@ async def test_fields_of_another_type_are_named_at_once(
 
 
 def not_objects() -> Iterator[bytes]:
-    """Answer bodies that are no JSON objects."""
+    """Return bodies that are no JSON objects."""
     yield from (b"{", b"[]", b"[{}]", b'"text"', b"5", b"true", b"\xff\xfe{}", b"[" * 100_000)
     yield b'{"a": 1} {"a": 2}'
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.house.naming import check_classes, check_docstrings
+from dev.house.naming import check_classes, check_docstrings, check_phrases
 
 
 def test_a_second_public_class_of_one_name_is_found() -> None:
@@ -41,3 +41,14 @@ def test_other_docstrings_pass() -> None:
     assert not list(
         check_docstrings(Path("api/cloister_api/one.py"), text.replace("Answers", "Responses"))
     )
+
+
+@pytest.mark.parametrize("phrase", ["written anew", "x is none of a, b", "it is no name of ours"])
+def test_phrases_that_are_not_english_are_found(phrase: str) -> None:
+    (finding,) = check_phrases(Path("docs/page.md"), f"A page.\n\nHere {phrase}.\n")
+    assert finding.line == 3
+
+
+def test_plain_phrases_pass() -> None:
+    text = "It is written again, is not one of them, and there is no name.\n"
+    assert not list(check_phrases(Path("docs/page.md"), text))

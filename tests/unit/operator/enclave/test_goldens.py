@@ -1,6 +1,6 @@
 """The manifests of an Enclave, compared with files that a person has read.
 
-``CLOISTER_WRITE_GOLDENS=1`` writes the files anew; the difference is then for a review.
+``CLOISTER_WRITE_GOLDENS=1`` writes the files again; the difference is then for a review.
 """
 
 import gzip

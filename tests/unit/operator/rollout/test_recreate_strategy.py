@@ -12,7 +12,7 @@ from tests.support.builders.world import SimulatedCluster
 
 @pytest.fixture
 def world() -> SimulatedCluster:
-    """Give a Container with eight GPUs, all that there are, that serves."""
+    """Return a Container with eight GPUs, all that there are, that serves."""
     made = SimulatedCluster()
     made.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))

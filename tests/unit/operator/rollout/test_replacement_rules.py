@@ -31,7 +31,7 @@ def born(name: str, minutes: int, **fields: Any) -> Container:
 
 @pytest.fixture
 def heir() -> SimulatedCluster:
-    """Give the world of a Container that replaces one of the same name."""
+    """Return the world of a Container that replaces one of the same name."""
     world = SimulatedCluster()
     world.container = container_of("web.2", replaces="web", status=ContainerStatus())
     world.inherits_hostnames = True
@@ -100,7 +100,7 @@ def test_a_name_of_somebody_else_is_taken(heir: SimulatedCluster) -> None:
 
 @pytest.fixture
 def old() -> SimulatedCluster:
-    """Give the world of a Container that serves and is to be replaced."""
+    """Return the world of a Container that serves and is to be replaced."""
     world = SimulatedCluster()
     world.settle()
     world.successor = container_of("web.2", uid="heir", replaces="web")

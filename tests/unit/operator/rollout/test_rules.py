@@ -104,7 +104,7 @@ def routed(enclave: Enclave) -> ServiceFacts:
 
 
 def with_status(container: Container, status: ContainerStatus) -> Container:
-    """Give a Container a status."""
+    """Return a Container a status."""
     return container.model_copy(update={"status": status})
 
 
