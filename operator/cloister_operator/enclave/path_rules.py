@@ -1,6 +1,6 @@
-"""Path rules of the shim as regular expressions over the request target as it was sent.
+"""Path rules of the shim (spec 29.1 to 29.5) as regular expressions over the request target.
 
-Matching the bytes on the wire, and not a decoded path, leaves nothing between what was checked
+Matching the target as it was sent, and not a decoded path, leaves nothing between what was checked
 and what is forwarded: the upstream gets exactly the text that matched. The expressions are in the
 syntax that RE2 and Python share.
 

@@ -1,7 +1,7 @@
 """Binding of a file's secrets: which csec, and which key of which core Secret, has each value.
 
-The rule (one for the facade's checks, the decision and the snapshot): the repository's own secret
-of that name, else an organization secret that the Container binds.
+The rule (spec 24.9; one for the facade's checks, the decision and the snapshot): the repository's
+own secret of that name, else an organization secret that the Container binds.
 """
 
 from collections.abc import Iterable

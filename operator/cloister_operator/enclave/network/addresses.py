@@ -1,7 +1,7 @@
 """Which address each container has on which network of its enclave. Pure.
 
-Source: the format of the configuration file, "Networks": `shim-net` is fixed by it; the ranges of
-the file's own networks are ours to choose.
+Source: spec 44 and 46.10: `shim-net` is fixed; the ranges of the file's own networks are ours to
+choose.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The Pod of an Enclave: the containers of the file, each run by the guest, and our side-cars.
 
-Source of the mapping: the format of the configuration file on one side, Kubernetes' Pod API (1.35
-or newer: pod-level resources, restartPolicy of single containers, user namespaces) on the other.
+Source of the mapping: spec 42 on one side, Kubernetes' Pod API (1.35 or newer: pod-level resources,
+restartPolicy of single containers, user namespaces) on the other.
 The kubelet starts nothing of the tenant's by itself: the guest runs program, health check and stop.
 `cloister_operator.enclave.pod.unenforced` lists what cannot be enforced.
 """

@@ -2,8 +2,8 @@
 
 Order of the rules: CORS first (a refused origin, a preflight), then the agent's well-known paths,
 then the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
-upstream. Sources: docs/operator.md, "The shim"; Caddy, "JSON Config Structure". Text from the file
-is only in matchers, never where Caddy would expand placeholders in it.
+upstream. Sources: spec 29; docs/operator.md, "The shim"; Caddy, "JSON Config Structure". Text from
+the file is only in matchers, never where Caddy would expand placeholders in it.
 """
 
 import json
