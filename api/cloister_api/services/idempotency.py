@@ -1,8 +1,8 @@
 """Idempotent creates: whether an object was created by an earlier attempt of the same request.
 
 The digest of the request is in an annotation of the object, or in the row of an API key. A client
-that got no response, or that sends an Idempotency-Key, gets the object of its earlier attempt; for
-any other client the name is taken.
+that got no response, or that sends an idempotency key (the header Idempotency-Key), gets the object
+of its earlier attempt; for any other client the name is taken.
 """
 
 import hashlib

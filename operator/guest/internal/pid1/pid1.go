@@ -1,4 +1,4 @@
-// Package pid1 is the init process (PID 1) of a debug container: the guest, after it has
+// Package pid1 is init (PID 1) of a debug container: the guest, after it has
 // dropped all privileges that the tenant's program must not have.
 //
 // It has the user, groups, capabilities and filters of the image's program; its children
