@@ -261,12 +261,12 @@ async def test_servers_that_are_away_put_orders_off(
     try:
         asker = await an_enclave([client], world, "away")
         await asker.queued()
-        answer = await asker.says("did not work")
+        answer = await asker.says("failed: ")
         assert internet.names.address in answer.json()["message"]
         internet.authority.stop()
         other = await an_enclave([client], world, "other")
         await other.queued()
-        await other.says("does not answer as it should")
+        await other.says("sent an unexpected response")
     finally:
         internet.names.start()
         if internet.authority.process is None:

@@ -248,5 +248,5 @@ def test_a_short_secret_is_refused_at_the_start(facade_settings: Path) -> None:
     facade_settings.with_name("short-secret").write_text("abc")
     webhooks = {"releaseSecretFile": "short-secret"}
     other = changed(facade_settings, "short.yml", webhooks=webhooks)
-    with pytest.raises(RuntimeError, match="ended"), start_facade(other):
+    with pytest.raises(RuntimeError, match="the facade exited"), start_facade(other):
         pass

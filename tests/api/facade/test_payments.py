@@ -199,7 +199,7 @@ async def test_only_administrators_see_the_history(
 @pytest.mark.parametrize(
     ("fault", "status", "code", "words"),
     [
-        (Reply(500, b"<html>"), 503, "UNAVAILABLE", "does not answer"),
+        (Reply(500, b"<html>"), 503, "UNAVAILABLE", "does not respond"),
         (Reply(429, b'{"error": {"message": "slow down"}}'), 503, "UNAVAILABLE", "try again"),
         (
             Reply(401, b'{"error": {"message": "Invalid API Key provided: rk_made"}}'),

@@ -76,7 +76,7 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
     prepared.create_container("web", repo="acme/web", tag="v1")
     for _ in range(2):
         process = prepared.operator()
-        kinds = ("CreateEnclave", "ClaimHostname", "EnsureDeployment", "the cluster is known")
+        kinds = ("CreateEnclave", "ClaimHostname", "EnsureDeployment", "the cache has synced")
         word = chance.choice(kinds)
 
         wait_until_it_is_at(word, process, prepared, every=chance.uniform(0.001, 0.05))

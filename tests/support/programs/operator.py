@@ -138,12 +138,12 @@ class OperatorProcess:
         AssertionError
             When it takes too long.
         """
-        seen = self.text.count("the cluster is known")
+        seen = self.text.count("the cache has synced")
 
         def leads() -> bool:
             if not self.running:
                 raise RuntimeError(f"the operator exited:\n{self.text[-4000:]}")
-            return self.text.count("the cluster is known") > seen or self.request("/readyz") == (
+            return self.text.count("the cache has synced") > seen or self.request("/readyz") == (
                 200,
                 "working\n",
             )
