@@ -132,7 +132,7 @@ def installation(
 
 
 def token_of(installation: Installation, name: str) -> str:
-    """Read an enclave's token, which otherwise only the operator and its side-cars do."""
+    """Read an enclave's token, which otherwise only the operator and its sidecars do."""
     enclave = installation.enclaves(name)[0].metadata.name
     secret = yaml.safe_load(
         installation.kubectl(
@@ -274,7 +274,7 @@ def test_a_certificate_renewal_and_a_killed_side_car_keep_the_key(
     pid = side_car(installation)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: side_car(installation) not in {0, pid}, within=60, what="another side-car")
+    until_sync(lambda: side_car(installation) not in {0, pid}, within=60, what="another sidecar")
     after = renewed(pages, installation, authority, before.serial)
     assert after.key == before.key
     again = renewed(pages, installation, authority, after.serial)

@@ -219,11 +219,11 @@ class Sizing(Model):
     """What the platform takes beside the containers of the file."""
 
     overhead_cpu_milli: Annotated[int, Whole(0, 64_000)] = 0
-    """overheadCpuMilli is CPU for our side-cars in thousandths of a core. Default 0."""
+    """overheadCpuMilli is CPU for our sidecars in thousandths of a core. Default 0."""
     overhead_memory_mb: Annotated[int, Whole(0, 65_536)] = Field(
         default=128, alias="overheadMemoryMB"
     )
-    """overheadMemoryMB is memory for our side-cars in MiB; with 0 they take from what the file
+    """overheadMemoryMB is memory for our sidecars in MiB; with 0 they take from what the file
     gives its containers. Default 128."""
 
 

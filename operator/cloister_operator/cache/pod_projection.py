@@ -35,7 +35,7 @@ def read_pod(
     body
         The projection.
     containers
-        Names of the file's containers, in its order; the others are side-cars.
+        Names of the file's containers, in its order; the others are sidecars.
     node_gone
         Whether the Pod's node is lost (`node_is_gone`).
     """

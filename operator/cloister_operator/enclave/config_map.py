@@ -1,4 +1,4 @@
-"""The ConfigMap of an Enclave: the file as it was measured, and the documents of our side-cars.
+"""The ConfigMap of an Enclave: the file as it was measured, and the documents of our sidecars.
 
 Immutable, so that what was measured cannot change while the enclave lives.
 """

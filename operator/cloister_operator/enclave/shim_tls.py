@@ -1,6 +1,6 @@
 """The shim's certificates: those that ``guest certificate`` renews, or an authority of its own.
 
-The side-car's certificates are found through Caddy's certificate storage, as if another instance
+The sidecar's certificates are found through Caddy's certificate storage, as if another instance
 of Caddy that shares the storage had renewed them: Caddy checks there before it would renew by
 itself, and loads what is newer without touching a connection. A reload of the configuration would
 close idle connections and WebSockets. Source: Caddy, "Automatic HTTPS", "Storage"; JSON Config
@@ -19,7 +19,7 @@ _NOBODY = "https://certificate.invalid/directory"
 _RENEW_INTERVAL = "10s"
 """Time between two checks for certificates that expire soon."""
 _RENEWAL_WINDOW = 0.3
-"""Remaining part of a certificate's lifetime in which the storage is checked. The side-car renews
+"""Remaining part of a certificate's lifetime in which the storage is checked. The sidecar renews
 when a third is left."""
 
 

@@ -1,4 +1,4 @@
-"""Our side-cars in an enclave's Pod: their names, users, order and destinations.
+"""Our sidecars in an enclave's Pod: their names, users, order and destinations.
 
 One table for all of them. docs/enclave.md describes what each does; the module of each part builds
 its container.
@@ -80,13 +80,13 @@ _API_CLIENTS = (CERTIFICATE, GATE)
 
 
 def side_car_name(car: SideCar, containers: Iterable[str]) -> str:
-    """Return the name of a side-car in the Pod, given the names of the containers of the file.
+    """Return the name of a sidecar in the Pod, given the names of the containers of the file.
 
     Returns
     -------
     str
         Its usual name, or with the first free number when a container of the file has that. No two
-        side-cars collide: none of the usual names is another's with a number.
+        sidecars collide: none of the usual names is another's with a number.
     """
     taken = {object_name(container) for container in containers}
     name, number = car.name, 1
@@ -97,7 +97,7 @@ def side_car_name(car: SideCar, containers: Iterable[str]) -> str:
 
 
 def side_car_names(containers: Iterable[str]) -> dict[str, SideCar]:
-    """Return all side-cars by their names in the Pod."""
+    """Return all sidecars by their names in the Pod."""
     named = tuple(containers)
     return {side_car_name(car, named): car for car in ORDER}
 
@@ -113,7 +113,7 @@ def needs_key_gate(shim: Shim) -> bool:
 
 
 def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[str, Any]]:
-    """Return what each side-car may reach on the network; all that is not listed is dropped.
+    """Return what each sidecar may reach on the network; all that is not listed is dropped.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def inbound_ports(*, ssh: bool = False) -> list[int]:
 
 
 def unprivileged(car: SideCar) -> dict[str, Any]:
-    """Return the security context of a side-car without any privilege."""
+    """Return the security context of a sidecar without any privilege."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -158,7 +158,7 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
 
 
 def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a native side-car: up before the containers, stopped after them."""
+    """Return the fields of a native sidecar: up before the containers, stopped after them."""
     return {
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",

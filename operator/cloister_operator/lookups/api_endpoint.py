@@ -1,6 +1,6 @@
 """Resolves the API endpoint of enclaves: the addresses of the setting `apiAddress`.
 
-Side-cars of an enclave do not look its name up; the addresses that are resolved here are in their
+Sidecars of an enclave do not look its name up; the addresses that are resolved here are in their
 documents and in the plan of the enclave's network.
 """
 

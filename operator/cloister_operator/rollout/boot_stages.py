@@ -24,7 +24,7 @@ STAGES = (
 )
 """All stages, in order."""
 _SIDECAR_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
-"""Reasons of our side-cars that exited, by exit code, as the guest's package `models` has them."""
+"""Reasons of our sidecars that exited, by exit code, as the guest's package `models` has them."""
 _REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_SIDECAR_REASONS.values()})
 _BEFORE_AGENT = frozenset({"network", "firewall"})
 _BEFORE_CONTAINERS = frozenset({"config", "identity", "certificate", "models"})
@@ -48,7 +48,7 @@ def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
 
 
 def side_car_failure(side_car: PodContainer) -> tuple[str, str] | None:
-    """Return why one of our side-cars exited, from its exit code and the last line of its log.
+    """Return why one of our sidecars exited, from its exit code and the last line of its log.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     -------
     tuple[BootStage, ...]
         One entry for each stage. A stage is ``ok`` as soon as something after it has happened: the
-        kubelet starts our side-cars one after the other and the containers last; the agent is ready
+        kubelet starts our sidecars one after the other and the containers last; the agent is ready
         when all stages are over.
     """
     failed = _failed(pod)

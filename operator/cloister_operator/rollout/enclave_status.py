@@ -159,7 +159,7 @@ def is_under_way(before: EnclaveStatus, after: EnclaveStatus) -> bool:
 
 
 def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
-    """Return why the boot failed when a side-car that the boot needs exited with an error.
+    """Return why the boot failed when a sidecar that the boot needs exited with an error.
 
     The Pod ends with it, and would else be taken for lost.
     """
@@ -170,7 +170,7 @@ def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, 
 
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
-    """Return why a container exited for good: our side-cars may report it by their exit code."""
+    """Return why a container exited for good: our sidecars may report it by their exit code."""
     failure = side_car_failure(container) if container in pod.side_cars else None
     return failure or ("BootFailed", _exit_message(container))
 
@@ -312,7 +312,7 @@ def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
 
 
 def _restarted(pod: PodFacts) -> str:
-    """Return why a side-car that runs again and is not ready exited before; empty = none did."""
+    """Return why a sidecar that runs again and is not ready exited before; empty = none did."""
     for each in pod.side_cars:
         running = each.state is ContainerStateName.RUNNING
         if running and not each.ready and each.exit_message:

@@ -27,7 +27,7 @@ from tests.support.waiting import until_sync
 
 @dataclass
 class Store:
-    """The certificate storage of an enclave's side-car."""
+    """The certificate storage of an enclave's sidecar."""
 
     folder: Path
     """Its directory."""

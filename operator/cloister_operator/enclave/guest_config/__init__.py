@@ -1,1 +1,1 @@
-"""Builders of the guest's side-cars and of the documents that configure them."""
+"""Builders of the guest's sidecars and of the documents that configure them."""

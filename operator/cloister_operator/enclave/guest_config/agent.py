@@ -1,4 +1,4 @@
-"""The agent of an enclave: the side-car that supervises the boot, and its document.
+"""The agent of an enclave: the sidecar that supervises the boot, and its document.
 
 The document's fields are those of the guest's package `agent`; docs/enclave.md describes it.
 """
@@ -96,7 +96,7 @@ def skipped_stages(plan: EnclavePlan) -> list[str]:
 def agent_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car. Its readiness is the enclave's."""
+    """Build the sidecar. Its readiness is the enclave's."""
     return {
         **side_car(settings, mounts),
         "name": side_car_name(AGENT, plan.names),

@@ -1,4 +1,4 @@
-"""The side-car that creates the enclave's TLS key and renews the certificate for it.
+"""The sidecar that creates the enclave's TLS key and renews the certificate for it.
 
 Enclaves with a token have it, before the containers of the file: without a certificate nothing
 starts. The document's fields are those of the guest's package `certificate`.
@@ -39,9 +39,9 @@ CERTIFICATE_KEY = "certificate.json"
 AUTHORITIES_KEY = "api-authorities.pem"
 """Key of the authorities that the API's certificate must chain to, in the ConfigMap."""
 CERTIFICATE_DOCUMENT_DIRECTORY = "/etc/cloister-certificate"
-"""Where the side-car finds both."""
+"""Where the sidecar finds both."""
 TOKEN_DIRECTORY = "/run/cloister/token"  # noqa: S105 - a path
-"""Where the enclave's token is, for the side-cars that need it."""
+"""Where the enclave's token is, for the sidecars that need it."""
 TOKEN_FILE = "token"  # noqa: S105 - a name
 """Name of the file with the token."""
 CERTIFICATE_DIRECTORY = "/run/cloister/certificate"
@@ -72,14 +72,14 @@ def is_signed(plan: EnclavePlan) -> bool:
 def api_address(
     endpoint: ApiEndpoint, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
 ) -> dict[str, Any]:
-    """Build the API's address as side-cars read it.
+    """Build the API's address as sidecars read it.
 
     Parameters
     ----------
     endpoint
         The API.
     directory
-        Where the side-car finds the authorities that the API's certificate must chain to.
+        Where the sidecar finds the authorities that the API's certificate must chain to.
     """
     address: dict[str, Any] = {"url": endpoint.url, "connectTo": list(endpoint.addresses)}
     if endpoint.authorities:
@@ -88,7 +88,7 @@ def api_address(
 
 
 def certificate_document(plan: EnclavePlan, endpoint: ApiEndpoint) -> dict[str, Any]:
-    """Build the side-car's document.
+    """Build the sidecar's document.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def certificate_document(plan: EnclavePlan, endpoint: ApiEndpoint) -> dict[str, 
 def certificate_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car.
+    """Build the sidecar.
 
     Returns
     -------

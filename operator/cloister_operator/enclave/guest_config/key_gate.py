@@ -147,7 +147,7 @@ def gate_document(
 def gate_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car."""
+    """Build the sidecar."""
     document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
     return {
         **side_car(settings, mounts),

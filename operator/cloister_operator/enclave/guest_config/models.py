@@ -26,7 +26,7 @@ __all__ = [
 MODELS_KEY = "models.json"
 """Key of the document in the ConfigMap."""
 MODELS_DOCUMENT_DIRECTORY = "/etc/cloister-models"
-"""Where the side-car finds its document."""
+"""Where the sidecar finds its document."""
 STORE_DIRECTORY = "/run/cloister/store"
 """Where it finds the images."""
 TARGET_DIRECTORY = "/run/cloister/mpk"

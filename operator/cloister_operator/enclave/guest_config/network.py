@@ -1,4 +1,4 @@
-"""The side-cars of an enclave's network, and the document of ``guest net``.
+"""The sidecars of an enclave's network, and the document of ``guest net``.
 
 The document's fields are those of the guest's package `plan`; docs/enclave.md describes them.
 """
@@ -37,7 +37,7 @@ PLAN_DIRECTORY = "/etc/cloister-network"
 NETWORK_DIRECTORY = "/run/cloister/network"
 """Directory of ``guest net`` with the wiring sockets and its status."""
 KEEPER_DIRECTORY = "/run/cloister/keep"
-"""Directory with the keeper's socket; mounted in our side-cars only."""
+"""Directory with the keeper's socket; mounted in our sidecars only."""
 _VERSION = 1
 _UPLINK = "eth0"
 """Device that container runtimes create for a Pod (CRI: the first network's interface)."""
@@ -97,7 +97,7 @@ def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, An
 def net_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the network side-car: root in the Pod with NET_ADMIN and nothing else."""
+    """Build the network sidecar: root in the Pod with NET_ADMIN and nothing else."""
     rights = unprivileged(NET)
     del rights["runAsNonRoot"]
     return {
@@ -115,7 +115,7 @@ def net_container(
 def keep_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the side-car that holds namespaces and processes while other side-cars restart."""
+    """Build the sidecar that holds namespaces and processes while other sidecars restart."""
     return {
         **side_car(settings, mounts),
         "name": side_car_name(KEEP, plan.names),

@@ -1,4 +1,4 @@
-"""The Pod of an Enclave: the containers of the file, each run by the guest, and our side-cars.
+"""The Pod of an Enclave: the containers of the file, each run by the guest, and our sidecars.
 
 Source of the mapping: spec 42 on one side, Kubernetes' Pod API (1.35 or newer: pod-level resources,
 restartPolicy of single containers, user namespaces) on the other.

@@ -21,7 +21,7 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     config
         The parsed file, with the sum for its containers.
     host
-        Its sizing is added for our own side-cars; its overcommit lowers the requests.
+        Its sizing is added for our own sidecars; its overcommit lowers the requests.
 
     Returns
     -------

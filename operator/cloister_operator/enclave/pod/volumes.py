@@ -371,7 +371,7 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
 
 
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Mount the certificate side-car's documents, the token and a directory for the key.
+    """Mount the certificate sidecar's documents, the token and a directory for the key.
 
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
     for the shim's group alone.

@@ -1,4 +1,4 @@
-"""The projection of a Pod as facts: names of the file, side-cars apart, times and exits."""
+"""The projection of a Pod as facts: names of the file, sidecars apart, times and exits."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an enclave with a token gets: the side-car, its documents, the token, the way to the API."""
+"""What an enclave with a token gets: the sidecar, its documents, the token, the way to the API."""
 
 import json
 from base64 import b64decode

@@ -152,7 +152,7 @@ def test_models_are_verified_before_the_containers(
 def test_weights_take_memory_beside_that_of_the_file() -> None:
     """Both images and 64 MiB for each: 4096 bytes and 1000 blocks are 4 MiB together.
 
-    The side-cars' 128 MiB stand beside both.
+    The sidecars' 128 MiB stand beside both.
     """
     models = (model("tiny", ROOT, 4096), model("large", "cd" * 32, 4096 * 1000))
     host = host_of(models={"directory": "/srv/models"}, overcommit={"memoryPercent": 50})

@@ -1,4 +1,4 @@
-"""The table of our side-cars, and what the documentation has of it."""
+"""The table of our sidecars, and what the documentation has of it."""
 
 import re
 from pathlib import Path
