@@ -35,7 +35,7 @@ class ServerClock:
         """The clock of this machine."""
         self.offset = timedelta(0)
         """What is added to it; negative when it is ahead of the server's."""
-        self._told = timedelta(0)
+        self._warned = timedelta(0)
 
     def __call__(self) -> datetime:
         """Return the present time in UTC, by the server's clock."""
@@ -61,8 +61,8 @@ class ServerClock:
             # The machine's clock was set back between the two; the next response shows.
             return
         self.offset = min(max(self.offset, least), most)
-        if abs(self.offset - self._told) >= _WORTH_A_WARNING:
-            self._told = self.offset
+        if abs(self.offset - self._warned) >= _WORTH_A_WARNING:
+            self._warned = self.offset
             self._tell()
 
     def _tell(self) -> None:

@@ -137,11 +137,11 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
     KubeError
         When the server refuses or cannot be reached.
     """
-    surroundings = await context.cluster_network.read()
-    api = surroundings.api
+    network = await context.cluster_network.read()
+    api = network.api
     if needs_api(plan) and not (api and api.addresses):
         raise ApiUnresolved(unresolved(api.url if api else None))
-    body = build_config_map(plan, context.build, surroundings)
+    body = build_config_map(plan, context.build, network)
     found = await _ensure(context, key, plan, CONFIG_MAP, body)
     context.memory.keep_config_map(plan.enclave, found)
 

@@ -93,13 +93,13 @@ def _unbound(host: Host, *, signed: bool) -> ConditionUpdate | None:
     return ConditionUpdate("Ready", status=False, reason="KeyNotBound", message=message)
 
 
-def _finding(host: Host, nodes: int, surroundings: ClusterNetwork) -> ConditionUpdate:
+def _finding(host: Host, nodes: int, network: ClusterNetwork) -> ConditionUpdate:
     """Report whether enclaves can run on a Host.
 
     Without a node that fits they wait, which the condition reports; it does not refuse them, since
     a node may be added for them.
     """
-    if isolates_containers(host) and not surroundings.resolvers:
+    if isolates_containers(host) and not network.resolvers:
         message = (
             "No name server for enclaves is known: set enclaveNetwork.resolvers of the operator, "
             "or make the Service kube-dns in kube-system."
