@@ -121,7 +121,11 @@ async def test_without_an_active_enclave_there_is_no_measurement(
         old = await client.get(path, headers=now)
         unknown = await client.get(f"/api/containers/{uuid.uuid4()}/measurement")
         malformed = await client.get("/api/containers/web/measurement")
-    for answer, word in ((waiting, "no enclave is active"), (gone, "gone"), (old, "relaunch the container")):
+    for answer, word in (
+        (waiting, "no enclave is active"),
+        (gone, "gone"),
+        (old, "relaunch the container"),
+    ):
         assert answer.status_code == 404, answer.text
         assert answer.json()["code"] == "NOT_FOUND"
         assert word in answer.json()["error"]
