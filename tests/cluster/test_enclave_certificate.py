@@ -166,7 +166,7 @@ def renewed(pages: PageServices, installation: Installation, authority: str, ser
     return page
 
 
-def side_car(installation: Installation) -> int:
+def sidecar(installation: Installation) -> int:
     """Return the process id of ``guest certificate`` in the enclave; 0 = none runs."""
     uid = installation.enclaves("web")[0].status.pod_uid
     for process in Path("/proc").iterdir():
@@ -266,15 +266,15 @@ def test_a_file_may_require_a_self_signed_certificate(
     installation.kubectl("delete", "ctr", "own", "-n", installation.namespace, "--wait=false")
 
 
-def test_a_certificate_renewal_and_a_killed_side_car_keep_the_key(
+def test_a_certificate_renewal_and_a_killed_sidecar_keep_the_key(
     installation: Installation, pages: PageServices, api: RestartableApi
 ) -> None:
     authority = api.authority
     before = verified(pages, installation, authority)
-    pid = side_car(installation)
+    pid = sidecar(installation)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: side_car(installation) not in {0, pid}, within=60, what="another sidecar")
+    until_sync(lambda: sidecar(installation) not in {0, pid}, within=60, what="another sidecar")
     after = renewed(pages, installation, authority, before.serial)
     assert after.key == before.key
     again = renewed(pages, installation, authority, after.serial)

@@ -17,12 +17,12 @@ def dump(value: Any) -> Any:
 
     Raises
     ------
-    NotImplementedError
-        When it is not one, so that msgspec reports its type.
+    TypeError
+        When it is not one.
     """
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True)
-    raise NotImplementedError
+    raise TypeError(f"{type(value).__name__} is not a response body; return a model of schemas")
 
 
 ENCODER = msgspec.json.Encoder(enc_hook=dump)
@@ -36,7 +36,7 @@ def encode(value: Any) -> bytes:
 class JsonResponse(Response, Generic[T]):
     """A response whose body is of type `T`.
 
-    A route that is annotated with it has `T` as its response model (`StrictRoute`), so that the
+    A route that is annotated with it has `T` as its response model (`TypedRoute`), so that the
     type checker holds the OpenAPI document to what the route returns.
     """
 

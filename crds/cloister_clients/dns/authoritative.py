@@ -96,7 +96,7 @@ class AuthoritativeDns:
         """Return the records that any server of the zone has: a secondary may lag behind."""
         servers = await self._servers(name)
         answers = await asyncio.gather(
-            *(self._question(each, name, kind) for each in servers[:MOST_SERVERS])
+            *(self._query(each, name, kind) for each in servers[:MOST_SERVERS])
         )
         responses = [each for each in answers if each is not None]
         if not responses:
@@ -104,7 +104,7 @@ class AuthoritativeDns:
             raise DnsError(f"no server of the zone of {name} responded: {listed}")
         return [record for response in responses for record in response]
 
-    async def _question(
+    async def _query(
         self, server: str, name: str, kind: dns.rdatatype.RdataType
     ) -> list[object] | None:
         """Query one server; None = it gave no authoritative response."""

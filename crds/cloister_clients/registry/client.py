@@ -186,7 +186,7 @@ class RegistryClient:
 
     @asynccontextmanager
     async def _bounded(self, image: ImageReference) -> AsyncIterator[None]:
-        """Bound the time of one question."""
+        """Bound the time of one lookup."""
         try:
             async with asyncio.timeout(self._settings.total_seconds):
                 yield

@@ -42,7 +42,7 @@ class GiteaProvider:
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
-        async with self._forge.question(repo):
+        async with self._forge.lookup(repo):
             release = await self._get(repo, f"/releases/tags/{quote(tag, safe='')}")
             if release is None:
                 raise await self._why_no_release(repo, tag)
@@ -64,7 +64,7 @@ class GiteaProvider:
     async def latest(self, repo: str) -> PublishedTag | None:
         """Return the newest published release, see `SourceProvider.latest`."""
         check_repository(repo)
-        async with self._forge.question(repo):
+        async with self._forge.lookup(repo):
             query = "draft=false&limit=30"
             if not self._settings.prereleases:
                 query += "&pre-release=false"

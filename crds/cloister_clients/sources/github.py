@@ -50,7 +50,7 @@ class GitHubProvider:
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
-        async with self._forge.question(repo):
+        async with self._forge.lookup(repo):
             release = await self._get(repo, f"/releases/tags/{quote(tag, safe='')}")
             if release is None:
                 raise await self._why_no_release(repo, tag)
@@ -75,7 +75,7 @@ class GitHubProvider:
         Without pre-releases it is the one that GitHub itself calls the latest.
         """
         check_repository(repo)
-        async with self._forge.question(repo):
+        async with self._forge.lookup(repo):
             path = "/releases?per_page=30" if self._settings.prereleases else "/releases/latest"
             response = await self._get(repo, path)
             if response is None:

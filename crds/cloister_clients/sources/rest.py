@@ -118,8 +118,8 @@ class Forge:
         await self._client.aclose()
 
     @asynccontextmanager
-    async def question(self, repo: str) -> AsyncIterator[None]:
-        """Bound the time of all requests for one question.
+    async def lookup(self, repo: str) -> AsyncIterator[None]:
+        """Bound the time of all requests for one lookup.
 
         Raises
         ------

@@ -59,9 +59,9 @@ class SourceSettings(SettingsSection):
     max_fetch_bytes: int = Field(default=1073741824, ge=1048576)
     """git: largest file that a fetch may write, in bytes."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=600)
-    """Longest time for one question, with all the requests it needs, in seconds."""
+    """Longest time for one lookup, with all the requests it needs, in seconds."""
     concurrency: int = Field(default=4, ge=1, le=64)
-    """git: how many questions are worked on at once."""
+    """git: how many lookups are worked on at once."""
     prereleases: bool = False
     """github, gitea: whether a pre-release may be the latest release. A pre-release can always be
     deployed by its tag."""

@@ -12,7 +12,7 @@ from cloister_operator.enclave.guest_config.measurement import (
     MEASUREMENT_ANNOTATION,
 )
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION
-from cloister_operator.enclave.sidecars import AGENT, SHIM, side_car_names
+from cloister_operator.enclave.sidecars import AGENT, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
 __all__ = ["node_is_gone", "read_pod"]
@@ -44,7 +44,7 @@ def read_pod(
     statuses = {each["name"]: each for each in listed}
     specs = {each["name"]: each for each in spec.get("containers", ())}
     names = {object_name(name): name for name in containers}
-    ours = {name: car for name, car in side_car_names(containers).items() if name in specs}
+    ours = {name: car for name, car in sidecar_names(containers).items() if name in specs}
     read = {
         name: _container(names.get(name, name), each, statuses.get(name, {}))
         for name, each in specs.items()
@@ -67,7 +67,7 @@ def read_pod(
         shim=next((read[name] for name, car in ours.items() if car is SHIM), None),
         agent=next((read[name] for name, car in ours.items() if car is AGENT), None),
         skipped_stages=_skipped_stages(metadata),
-        side_cars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
+        sidecars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
     )
 
 

@@ -32,9 +32,9 @@ __all__ = [
     "inbound_ports",
     "isolates_containers",
     "needs_key_gate",
-    "side_car",
-    "side_car_name",
-    "side_car_names",
+    "sidecar",
+    "sidecar_name",
+    "sidecar_names",
     "unprivileged",
 ]
 
@@ -47,7 +47,7 @@ class SideCar:
     """One of our own containers."""
 
     name: str
-    """Its name, unless a container of the file has it (`side_car_name`)."""
+    """Its name, unless a container of the file has it (`sidecar_name`)."""
     user: int
     """User and group id in the Pod; the packet filter knows the process by it."""
 
@@ -79,7 +79,7 @@ ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, GATE, SHIM, SSH)
 _API_CLIENTS = (CERTIFICATE, GATE)
 
 
-def side_car_name(car: SideCar, containers: Iterable[str]) -> str:
+def sidecar_name(car: SideCar, containers: Iterable[str]) -> str:
     """Return the name of a sidecar in the Pod, given the names of the containers of the file.
 
     Returns
@@ -96,10 +96,10 @@ def side_car_name(car: SideCar, containers: Iterable[str]) -> str:
     return name
 
 
-def side_car_names(containers: Iterable[str]) -> dict[str, SideCar]:
+def sidecar_names(containers: Iterable[str]) -> dict[str, SideCar]:
     """Return all sidecars by their names in the Pod."""
     named = tuple(containers)
-    return {side_car_name(car, named): car for car in ORDER}
+    return {sidecar_name(car, named): car for car in ORDER}
 
 
 def isolates_containers(host: Host) -> bool:
@@ -157,7 +157,7 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
     }
 
 
-def side_car(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def sidecar(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the fields of a native sidecar: up before the containers, stopped after them."""
     return {
         "image": settings.guest_image,

@@ -6,7 +6,7 @@ The enclave itself reports more (its boot-stages document); the names and their 
 from cloister_crds.kinds.enclave import BootStage, ContainerStateName
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts
 
-__all__ = ["STAGES", "boot_failure", "boot_stages", "side_car_failure"]
+__all__ = ["STAGES", "boot_failure", "boot_stages", "sidecar_failure"]
 
 STAGES = (
     "config",
@@ -47,7 +47,7 @@ def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
     return (reason, message) if found and reason in _REASONS else None
 
 
-def side_car_failure(side_car: PodContainer) -> tuple[str, str] | None:
+def sidecar_failure(sidecar: PodContainer) -> tuple[str, str] | None:
     """Return why one of our sidecars exited, from its exit code and the last line of its log.
 
     Returns
@@ -55,8 +55,8 @@ def side_car_failure(side_car: PodContainer) -> tuple[str, str] | None:
     tuple[str, str] | None
         Reason and message; None = it has no reason of its own.
     """
-    reason = _SIDECAR_REASONS.get(side_car.exit_code or 0)
-    log = side_car.exit_message.strip()
+    reason = _SIDECAR_REASONS.get(sidecar.exit_code or 0)
+    log = sidecar.exit_message.strip()
     return (reason, log.splitlines()[-1]) if reason is not None and log else None
 
 
@@ -88,7 +88,7 @@ def _failed(pod: PodFacts) -> tuple[str, str] | None:
     failure = boot_failure(pod)
     if failure is not None:
         return _failed_stage(pod, failure[1]), failure[1]
-    ended = (side_car_failure(each) for each in pod.side_cars)
+    ended = (sidecar_failure(each) for each in pod.sidecars)
     return next((("models", each[1]) for each in ended if each is not None), None)
 
 

@@ -20,7 +20,7 @@ from cloister_crds.kinds.enclave import (
 from cloister_crds.lifecycle.backoff import due
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.rollout.boot_stages import boot_failure, boot_stages, side_car_failure
+from cloister_operator.rollout.boot_stages import boot_failure, boot_stages, sidecar_failure
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
 __all__ = ["PodAction", "evaluate_enclave", "is_under_way", "pod_action", "reevaluate_after"]
@@ -165,13 +165,13 @@ def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, 
     """
     if pod is None or pod.phase is not PodPhase.FAILED or before.phase is EnclavePhase.READY:
         return None
-    broken = (each for each in pod.side_cars if _container_failed(each))
+    broken = (each for each in pod.sidecars if _container_failed(each))
     return next((_breakdown(pod, each) for each in broken), None)
 
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
     """Return why a container exited for good: our sidecars may report it by their exit code."""
-    failure = side_car_failure(container) if container in pod.side_cars else None
+    failure = sidecar_failure(container) if container in pod.sidecars else None
     return failure or ("BootFailed", _exit_message(container))
 
 
@@ -298,7 +298,7 @@ def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
         return ("ApiUnreachable", missing) if missing else ("", "")
     if pod.unschedulable:
         return "Unschedulable", f"No node has room for the enclave: {pod.unschedulable}"
-    for each in (*pod.side_cars, *pod.all_containers):
+    for each in (*pod.sidecars, *pod.all_containers):
         if each.state is not ContainerStateName.WAITING:
             continue
         if each.reason in _PULL_ERRORS:
@@ -313,7 +313,7 @@ def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
 
 def _restarted(pod: PodFacts) -> str:
     """Return why a sidecar that runs again and is not ready exited before; empty = none did."""
-    for each in pod.side_cars:
+    for each in pod.sidecars:
         running = each.state is ContainerStateName.RUNNING
         if running and not each.ready and each.exit_message:
             return f"{_exit_message(each)} It was restarted."

@@ -91,11 +91,11 @@ class PodFacts:
     """The agent, whose readiness is the enclave's; None = the Pod has none."""
     skipped_stages: frozenset[str] = frozenset()
     """Stages of the boot in which nothing is to be done."""
-    side_cars: tuple[PodContainer, ...] = ()
+    sidecars: tuple[PodContainer, ...] = ()
     """Our other sidecars, by the names they have in the Pod, in its order."""
 
     @property
     def all_containers(self) -> tuple[PodContainer, ...]:
         """All containers: those of the file, the shim, the agent, our other sidecars."""
         ours = tuple(each for each in (self.shim, self.agent) if each is not None)
-        return (*self.containers, *ours, *self.side_cars)
+        return (*self.containers, *ours, *self.sidecars)

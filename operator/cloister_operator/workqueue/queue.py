@@ -148,7 +148,7 @@ class Schedule(Generic[K]):
         heapq.heappush(self._heap, (when, self._count, key))
 
     def take(self, now: float) -> K | None:
-        """Return out the key of normal priority that has been due longest; None = no key is due.
+        """Return the key of normal priority that has been due longest; None = no key is due.
 
         Low priority has its turn when nothing else is due, and now and then even so.
         """

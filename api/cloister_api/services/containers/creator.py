@@ -98,8 +98,8 @@ class ContainerCreator:
         if earlier is not None:
             return earlier
         replaced = await self.replacements.replaced(principal, body.replaces, namesakes)
-        question = self._question(principal, body, namesakes, replaced)
-        problems = admitted_problems(question)
+        facts = self._facts(principal, body, namesakes, replaced)
+        problems = admitted_problems(facts)
         if any(replaced is None or one.id != replaced.id for one in same_name):
             raise name_taken(body)
         taken = {one.container.metadata.name for one in namesakes}
@@ -113,8 +113,8 @@ class ContainerCreator:
         )
         before = holder_of(replaced)
         passes_over = await self._refuse_taken(hostname, holder, before)
-        found = await self._resolver.approve(question, problems)
-        spec = question.spec.model_copy(update={"commit": found.release.commit})
+        found = await self._resolver.approve(facts, problems)
+        spec = facts.spec.model_copy(update={"commit": found.release.commit})
         manifest = manifest_of(
             name,
             principal.namespace,
@@ -150,7 +150,7 @@ class ContainerCreator:
                 return held
         return None
 
-    def _question(
+    def _facts(
         self,
         principal: Principal,
         body: CreateContainerRequest,

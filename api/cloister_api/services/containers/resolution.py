@@ -150,16 +150,14 @@ class ReleaseResolver:
         stored = await self._credentials.of(organization)
         return ResolvedRelease(facts, await self._missing(sorted(images), stored))
 
-    async def approve(
-        self, question: RequestFacts, problems: tuple[Problem, ...]
-    ) -> ResolvedRelease:
+    async def approve(self, facts: RequestFacts, problems: tuple[Problem, ...]) -> ResolvedRelease:
         """Find the release of a request, and refuse what cannot run.
 
         All problems of the request, its release, the file and the images are reported together.
 
         Parameters
         ----------
-        question
+        facts
             The request and what is known about it, without the release.
         problems
             Its problems, from `admitted_problems`.
@@ -171,13 +169,13 @@ class ReleaseResolver:
         KubeError
             When the cluster does not respond.
         """
-        assert question.organization is not None
-        spec = question.spec
+        assert facts.organization is not None
+        spec = facts.spec
         try:
-            found = await self.find(spec.repo, spec.tag, question.organization)
+            found = await self.find(spec.repo, spec.tag, facts.organization)
         except SourceError as error:
             raise refusal_of_source(error, problems) from error
-        answered = replace(question, release=found.release, images=found.images)
+        answered = replace(facts, release=found.release, images=found.images)
         refused = refusal((*problems, *file_problems(answered)), found.images.values())
         if refused is not None:
             raise refused
@@ -204,12 +202,12 @@ class ReleaseResolver:
         return {image: failed for image, failed in results.items() if failed is not None}
 
 
-def admitted_problems(question: RequestFacts) -> tuple[Problem, ...]:
+def admitted_problems(facts: RequestFacts) -> tuple[Problem, ...]:
     """Return the problems of a request that the organization is entitled to make.
 
     Parameters
     ----------
-    question
+    facts
         The request and what is known about it, without the release.
 
     Raises
@@ -217,7 +215,7 @@ def admitted_problems(question: RequestFacts) -> tuple[Problem, ...]:
     ApiError
         402 or 403 when it is not entitled to it.
     """
-    problems = tuple(spec_problems(question))
+    problems = tuple(spec_problems(facts))
     denied = denial(problems)
     if denied is not None:
         raise denied

@@ -227,7 +227,7 @@ class ContainerUpdater:
         container = held.container
         spec = changed_spec(container.spec, body)
         self._refuse_gitops_managed(held, spec_patch(container.spec, spec))
-        question = RequestFacts(
+        facts = RequestFacts(
             name=container.display_name,
             spec=spec,
             organization=principal.organization,
@@ -236,7 +236,7 @@ class ContainerUpdater:
             ssh_keys=self._cache.ssh_keys_of(principal.namespace),
             domains=self._cache.domains_of(principal.namespace),
         )
-        found = await self._resolver.approve(question, admitted_problems(question))
+        found = await self._resolver.approve(facts, admitted_problems(facts))
         if spec.debug != container.spec.debug:
             await self._claim_other_name(principal, container, debug=spec.debug)
         if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:

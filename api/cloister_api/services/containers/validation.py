@@ -82,7 +82,7 @@ class Validation:
         given = [each for each in (body.container_id, body.replace_container_id) if each]
         known = [await self._reader.get(principal, each, None) for each in given]
         held = known[0] if known else None
-        question = self._question(principal, body, held)
+        facts = self._facts(principal, body, held)
         try:
             found = await self._resolver.find(body.repo, body.tag, principal.organization)
         except SourceError as error:
@@ -90,14 +90,14 @@ class Validation:
                 raise refusal_of_source(error) from error
             field = FIELDS.get(error.reason, "tag")
             missing = Problem(field, error.reason, error.message)
-            problems = (*validate_for_organization(question), missing)
+            problems = (*validate_for_organization(facts), missing)
             return verdict(problems, None)
-        question = replace(question, release=found.release, images=found.images)
+        facts = replace(facts, release=found.release, images=found.images)
         config = found.release.config
         shown = config.model_dump(mode="json") if config is not None else None
-        return verdict(validate_for_organization(question), shown)
+        return verdict(validate_for_organization(facts), shown)
 
-    def _question(
+    def _facts(
         self, principal: Principal, body: ValidateReleaseRequest, held: CachedContainer | None
     ) -> RequestFacts:
         # The tag is validated by its lookup; an invalid tag is a problem like others.

@@ -1,6 +1,6 @@
 """Runs the program git so that neither a repository nor the environment can steer it.
 
-`GitProvider` alone calls it. Every question gets a directory of its own with an empty bare
+`GitProvider` alone calls it. Every lookup gets a directory of its own with an empty bare
 repository; git sees no configuration but the one written here, no variable of the process, no
 hook, and only the protocols that one call may speak. Output, written files, memory and time are
 bounded.
@@ -84,7 +84,7 @@ class Output:
 
 @contextmanager
 def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None) -> Iterator[Path]:
-    """Build the directory of one question; it is gone afterwards.
+    """Build the directory of one lookup; it is gone afterwards.
 
     Parameters
     ----------

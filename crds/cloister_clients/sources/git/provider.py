@@ -53,8 +53,8 @@ _NUMBERS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What one question works with."""
+class _Lookup:
+    """What one lookup works with."""
 
     repo: str
     remote: Remote
@@ -161,20 +161,20 @@ class GitProvider:
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
-        async with self._question(repo) as question:
+        async with self._lookup(repo) as lookup:
             reference = f"refs/tags/{tag}"
             # A blob beyond the limit is left on the server; one byte more than may be read.
             too_large = self._settings.max_file_bytes + 1
-            await question.fetch(reference, tag=tag, object_filter=f"blob:limit={too_large}")
-            actual = await question.commit_of(tag)
+            await lookup.fetch(reference, tag=tag, object_filter=f"blob:limit={too_large}")
+            actual = await lookup.commit_of(tag)
             check_pin(repo, tag, pinned=commit, actual=actual)
-            published = (await question.dates(reference)).get(reference)
-            name, file = await self._file(question, tag, actual)
+            published = (await lookup.dates(reference)).get(reference)
+            name, file = await self._file(lookup, tag, actual)
             return PublishedRelease(
                 repo=repo,
                 tag=tag,
                 commit=actual,
-                published=published or await question.committed(actual),
+                published=published or await lookup.committed(actual),
                 file_name=name,
                 file=file,
             )
@@ -186,12 +186,12 @@ class GitProvider:
         considered. While the list of tags is the same, nothing is fetched.
         """
         check_repository(repo)
-        async with self._question(repo) as question:
-            tags = await question.listing()
+        async with self._lookup(repo) as lookup:
+            tags = await lookup.listing()
             known = self._newest.get(repo)
             if known is not None and known[0] == tags:
                 return known[1]
-            newest = await self._newest_of(question, tags)
+            newest = await self._newest_of(lookup, tags)
             self._newest[repo] = (tags, newest)
             return newest
 
@@ -200,8 +200,8 @@ class GitProvider:
         self._newest.clear()
 
     @asynccontextmanager
-    async def _question(self, repo: str) -> AsyncIterator[_Question]:
-        """Build place for one question, bounded in time and number."""
+    async def _lookup(self, repo: str) -> AsyncIterator[_Lookup]:
+        """Build place for one lookup, bounded in time and number."""
         settings = self._settings
         try:
             async with self._turn, asyncio.timeout(settings.timeout_seconds):
@@ -211,16 +211,16 @@ class GitProvider:
                     if not self._version_checked:
                         await git.check_version()
                         self._version_checked = True
-                    yield _Question(repo, remote, git)
+                    yield _Lookup(repo, remote, git)
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}"
             ) from error
 
-    async def _file(self, question: _Question, tag: str, commit: str) -> tuple[str, bytes]:
+    async def _file(self, lookup: _Lookup, tag: str, commit: str) -> tuple[str, bytes]:
         """Read the first of the possible files that the commit has."""
         names, limit = self._settings.file_names, self._settings.max_file_bytes
-        listed = await question.git.run("ls-tree", "-z", "--full-tree", commit, "--", *names)
+        listed = await lookup.git.run("ls-tree", "-z", "--full-tree", commit, "--", *names)
         entries: dict[str, tuple[str, str]] = {}
         for entry in listed.out.decode("utf-8", "replace").split("\0"):
             facts, _, path = entry.partition("\t")
@@ -229,27 +229,27 @@ class GitProvider:
                 entries[path] = (mode, identity)
         name = next((name for name in names if name in entries), None)
         if name is None:
-            raise ConfigFileNotFound(question.repo, tag, names)
+            raise ConfigFileNotFound(lookup.repo, tag, names)
         mode, identity = entries[name]
         if mode not in {"100644", "100755", "100664"}:
-            raise ConfigFileNotRegular(question.repo, tag, name, _KINDS.get(mode, "special file"))
-        size = await question.git.run("cat-file", "-s", identity)
+            raise ConfigFileNotRegular(lookup.repo, tag, name, _KINDS.get(mode, "special file"))
+        size = await lookup.git.run("cat-file", "-s", identity)
         # No size: the filter left the blob on the server, because it is beyond the limit.
         if size.code != 0 or int(size.out) > limit:
-            raise FileTooLarge(question.repo, tag, name, limit)
-        blob = await question.git.run("cat-file", "blob", identity, limit=limit)
+            raise FileTooLarge(lookup.repo, tag, name, limit)
+        blob = await lookup.git.run("cat-file", "blob", identity, limit=limit)
         if blob.code != 0:
             raise SourceUnavailable(f"git could not read {name}: {cleaned(blob.error)}")
         return name, blob.out
 
-    async def _newest_of(self, question: _Question, tags: dict[str, str]) -> PublishedTag | None:
+    async def _newest_of(self, lookup: _Lookup, tags: dict[str, str]) -> PublishedTag | None:
         """Fetch the likeliest tags and return the one with the latest date."""
         candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
         if not candidates:
             return None
         references = [f"refs/tags/{name}" for name in candidates]
-        await question.fetch(*references, tag=None, object_filter="tree:0")
-        dates = await question.dates(*references)
+        await lookup.fetch(*references, tag=None, object_filter="tree:0")
+        dates = await lookup.dates(*references)
         ranked = sorted(
             (dates[f"refs/tags/{name}"], _version_order(name), name)
             for name in candidates
@@ -257,7 +257,7 @@ class GitProvider:
         )
         for published, _, name in reversed(ranked):
             try:
-                commit = await question.commit_of(name)
+                commit = await lookup.commit_of(name)
             except TagNotFound:
                 continue
             return PublishedTag(tag=name, commit=commit, published=published)

@@ -1,6 +1,6 @@
 """The address of a repository for git, with all that git must know to reach it safely.
 
-Pure but for the look-up of the host; `GitProvider` calls it once per question.
+Pure but for the look-up of the host; `GitProvider` calls it once per lookup.
 """
 
 import base64

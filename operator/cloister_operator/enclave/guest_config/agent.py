@@ -21,8 +21,8 @@ from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     AGENT,
     isolates_containers,
-    side_car,
-    side_car_name,
+    sidecar,
+    sidecar_name,
     unprivileged,
 )
 
@@ -98,8 +98,8 @@ def agent_container(
 ) -> dict[str, Any]:
     """Build the sidecar. Its readiness is the enclave's."""
     return {
-        **side_car(settings, mounts),
-        "name": side_car_name(AGENT, plan.names),
+        **sidecar(settings, mounts),
+        "name": sidecar_name(AGENT, plan.names),
         "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
         "readinessProbe": {
             "exec": {"command": ["/guest", "agent", "-check", AGENT_DIRECTORY]},
@@ -140,7 +140,7 @@ def _metrics(plan: EnclavePlan) -> dict[str, Any]:
 
 
 def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
-    """Return for each stage that the agent does not see itself how it detects the end."""
+    """Return how the agent detects the end of each stage that it does not see itself."""
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
     signed = is_signed(plan)

@@ -13,8 +13,8 @@ from cloister_operator.enclave.shim_tls import certificate_folder
 from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
     SHIM,
-    side_car,
-    side_car_name,
+    sidecar,
+    sidecar_name,
     unprivileged,
 )
 
@@ -118,8 +118,8 @@ def certificate_container(
         writes. Only the enclave's progress deadline limits how long it may take.
     """
     return {
-        **side_car(settings, mounts),
-        "name": side_car_name(CERTIFICATE, plan.names),
+        **sidecar(settings, mounts),
+        "name": sidecar_name(CERTIFICATE, plan.names),
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
         "startupProbe": {

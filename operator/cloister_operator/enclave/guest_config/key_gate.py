@@ -14,8 +14,8 @@ from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     GATE,
-    side_car,
-    side_car_name,
+    sidecar,
+    sidecar_name,
     unprivileged,
 )
 
@@ -150,8 +150,8 @@ def gate_container(
     """Build the sidecar."""
     document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
     return {
-        **side_car(settings, mounts),
-        "name": side_car_name(GATE, plan.names),
+        **sidecar(settings, mounts),
+        "name": sidecar_name(GATE, plan.names),
         "command": ["/guest", "gate", "-spec", document],
         "securityContext": unprivileged(GATE),
         "startupProbe": {

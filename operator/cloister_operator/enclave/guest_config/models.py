@@ -8,7 +8,7 @@ from typing import Any
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds.host import ModelStore
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.sidecars import MODELS, side_car_name, unprivileged
+from cloister_operator.enclave.sidecars import MODELS, sidecar_name, unprivileged
 
 __all__ = [
     "MODELS_DOCUMENT_DIRECTORY",
@@ -87,7 +87,7 @@ def models_container(
 ) -> dict[str, Any]:
     """Build the init container that exits when the models are there, before those of the file."""
     return {
-        "name": side_car_name(MODELS, plan.names),
+        "name": sidecar_name(MODELS, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "models", "-spec", f"{MODELS_DOCUMENT_DIRECTORY}/{MODELS_KEY}"],

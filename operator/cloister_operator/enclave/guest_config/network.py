@@ -13,8 +13,8 @@ from cloister_operator.enclave.sidecars import (
     NET,
     destinations,
     inbound_ports,
-    side_car,
-    side_car_name,
+    sidecar,
+    sidecar_name,
     unprivileged,
 )
 
@@ -101,8 +101,8 @@ def net_container(
     rights = unprivileged(NET)
     del rights["runAsNonRoot"]
     return {
-        **side_car(settings, mounts),
-        "name": side_car_name(NET, plan.names),
+        **sidecar(settings, mounts),
+        "name": sidecar_name(NET, plan.names),
         "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
         "startupProbe": {
@@ -117,8 +117,8 @@ def keep_container(
 ) -> dict[str, Any]:
     """Build the sidecar that holds namespaces and processes while other sidecars restart."""
     return {
-        **side_car(settings, mounts),
-        "name": side_car_name(KEEP, plan.names),
+        **sidecar(settings, mounts),
+        "name": sidecar_name(KEEP, plan.names),
         "command": ["/guest", "keep", "-socket", KEEPER_SOCKET],
         "securityContext": unprivileged(KEEP),
         "startupProbe": {

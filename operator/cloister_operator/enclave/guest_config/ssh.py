@@ -20,7 +20,7 @@ from cloister_crds.names import (
 from cloister_operator.enclave.container.document import SHELL_SOCKET
 from cloister_operator.enclave.network.ports import SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.sidecars import SSH, side_car_name, unprivileged
+from cloister_operator.enclave.sidecars import SSH, sidecar_name, unprivileged
 
 __all__ = [
     "HOST_KEY_DIRECTORY",
@@ -76,7 +76,7 @@ def ssh_container(
 ) -> dict[str, Any]:
     """Build the container of the SSH server, without any privilege."""
     return {
-        "name": side_car_name(SSH, plan.names),
+        "name": sidecar_name(SSH, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "ssh", "-spec", f"{SSH_CONFIG_DIRECTORY}/{SHELLS_KEY}"],

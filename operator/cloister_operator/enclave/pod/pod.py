@@ -45,7 +45,7 @@ from cloister_operator.enclave.sidecars import (
     SSH,
     isolates_containers,
     needs_key_gate,
-    side_car_name,
+    sidecar_name,
     unprivileged,
 )
 from cloister_operator.enclave.tenant.priority_class import PRIORITY_CLASS
@@ -123,28 +123,28 @@ def _init_containers(
 ) -> list[dict[str, Any]]:
     """Build the init containers, in order."""
     install = {
-        "name": side_car_name(INSTALL, plan.names),
+        "name": sidecar_name(INSTALL, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "install", GUEST_DIRECTORY],
         "securityContext": unprivileged(INSTALL),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": volumes.side_car_mounts[INSTALL],
+        "volumeMounts": volumes.sidecar_mounts[INSTALL],
     }
     if devices := unassigned_gpu_limits(plan):
         install["resources"] = {"limits": devices}
-    containers = [install, keep_container(plan, settings, volumes.side_car_mounts[KEEP])]
+    containers = [install, keep_container(plan, settings, volumes.sidecar_mounts[KEEP])]
     if isolates_containers(plan.host):
-        containers.append(net_container(plan, settings, volumes.side_car_mounts[NET]))
-    containers.append(agent_container(plan, settings, volumes.side_car_mounts[AGENT]))
+        containers.append(net_container(plan, settings, volumes.sidecar_mounts[NET]))
+    containers.append(agent_container(plan, settings, volumes.sidecar_mounts[AGENT]))
     if is_signed(plan):
         containers.append(
-            certificate_container(plan, settings, volumes.side_car_mounts[CERTIFICATE])
+            certificate_container(plan, settings, volumes.sidecar_mounts[CERTIFICATE])
         )
     if plan.config.models:
-        containers.append(models_container(plan, settings, volumes.side_car_mounts[MODELS]))
+        containers.append(models_container(plan, settings, volumes.sidecar_mounts[MODELS]))
     if needs_key_gate(plan.config.shim):
-        containers.append(gate_container(plan, settings, volumes.side_car_mounts[GATE]))
+        containers.append(gate_container(plan, settings, volumes.sidecar_mounts[GATE]))
     return containers
 
 
@@ -152,10 +152,10 @@ def _own_containers(
     plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
 ) -> list[dict[str, Any]]:
     """Build our containers beside those of the file."""
-    shim = shim_container(plan, settings, volumes.side_car_mounts[SHIM])
+    shim = shim_container(plan, settings, volumes.sidecar_mounts[SHIM])
     if not plan.has_ssh:
         return [shim]
-    return [shim, ssh_container(plan, settings, volumes.side_car_mounts[SSH])]
+    return [shim, ssh_container(plan, settings, volumes.sidecar_mounts[SSH])]
 
 
 def _pulls(plan: EnclavePlan) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from cloister_operator.enclave.config_map import SHIM_KEY
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
-from cloister_operator.enclave.sidecars import SHIM, side_car_name, unprivileged
+from cloister_operator.enclave.sidecars import SHIM, sidecar_name, unprivileged
 
 __all__ = ["shim_container"]
 
@@ -24,7 +24,7 @@ def shim_container(
         have it as a file capability, without which the kernel refuses to run the program.
     """
     return {
-        "name": side_car_name(SHIM, plan.names),
+        "name": sidecar_name(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["caddy", "run", "--config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],

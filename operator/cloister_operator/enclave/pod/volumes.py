@@ -132,7 +132,7 @@ class PodVolumes:
     """``spec.volumes`` of the Pod."""
     mounts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """``volumeMounts`` by name of the container in the file."""
-    side_car_mounts: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
+    sidecar_mounts: dict[SideCar, list[dict[str, Any]]] = field(default_factory=dict)
     """``volumeMounts`` of our own containers."""
 
     def mount(
@@ -143,9 +143,9 @@ class PodVolumes:
         if all(each["mountPath"] != path for each in mounts):
             mounts.append(_mount(volume, path, read_only=read_only, part=part))
 
-    def mount_side_car(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
+    def mount_sidecar(self, car: SideCar, volume: str, path: str, *, read_only: bool) -> None:
         """Mount a volume into one of our own containers."""
-        self.side_car_mounts.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
+        self.sidecar_mounts.setdefault(car, []).append(_mount(volume, path, read_only=read_only))
 
 
 def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
@@ -180,7 +180,7 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
 def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     """Mount what the agent writes, read-only, and file secrets in the containers that name them."""
     result.volumes.append(_memory(_SERVICE_VOLUME, _SMALL_BYTES))
-    result.mount_side_car(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
+    result.mount_sidecar(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
     for index, container in enumerate(plan.config.containers):
         result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
         files = [secret for secret in container.secrets if secret_is_file(secret)]
@@ -201,13 +201,11 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
         _memory(_MODELS_VOLUME, models_memory(plan.config)),
         _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_side_car(
-        MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True
-    )
-    result.mount_side_car(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
-    result.mount_side_car(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
-    result.mount_side_car(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
-    result.mount_side_car(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
+    result.mount_sidecar(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
+    result.mount_sidecar(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
 
@@ -277,7 +275,7 @@ def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
 def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount in every container the guest, the documents, and a directory for its health state."""
     result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
-    result.mount_side_car(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    result.mount_sidecar(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
     result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
     checked = {
@@ -304,19 +302,19 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
         _memory(_REPORT_VOLUME, _SMALL_BYTES),
         _memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_side_car(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
-    result.mount_side_car(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_side_car(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
-    result.mount_side_car(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
-    result.mount_side_car(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    result.mount_sidecar(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
+    result.mount_sidecar(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_sidecar(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_sidecar(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
+    result.mount_sidecar(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
     socket = node_socket(plan)
     if socket is not None:
         source = {"path": socket, "type": "Socket"}
         result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
-        result.mount_side_car(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
+        result.mount_sidecar(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
     if METRICS_SECRET in plan.secrets:
         result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
-        result.mount_side_car(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
+        result.mount_sidecar(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         # The directory and not the socket in it: an agent that restarts creates another socket.
         part = container.name
@@ -335,10 +333,10 @@ def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
         _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
         _memory(_NETWORK_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_side_car(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
-    result.mount_side_car(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
-    result.mount_side_car(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_side_car(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
+    result.mount_sidecar(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
+    result.mount_sidecar(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
+    result.mount_sidecar(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
+    result.mount_sidecar(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         # The directory and not the socket in it: a network that restarts creates another socket.
         part = f"wiring/{container.name}"
@@ -351,11 +349,11 @@ def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
         _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
         *(_memory(name, _SMALL_BYTES) for name in (_SHELLS_VOLUME, _SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
-    result.mount_side_car(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
-    result.mount_side_car(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
-    result.mount_side_car(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
+    result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
+    result.mount_sidecar(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
+    result.mount_sidecar(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
     for car in (SSH, SHIM):
-        result.mount_side_car(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
+        result.mount_sidecar(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
     for container in plan.config.containers:
         name = container.name
         result.mount(name, _SHELLS_VOLUME, SHELL_DIRECTORY, read_only=False, part=name)
@@ -365,9 +363,9 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the shim's configuration and a directory for its keys."""
     result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
-    result.mount_side_car(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
-    result.mount_side_car(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
-    result.mount_side_car(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
+    result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
+    result.mount_sidecar(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
+    result.mount_sidecar(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
 
 
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -383,12 +381,12 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
         {"name": _TOKEN_VOLUME, "secret": {"secretName": plan.snapshot, "items": token}},
         _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_side_car(
+    result.mount_sidecar(
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
-    result.mount_side_car(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    result.mount_sidecar(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
     for car in (CERTIFICATE, SHIM, AGENT):
-        result.mount_side_car(
+        result.mount_sidecar(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
         )
 
@@ -398,9 +396,9 @@ def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
     keys = [GATE_KEY, AUTHORITIES_KEY]
     result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
     result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
-    result.mount_side_car(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
-    result.mount_side_car(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
-    result.mount_side_car(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+    result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
+    result.mount_sidecar(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
+    result.mount_sidecar(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Connection:
     asked: Asked
 
     async def reply(self, status: int, body: Any, **headers: str) -> None:
-        """Return with JSON."""
+        """Respond with JSON."""
         content = json.dumps(body).encode()
         named = {k.replace("_", "-"): v for k, v in headers.items()}
         lines = [f"{name}: {value}" for name, value in named.items()]
@@ -50,7 +50,7 @@ class Connection:
         await self.writer.drain()
 
     async def refuse(self, code: int, reason: str, **headers: str) -> None:
-        """Return with a Status."""
+        """Respond with a Status."""
         body = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -62,7 +62,7 @@ class Connection:
         await self.reply(code, body, **headers)
 
     async def begin_stream(self) -> None:
-        """Return with a body in chunks that goes on."""
+        """Respond with a body in chunks that goes on."""
         head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
         self.writer.write((head + "\r\n\r\n").encode())
         await self.writer.drain()

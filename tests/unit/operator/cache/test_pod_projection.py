@@ -37,7 +37,7 @@ def test_containers_of_a_pod_without_status_are_waiting() -> None:
     assert facts.shim.name == "shim"
     assert facts.agent is not None
     assert facts.agent.name == "agent"
-    assert [each.name for each in facts.side_cars] == ["net"]
+    assert [each.name for each in facts.sidecars] == ["net"]
     assert facts.skipped_stages == {"models"}
     assert {each.state for each in facts.containers} == {ContainerStateName.WAITING}
 

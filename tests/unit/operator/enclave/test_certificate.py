@@ -52,7 +52,7 @@ def test_the_token_says_whose_it_is() -> None:
         token_of("a", "b", "short")
 
 
-def test_the_side_car_stands_before_the_containers_and_shares_the_key_with_the_shim_alone() -> None:
+def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_shim_alone() -> None:
     pod = build_pod(signed(), SETTINGS)["spec"]
     assert [each["name"] for each in pod["initContainers"]][-1] == "certificate"
     built = pod["initContainers"][-1]

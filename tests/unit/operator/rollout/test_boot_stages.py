@@ -76,7 +76,7 @@ def test_weights_that_fail_are_told_in_their_stage(code: int, said: str) -> None
         exit_code=code,
         exit_message=f"a line of the log\n{said}\n",
     )
-    pod = replace(UP, side_cars=(models,), skipped_stages=frozenset())
+    pod = replace(UP, sidecars=(models,), skipped_stages=frozenset())
     failed = [each for each in boot_stages(pod) if each.status == "failed"]
     assert [(each.name, each.detail) for each in failed] == [("models", said)]
 

@@ -248,7 +248,7 @@ def test_losses_count_in_every_phase(
             pod_of(
                 PodContainer(name="web", reason="PodInitializing"),
                 phase=PodPhase.PENDING,
-                side_cars=(
+                sidecars=(
                     up("certificate", exit_code=0, exit_message="the API is away", ready=False),
                 ),
             ),
@@ -419,7 +419,7 @@ def test_model_weights_that_are_wrong_have_reasons_of_their_own(
     phase: PodPhase, code: int, said: str, reason: str, message: str
 ) -> None:
     part = up("models", state=ENDED, ready=False, exit_code=code, exit_message=said)
-    status = verdict(fresh(), pod_of(up(ready=False), phase=phase, side_cars=(part,)))
+    status = verdict(fresh(), pod_of(up(ready=False), phase=phase, sidecars=(part,)))
     assert (status.phase, status.reason) == (EnclavePhase.FAILED, reason)
     assert message in status.message
 
