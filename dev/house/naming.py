@@ -21,7 +21,7 @@ FIRST_WORDS: Final = {
     "Say": "Return or Report",
 }
 """First words of docstrings that describe nothing, and what to write."""
-DIALECT: Final = re.compile(r"\banew\b|\bis none of\b|\bis no [a-z]+ of\b")
+DIALECT: Final = re.compile(r"\banew\b|\bis (?:none|no [a-z]+) of\b")
 """Turns of phrase that are not English: "again", "is not one of", "there is no"."""
 
 
