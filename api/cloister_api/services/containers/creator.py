@@ -286,6 +286,9 @@ class ContainerCreator:
             return
         with suppress(NotFound):
             await self._client.delete(of(Container), own.name, principal.namespace, uid=own.uid)
+        # A list right after the refusal would otherwise show it: creation first, then deletion.
+        await self._reader.until_shown(held)
+        await self._reader.until_deleted(own.uid)
         raise forbidden(
             f"quota reached: the organization may have {most} containers (stopped ones count); "
             "delete one or ask the administrator for more"
