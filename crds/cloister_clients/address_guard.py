@@ -13,7 +13,9 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import httpcore
 import httpx
@@ -135,6 +137,11 @@ def is_public(address: Address) -> bool:
     return target.is_global
 
 
+_RESOLVING = ThreadPoolExecutor(64, thread_name_prefix="resolve")
+"""Threads that resolve names. The system's resolver waits for a name server that does not respond
+long after its caller gave up; in threads of its own it takes none from the rest of the program."""
+
+
 async def system_resolver(host: str) -> tuple[str, ...]:
     """Resolve by the system's own means.
 
@@ -144,7 +151,8 @@ async def system_resolver(host: str) -> tuple[str, ...]:
         When the name has no address or no name server responded.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    lookup = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(_RESOLVING, lookup)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -254,7 +262,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         try:
             addresses = await self._guard.addresses(host, port)
         except HostUnknown as error:
-            raise httpcore.ConnectError(str(error)) from error
+            late = isinstance(error.__cause__, TimeoutError)
+            raise (httpcore.ConnectTimeout if late else httpcore.ConnectError)(
+                str(error)
+            ) from error
         last: Exception | None = None
         for number, address in enumerate(addresses, 1):
             wait = timeout
@@ -300,7 +311,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         # httpx has no argument for the network backend; its pool is replaced before first use.
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=context,
-            max_connections=32,
+            max_connections=128,
             max_keepalive_connections=8,
             keepalive_expiry=30.0,
             network_backend=GuardedBackend(guard),

@@ -19,7 +19,15 @@ import httpx
 
 from cloister_clients.address_guard import Guard, GuardedTransport
 
-__all__ = ["HttpResponse", "ResponseTooLarge", "fetch", "guarded_client", "retry_after", "trust"]
+__all__ = [
+    "HttpResponse",
+    "ResponseTooLarge",
+    "fetch",
+    "guarded_client",
+    "is_timeout",
+    "retry_after",
+    "trust",
+]
 
 LONGEST_WAIT = 86400.0
 """Longest wait that a server can request, in seconds; longer ones are cut to it."""
@@ -138,6 +146,14 @@ async def fetch(
                     f"the response of {response.url.host} is beyond {limit} bytes"
                 )
         return HttpResponse(response.status_code, response.headers, bytes(body))
+
+
+def is_timeout(error: Exception) -> bool:
+    """Return whether an error means that the host did not respond in time.
+
+    A wait for a free connection says nothing about the host.
+    """
+    return isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.PoolTimeout)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

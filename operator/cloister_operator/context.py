@@ -24,9 +24,11 @@ from cloister_operator.cache.store import Store
 from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 from cloister_operator.lookups.cluster_network import ClusterNetworkReader
+from cloister_operator.lookups.external_lookup import ExternalLookup
 from cloister_operator.lookups.gateway_api_versions import GatewayKinds
 from cloister_operator.lookups.image_credentials import ImageLookup
-from cloister_operator.lookups.resolver import ExternalLookup, LookupResolver
+from cloister_operator.lookups.lanes import Lanes
+from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.liveness import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
@@ -66,6 +68,16 @@ def _cluster_network(
     """Make the reader of the cluster's network, with the API endpoint of the settings."""
     api = ApiEndpointResolver.of(settings.api_address, settings.api_authorities)
     return ClusterNetworkReader(client, store, settings.enclave_network, client.clock, api)
+
+
+def _lanes(settings: OperatorSettings, clock: Clock) -> Lanes:
+    """Make the lanes of lookups."""
+    return Lanes(
+        total=settings.resolvers,
+        per_organization=settings.resolvers_per_organization,
+        sources=settings.sources,
+        clock=clock,
+    )
 
 
 @dataclass(frozen=True)
@@ -172,7 +184,7 @@ class ProcessContext:
                 lookup,
                 enqueue=queue.add,
                 metrics=metrics,
-                limit=settings.resolvers,
+                lanes=_lanes(settings, client.clock),
                 clock=client.clock,
             ),
             relister=Relister(

@@ -231,8 +231,11 @@ class OperatorSettings(SettingsSection):
     claim_age_seconds: Annotated[float, Field(ge=0)] = 60.0
     """Grace period in seconds after which an unused HostnameClaim is released; the value of a
     secret that no object names is deleted after five times as long. Default 60."""
-    resolvers: Annotated[int, Field(ge=1, le=64)] = 8
-    """Lookups at sources and registries at once. Default 8."""
+    resolvers: Annotated[int, Field(ge=1, le=64)] = 32
+    """Lookups at once, at sources, at registries and at name servers each. Default 32."""
+    resolvers_per_organization: Annotated[int, Field(ge=1, le=64)] = 4
+    """How many of these one organization may have, so that one whose servers are slow does not make
+    the others wait. Default 4."""
     domains: CustomDomainSettings | None = None
     """Custom domains; unset = there are none, and Domains report that."""
     gateway: GatewaySettings | None = None

@@ -19,6 +19,7 @@ from cloister_clients.outbound import (
     ResponseTooLarge,
     fetch,
     guarded_client,
+    is_timeout,
     retry_after,
     trust,
 )
@@ -193,7 +194,8 @@ class RegistryClient:
         except TimeoutError as error:
             raise RegistryUnavailable(
                 f"{image.registry} took longer than {self._settings.total_seconds:g} seconds "
-                f"for {image}"
+                f"for {image}",
+                timed_out=True,
             ) from error
 
     async def _look_up(
@@ -313,7 +315,8 @@ def _translated(image: ImageReference) -> Iterator[None]:
         raise ManifestInvalid(f"{image} is not read: {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise RegistryUnavailable(
-            f"{image.registry} did not respond for {image}: {str(error) or type(error).__name__}"
+            f"{image.registry} did not respond for {image}: {str(error) or type(error).__name__}",
+            timed_out=is_timeout(error),
         ) from error
 
 

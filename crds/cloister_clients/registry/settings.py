@@ -28,10 +28,11 @@ class RegistrySettings(SettingsSection):
     are for, such as the registry of an Enterprise server."""
     ca_file: Path | None = None
     """PEM file with the only certificate authorities to trust. None: the public ones."""
-    timeout_seconds: float = Field(default=15.0, gt=0, le=300)
+    timeout_seconds: float = Field(default=10.0, gt=0, le=300)
     """Longest wait for a connection and between two pieces of a response, in seconds."""
-    total_seconds: float = Field(default=60.0, gt=0, le=600)
-    """Longest time for one image with all requests that it needs, in seconds."""
+    total_seconds: float = Field(default=15.0, gt=0, le=600)
+    """Longest time for one image with all requests that it needs (token, manifest, configuration),
+    in seconds."""
     max_manifest_bytes: int = Field(default=4194304, ge=1024)
     """Largest manifest or index, in bytes (the distribution specification wants 4 MiB)."""
     max_config_bytes: int = Field(default=8388608, ge=1024)

@@ -159,10 +159,14 @@ class SourceUnavailable(SourceError):
     reason = "SourceUnavailable"
     transient = True
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, timed_out: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds to wait as the source requested; None when it did not."""
+        self.timed_out = timed_out
+        """Whether it did not respond in time."""
 
 
 class RateLimited(SourceUnavailable):

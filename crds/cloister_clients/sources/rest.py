@@ -25,6 +25,7 @@ from cloister_clients.outbound import (
     ResponseTooLarge,
     fetch,
     guarded_client,
+    is_timeout,
     retry_after,
     trust,
 )
@@ -131,7 +132,8 @@ class Forge:
                 yield
         except TimeoutError as error:
             raise SourceUnavailable(
-                f"the forge took longer than {self._settings.timeout_seconds:g} seconds for {repo}"
+                f"the forge took longer than {self._settings.timeout_seconds:g} seconds for {repo}",
+                timed_out=True,
             ) from error
 
     async def get(
@@ -214,7 +216,8 @@ class Forge:
             raise SourceRefused(f"{repo} is not read: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise SourceUnavailable(
-                f"the forge did not respond for {repo}: {str(error) or type(error).__name__}"
+                f"the forge did not respond for {repo}: {str(error) or type(error).__name__}",
+                timed_out=is_timeout(error),
             ) from error
 
     def _keep(self, key: str, response: HttpResponse) -> None:

@@ -56,12 +56,16 @@ class SourceSettings(SettingsSection):
     """Names of the configuration file in the root directory; the first that exists is read."""
     max_file_bytes: int = Field(default=262144, ge=1, le=1048576)
     """Largest configuration file, in bytes."""
-    max_fetch_bytes: int = Field(default=1073741824, ge=1048576)
-    """git: largest file that a fetch may write, in bytes."""
+    max_fetch_bytes: int = Field(default=67108864, ge=1048576)
+    """git: largest pack that is fetched for one lookup, in bytes: the objects of one commit without
+    files larger than `max_file_bytes`, where the server can leave these out."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=600)
     """Longest time for one lookup, with all the requests it needs, in seconds."""
-    concurrency: int = Field(default=4, ge=1, le=64)
-    """git: how many lookups are worked on at once."""
+    concurrency: int = Field(default=8, ge=1, le=64)
+    """git: how many lookups are worked on at once, while `max_disk_bytes` suffices."""
+    max_disk_bytes: int = Field(default=1073741824, ge=2097152)
+    """git: how much all lookups together may write to the temporary directory, in bytes. Each may
+    write twice `max_fetch_bytes`: the pack and its index."""
     prereleases: bool = False
     """github, gitea: whether a pre-release may be the latest release. A pre-release can always be
     deployed by its tag."""
@@ -69,6 +73,16 @@ class SourceSettings(SettingsSection):
     """Hosts, ``host`` or ``host:port``, that may have private addresses."""
     plain_http: tuple[str, ...] = ()
     """Hosts, ``host`` or ``host:port``, that may be called without TLS."""
+
+    @model_validator(mode="after")
+    def _one_fetch_fits(self) -> Self:
+        """Check that the disk suffices for one lookup."""
+        if self.max_disk_bytes < 2 * self.max_fetch_bytes:
+            raise ValueError(
+                f"maxDiskBytes is {self.max_disk_bytes}, and one fetch may write twice "
+                f"maxFetchBytes: raise it to {2 * self.max_fetch_bytes}, or lower maxFetchBytes"
+            )
+        return self
 
     @model_validator(mode="after")
     def _base_fits(self) -> Self:
@@ -93,6 +107,11 @@ class SourceSettings(SettingsSection):
         if url.scheme == "ssh" and self.known_hosts_file is None:
             raise ValueError("base is an ssh address, so knownHostsFile is needed")
         return self
+
+    @property
+    def fetches_at_once(self) -> int:
+        """How many lookups git works on at once."""
+        return min(self.concurrency, self.max_disk_bytes // (2 * self.max_fetch_bytes))
 
     @property
     def address(self) -> str:

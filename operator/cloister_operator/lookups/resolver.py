@@ -1,31 +1,22 @@
 """Looks up what decisions need from outside the cache: releases, images, DNS, values of secrets.
 
-Lookups run beside the work queue, a bounded number at once, equal ones as one (single flight). The
-result is cached and enqueues the keys that wait for it. Reconciles read the cache through
-`results`; they never wait.
+Lookups run beside the work queue, in lanes with a share for each organization and remote host,
+equal ones as one (single flight). The result is cached and enqueues the keys that wait for it.
+Reconciles read the cache through `results`; they never wait.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.dns import AuthoritativeDns, DnsError
-from cloister_clients.kube import KubeClient, KubeError, NotFound
-from cloister_clients.kube.kinds import SECRET
-from cloister_clients.registry import Platform, RegistryError
-from cloister_clients.sources import SourceError, SourceProvider
-from cloister_crds.config import Rules, parse
-from cloister_crds.kinds.container import LatestRelease
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.observed import (
-    DnsFacts,
     Failed,
     Known,
     LookupResult,
@@ -35,155 +26,37 @@ from cloister_crds.lifecycle.state.observed import (
     NeedLatest,
     NeedRelease,
     NeedSecretValues,
-    NewestRelease,
-    RegistryImage,
-    ReleaseFacts,
     SecretRefKey,
-    SecretValues,
 )
-from cloister_operator.enclave.pod.unenforced import unenforced
-from cloister_operator.lookups.image_credentials import ImageLookup
+from cloister_operator.lookups.external_lookup import Lookup, TimedOut
+from cloister_operator.lookups.lane import HostLeftAlone
+from cloister_operator.lookups.lanes import Lanes
+from cloister_operator.lookups.memory_size import memory_size
+from cloister_operator.lookups.result_cache import ResultCache
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["ExternalLookup", "Lookup", "LookupResolver"]
+__all__ = ["LookupResolver"]
 
 logger = logging.getLogger(__name__)
 
 _SHARED_FOR = timedelta(seconds=5)
 """How long a result is reused for an equal lookup of another object."""
-_CACHED = 20_000
-"""Results in the cache at most; the least recently used are dropped first."""
+_CACHED_BYTES = 128 * 1024**2
+"""Memory of the results of all organizations together, in bytes."""
+_REMEMBERED = 8192
+"""Lookups whose failures in a row are counted at most; the least recently used are dropped."""
 
 
-class Lookup(Protocol):
-    """Performs one lookup; never raises for what a user or a server did wrong."""
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a lookup ended."""
 
-    async def __call__(self, need: Need) -> LookupResult:
-        """Return the result."""
-
-
-class ExternalLookup:
-    """The real `Lookup`: source provider, registries, DNS, core Secrets."""
-
-    def __init__(
-        self,
-        *,
-        source: SourceProvider,
-        images: ImageLookup,
-        client: KubeClient,
-        dns: AuthoritativeDns,
-        rules: Rules,
-        clock: Clock = utc_now,
-    ) -> None:
-        self._source = source
-        self._dns = dns
-        self._images = images
-        self._client = client
-        self._rules = rules
-        self._clock = clock
-
-    async def __call__(self, need: Need) -> LookupResult:
-        """Return the result, or why there is none."""
-        result: LookupResult
-        try:
-            match need:
-                case NeedRelease():
-                    result = Known(await self._release(need), self._clock())
-                case NeedImage():
-                    result = Known(await self._image(need), self._clock())
-                case NeedSecretValues():
-                    result = Known(await self._secrets(need), self._clock())
-                case NeedDns():
-                    result = Known(await self._records(need), self._clock())
-                case NeedLatest():
-                    result = Known(await self._newest(need), self._clock())
-        except (SourceError, RegistryError, DnsError) as error:
-            return self._failed(error.reason, error.message, error, transient=error.transient)
-        except KubeError as error:
-            message = (
-                f"the API server did not report whether the secrets are there: {error.message}"
-            )
-            return self._failed("ClusterUnavailable", message, error, transient=True)
-        else:
-            return result
-
-    async def _release(self, need: NeedRelease) -> ReleaseFacts:
-        """Read a release and validate its file."""
-        release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
-        # Validation of a large file takes milliseconds that other reconciles need not wait for.
-        rules = replace(
-            self._rules,
-            cpu_tiers=need.tiers.cpus,
-            memory_tiers=need.tiers.memory,
-            gpu_counts=need.tiers.gpus,
-        )
-        parsed = await asyncio.to_thread(parse, release.file, rules=rules)
-        return ReleaseFacts(
-            repo=release.repo,
-            tag=release.tag,
-            commit=release.commit,
-            published=release.published,
-            file_name=release.file_name,
-            raw=release.file,
-            digest=parsed.digest,
-            config=parsed.config,
-            problems=parsed.problems,
-            unenforced=unenforced(parsed.config) if parsed.config else (),
-        )
-
-    async def _image(self, need: NeedImage) -> RegistryImage:
-        """Read an image's description."""
-        system, _, rest = need.platform.partition("/")
-        architecture, _, variant = rest.partition("/")
-        found = await self._images.resolve(need, Platform(system, architecture, variant))
-        return RegistryImage(
-            image=need.image,
-            entrypoint=found.entrypoint,
-            cmd=found.cmd,
-            env=found.env,
-            user=found.user,
-            working_dir=found.working_dir,
-            stop_signal=found.stop_signal,
-        )
-
-    async def _newest(self, need: NeedLatest) -> NewestRelease:
-        """Find the newest release, and when it differs, the publication time of the present one."""
-        newest = await self._source.latest(need.repo)
-        if newest is None:
-            return NewestRelease(newest=None)
-        found = LatestRelease(tag=newest.tag, commit=newest.commit, published_at=newest.published)
-        if need.than is None or need.than == newest.tag:
-            return NewestRelease(newest=found)
-        present = await self._source.resolve(need.repo, need.than)
-        return NewestRelease(newest=found, than_published=present.published)
-
-    async def _secrets(self, need: NeedSecretValues) -> SecretValues:
-        """Read which values exist; the values are dropped at once."""
-        present: dict[str, frozenset[str]] = {}
-        for name in sorted({ref.secret for ref in need.refs}):
-            try:
-                body = await self._client.get(SECRET, name, need.namespace)
-                present[name] = frozenset(body.get("data") or {})
-            except NotFound:
-                present[name] = frozenset()
-        return SecretValues(
-            missing=tuple(ref for ref in need.refs if ref.key not in present[ref.secret])
-        )
-
-    async def _records(self, need: NeedDns) -> DnsFacts:
-        """Look up both records of a custom domain."""
-        texts, aliases = await asyncio.gather(
-            self._dns.texts(need.txt_name), self._dns.alias(need.domain)
-        )
-        return DnsFacts(texts, aliases)
-
-    def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
-        """Return why a lookup failed, and when the other side wants to be queried again."""
-        now = self._clock()
-        wait = getattr(error, "retry_after", None)
-        retry_at = now + timedelta(seconds=wait) if transient and wait else None
-        return Failed(reason, message, transient, now, retry_at)
+    result: LookupResult
+    size: int
+    """Memory of the result, in bytes."""
+    performed: bool = True
+    """False = it was not even tried, and does not count for its own backoff."""
 
 
 class LookupResolver:
@@ -195,20 +68,21 @@ class LookupResolver:
         *,
         enqueue: Callable[[Key], None],
         metrics: OperatorMetrics,
-        limit: int = 8,
+        lanes: Lanes,
         clock: Clock = utc_now,
     ) -> None:
         self._lookup = lookup
         self._enqueue = enqueue
         self._metrics = metrics
         self._clock = clock
-        self._slots = asyncio.Semaphore(limit)
-        self._results: LRUCache[Need, LookupResult] = LRUCache(_CACHED)
-        self._recent: dict[Hashable, LookupResult] = {}
-        self._failures: LRUCache[Need, int] = LRUCache(_CACHED)
+        self._lanes = lanes
+        self._results = ResultCache(_CACHED_BYTES)
+        self._recent: dict[Hashable, _Outcome] = {}
+        self._failures: LRUCache[Need, int] = LRUCache(_REMEMBERED)
         self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
-        self._flights: dict[Hashable, asyncio.Task[LookupResult]] = {}
+        self._flights: dict[Hashable, asyncio.Task[_Outcome]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        metrics.observe_lookups(lanes.by_name, cached=lambda: self._results.size)
 
     @property
     def results(self) -> Mapping[Need, LookupResult]:
@@ -218,7 +92,8 @@ class LookupResolver:
     def request(self, need: Need, key: Key) -> None:
         """Start a lookup, unless it is cached or under way; the result enqueues the key.
 
-        One that failed transiently is repeated once its backoff is over.
+        It counts for the organization whose namespace the key has. One that failed transiently is
+        repeated once its backoff is over.
         """
         result = self._results.get(need)
         if isinstance(result, Known):
@@ -228,11 +103,11 @@ class LookupResolver:
         under_way = need in self._waiting
         self._waiting[need].add(key)
         if not under_way:
-            task = asyncio.create_task(self._resolve(need), name=f"resolve {need}")
+            task = asyncio.create_task(self._resolve(need, key.namespace), name=f"resolve {need}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def reuse_recent(self, need: Need) -> bool:
+    def reuse_recent(self, need: Need, key: Key) -> bool:
         """Reuse the result of an equal lookup of another object that is seconds old.
 
         Returns
@@ -242,14 +117,14 @@ class LookupResolver:
         """
         if need in self._results or need in self._waiting:
             return False
-        recent = self._recent_result(_identity(need))
+        recent = self._recent_outcome(_identity(need))
         if recent is not None:
-            self._cache(need, recent)
+            self._cache(need, recent, key.namespace)
         return recent is not None
 
     def invalidate(self, need: Need) -> None:
         """Drop a result, so that it is looked up again."""
-        self._results.pop(need, None)
+        self._results.remove(need)
 
     async def aclose(self) -> None:
         """Cancel the lookups under way."""
@@ -261,23 +136,26 @@ class LookupResolver:
         """Return whether a failed lookup may be repeated."""
         return failed.transient and (failed.retry_at is None or failed.retry_at <= self._clock())
 
-    async def _resolve(self, need: Need) -> None:
+    async def _resolve(self, need: Need, organization: str) -> None:
         """Get one result, cache it, enqueue the keys that wait for it."""
-        result = await self._single_flight(need)
-        outcome = "known" if isinstance(result, Known) else result.reason
-        self._metrics.looked_up(type(need).__name__, outcome)
+        outcome = await self._single_flight(need, organization)
+        result = outcome.result
+        self._metrics.looked_up(
+            type(need).__name__, "known" if isinstance(result, Known) else result.reason
+        )
         if isinstance(result, Failed):
-            result = self._with_backoff(need, result)
+            if outcome.performed:
+                result = self._with_backoff(need, result)
             logger.info("%s: %s", result.reason, result.message)
-        self._cache(need, result)
+        self._cache(need, _Outcome(result, outcome.size), organization)
         for key in self._waiting.pop(need, ()):
             self._enqueue(key)
 
-    def _cache(self, need: Need, result: LookupResult) -> None:
+    def _cache(self, need: Need, outcome: _Outcome, organization: str) -> None:
         """Cache a result."""
-        if isinstance(result, Known):
+        if isinstance(outcome.result, Known):
             self._failures.pop(need, None)
-        self._results[need] = result
+        self._results.put(need, outcome.result, organization, outcome.size)
 
     def _with_backoff(self, need: Need, failed: Failed) -> Failed:
         """Add when to repeat: what the other side wanted, or our own backoff when that is later."""
@@ -289,44 +167,70 @@ class LookupResolver:
             failed.reason, failed.message, True, failed.at, max(own, failed.retry_at or own)
         )
 
-    def _recent_result(self, identity: Hashable) -> LookupResult | None:
+    def _recent_outcome(self, identity: Hashable) -> _Outcome | None:
         """Return a result that is seconds old; None = there is none, or it failed."""
         recent = self._recent.get(identity)
-        if isinstance(recent, Known) and abs(self._clock() - recent.at) < _SHARED_FOR:
-            return recent
-        return None
+        if recent is None or not isinstance(recent.result, Known):
+            return None
+        return recent if abs(self._clock() - recent.result.at) < _SHARED_FOR else None
 
-    async def _single_flight(self, need: Need) -> LookupResult:
+    async def _single_flight(self, need: Need, organization: str) -> _Outcome:
         """Share a lookup, or a result that is seconds old, with equal lookups of other objects."""
         identity = _identity(need)
-        recent = self._recent_result(identity)
+        recent = self._recent_outcome(identity)
         if recent is not None:
             return recent
         flight = self._flights.get(identity)
         if flight is None:
-            flight = asyncio.create_task(self._perform(need), name=f"lookup {identity}")
+            flight = asyncio.create_task(
+                self._perform(need, organization), name=f"lookup {identity}"
+            )
             self._flights[identity] = flight
             flight.add_done_callback(lambda _: self._flights.pop(identity, None))
+        else:
+            # The flight need not wait for the share of whoever asked first.
+            self._lanes.of(need).join(identity, organization, self._lanes.host(need))
         return await asyncio.shield(flight)
 
-    async def _perform(self, need: Need) -> LookupResult:
-        """Perform a lookup once a slot is free."""
-        async with self._slots:
-            try:
-                result = await self._lookup(need)
-            except Exception as error:
-                logger.exception("a lookup failed unexpectedly: %s", _identity(need))
-                message = f"an internal error ({type(error).__name__}); the operator's log has more"
-                result = Failed("InternalError", message, True, self._clock())
+    async def _perform(self, need: Need, organization: str) -> _Outcome:
+        """Perform a lookup once it is its turn."""
+        lane, host, identity = self._lanes.of(need), self._lanes.host(need), _identity(need)
+        try:
+            async with lane.turn(identity, organization, host) as turn:
+                result = await self._performed(need)
+                turn.timed_out = isinstance(result, TimedOut)
+        except HostLeftAlone as left:
+            failed = Failed(
+                self._lanes.unavailable(need),
+                f"{left.host} did not respond in time lately and is not queried until "
+                f"{left.until:%H:%M:%S} UTC; if it stays so, check the host",
+                True,
+                self._clock(),
+                left.until,
+            )
+            return _Outcome(failed, memory_size(failed), performed=False)
+        # A large file has many parts, and counting them would block the event loop.
+        outcome = _Outcome(result, await asyncio.to_thread(memory_size, result))
         self._prune()
-        self._recent[_identity(need)] = result
-        return result
+        self._recent[identity] = outcome
+        return outcome
+
+    async def _performed(self, need: Need) -> LookupResult:
+        """Perform a lookup; an unexpected error is a transient failure."""
+        try:
+            return await self._lookup(need)
+        except Exception as error:
+            logger.exception("a lookup failed unexpectedly: %s", _identity(need))
+            message = f"an internal error ({type(error).__name__}); the operator's log has more"
+            return Failed("InternalError", message, True, self._clock())
 
     def _prune(self) -> None:
         """Drop results that are too old to be reused."""
         now: datetime = self._clock()
         for identity in [
-            q for q, result in self._recent.items() if abs(now - result.at) >= _SHARED_FOR
+            each
+            for each, outcome in self._recent.items()
+            if abs(now - outcome.result.at) >= _SHARED_FOR
         ]:
             del self._recent[identity]
 

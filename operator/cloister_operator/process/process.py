@@ -154,7 +154,8 @@ async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
     async def end(**_: Any) -> None:
         context.liveness.stage = Stage.STOPPING
         await tasks.cancel()
-        # kopf waits five seconds for the task that waits for this flag.
+        # kopf waits five seconds for lookups under way and for the task that waits for this flag.
+        await context.resolver.aclose()
         stop.set()
 
     await kopf.operator(

@@ -84,7 +84,7 @@ def _decide(context: ProcessContext, key: Key, observed: Observed, now: datetime
     So of many Containers of one release each needs neither a lookup nor a reconcile of its own.
     """
     decision = decide(observed, now)
-    while sum(context.resolver.reuse_recent(need) for need in decision.needs):
+    while sum(context.resolver.reuse_recent(need, key) for need in decision.needs):
         decision = decide(observed, now)
     for need in decision.needs:
         context.resolver.request(need, key)

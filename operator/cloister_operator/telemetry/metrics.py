@@ -6,10 +6,11 @@ docs/operator.md lists them all; a test compares that table with what is registe
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-__all__ = ["OperatorMetrics", "QueueMetrics"]
+__all__ = ["LaneState", "OperatorMetrics", "QueueMetrics"]
 
 _RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 """Bounds of a reconcile: from one that reads the cache alone to one that waits for retries."""
@@ -19,6 +20,22 @@ _ERRORS = frozenset({"error", "invalid"})
 """Results of a reconcile that failed; a conflict is repeated at once and is part of the work."""
 _UNREACHABLE = "<error>"
 """Code of a request without a response, as in client-go."""
+
+
+class LaneState(Protocol):
+    """What metrics read of a lane of lookups."""
+
+    @property
+    def waiting(self) -> int:
+        """How many lookups wait."""
+
+    @property
+    def running(self) -> int:
+        """How many lookups run."""
+
+    @property
+    def open_circuits(self) -> int:
+        """How many circuits are open."""
 
 
 class QueueMetrics:
@@ -135,6 +152,26 @@ class OperatorMetrics:
             ("kind",),
             registry=registry,
         )
+        self._lookups_waiting = Gauge(
+            "cloister_operator_lookups_waiting",
+            "Lookups that wait for their turn.",
+            ("lane",),
+            registry=registry,
+        )
+        self._lookups_running = Gauge(
+            "cloister_operator_lookups_running", "Lookups that run.", ("lane",), registry=registry
+        )
+        self._circuits = Gauge(
+            "cloister_operator_circuits_open",
+            "Remote hosts that are left alone for a while.",
+            ("lane",),
+            registry=registry,
+        )
+        self._cached_bytes = Gauge(
+            "cloister_operator_lookup_cache_bytes",
+            "Memory of cached results of lookups.",
+            registry=registry,
+        )
         self._clock_offset = Gauge(
             "cloister_operator_clock_offset_seconds",
             "Seconds that the API server is ahead.",
@@ -213,6 +250,22 @@ class OperatorMetrics:
         """
         for kind in kinds:
             self._objects.labels(kind).set_function(partial(count, kind))
+
+    def observe_lookups(self, lanes: Mapping[str, LaneState], *, cached: Callable[[], int]) -> None:
+        """Read the lookups at each scrape.
+
+        Parameters
+        ----------
+        lanes
+            The lanes, by name.
+        cached
+            Returns the bytes that cached results take.
+        """
+        for name, lane in lanes.items():
+            self._lookups_waiting.labels(name).set_function(partial(getattr, lane, "waiting"))
+            self._lookups_running.labels(name).set_function(partial(getattr, lane, "running"))
+            self._circuits.labels(name).set_function(partial(getattr, lane, "open_circuits"))
+        self._cached_bytes.set_function(cached)
 
     def observe_clock(self, offset: Callable[[], float]) -> None:
         """Read the difference to the API server's clock at each scrape, in seconds."""

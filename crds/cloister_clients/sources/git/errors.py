@@ -63,9 +63,17 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
         ),
     ),
     (
-        re.compile(r"File too large|signal 25|Out of memory|malloc failed", re.IGNORECASE),
+        re.compile(r"File too large|signal 25", re.IGNORECASE),
         SourceRefused,
-        "{repo} is too large to be fetched; an administrator can raise maxFetchBytes",
+        (
+            "{repo} is too large to be fetched: without its history it has more than {most} bytes; "
+            "make it smaller, or have an administrator raise sources.maxFetchBytes"
+        ),
+    ),
+    (
+        re.compile(r"Out of memory|malloc failed|mmap failed", re.IGNORECASE),
+        SourceRefused,
+        "{repo} has objects that take more memory than git is given; make its files smaller",
     ),
 )
 """What else git can say -> what it means; the first that fits counts."""
@@ -87,7 +95,9 @@ def cleaned(text: str) -> str:
     return _FILTERED.sub(" ", line).strip()[:300] or "git said nothing"
 
 
-def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> SourceError:
+def explain(
+    error: str, *, repo: str, tag: str | None, token_sent: bool, max_fetch_bytes: int
+) -> SourceError:
     """Describe what went wrong with a repository on a server.
 
     Parameters
@@ -100,6 +110,8 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
         Tag that was requested; None when all were.
     token_sent
         Whether credentials of the installation went along.
+    max_fetch_bytes
+        Largest pack that may be fetched, in bytes.
     """
     if tag is not None and _TAG_MISSING.search(error):
         return TagNotFound(repo, tag)
@@ -109,5 +121,6 @@ def explain(error: str, *, repo: str, tag: str | None, token_sent: bool) -> Sour
         return RepositoryNotFound(repo)
     for pattern, kind, message in _MEANINGS:
         if pattern.search(error):
-            return kind(message.format(repo=repo, said=cleaned(error)))
+            said = cleaned(error)
+            return kind(message.format(repo=repo, said=said, most=max_fetch_bytes))
     return SourceUnavailable(f"the git server did not respond for {repo}: {cleaned(error)}")

@@ -24,7 +24,7 @@ __all__ = ["Git", "Output", "workplace"]
 OLDEST = (2, 37)
 """The first git that knows ``http.curloptResolve``."""
 
-MAX_MEMORY_BYTES = 2 * 1024**3
+MAX_MEMORY_BYTES = 512 * 1024**2
 """Address space of one git process, in bytes; a pack can request more than it sends."""
 
 MAX_ERROR_BYTES = 64 * 1024
@@ -35,8 +35,9 @@ CONFIG = """\
 	hooksPath = /dev/null
 	symlinks = false
 	bigFileThreshold = 1m
-	packedGitWindowSize = 32m
-	packedGitLimit = 256m
+	deltaBaseCacheLimit = 16m
+	packedGitWindowSize = 16m
+	packedGitLimit = 64m
 [credential]
 	helper =
 [fetch]
@@ -55,6 +56,7 @@ CONFIG = """\
 	defaultBranch = main
 [pack]
 	threads = 1
+	writeReverseIndex = false
 [protocol]
 	version = 2
 [submodule]
@@ -64,7 +66,8 @@ CONFIG = """\
 """
 """Configuration of each git: nothing of it is left to a user, a system or a repository.
 
-The unpack limit puts every fetch into one pack file, so that the limit on files bounds it.
+The unpack limit puts every fetch into one pack file, so that the limit on files bounds it and its
+index; nothing else of size is written.
 """
 
 

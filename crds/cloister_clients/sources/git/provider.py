@@ -5,6 +5,8 @@ Nothing is checked out: the tag is fetched without history, and one file is read
 """
 
 import asyncio
+import hashlib
+import heapq
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +21,7 @@ from cloister_clients.sources.errors import (
     ConfigFileNotRegular,
     FileTooLarge,
     NameInvalid,
+    SourceError,
     SourceRefused,
     SourceUnavailable,
     TagNotFound,
@@ -32,8 +35,8 @@ from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GitProvider"]
 
-MAX_LISTING_BYTES = 8 * 1024**2
-"""Largest list of references that is read, in bytes; about 100,000 tags."""
+MAX_LISTING_BYTES = 4 * 1024**2
+"""Largest list of references that is read, in bytes; about 50,000 tags."""
 
 MAX_CANDIDATES = 64
 """How many tags are fetched to find the newest."""
@@ -59,6 +62,17 @@ class _Lookup:
     repo: str
     remote: Remote
     git: Git
+    max_fetch_bytes: int
+
+    def _explain(self, error: str, tag: str | None) -> SourceError:
+        """Describe what went wrong with the repository."""
+        return explain(
+            error,
+            repo=self.repo,
+            tag=tag,
+            token_sent=self.remote.token_sent,
+            max_fetch_bytes=self.max_fetch_bytes,
+        )
 
     async def fetch(self, *references: str, tag: str | None, object_filter: str) -> None:
         """Fetch references without history into the workplace's empty repository."""
@@ -79,25 +93,22 @@ class _Lookup:
             limit=65536,
         )
         if output.code != 0:
-            raise explain(output.error, repo=self.repo, tag=tag, token_sent=self.remote.token_sent)
+            raise self._explain(output.error, tag)
 
-    async def listing(self) -> dict[str, str]:
-        """Query the server for its tags: name -> object id."""
+    async def listing(self) -> bytes:
+        """Query the server for its tags: a line with object id and reference for each."""
         output = await self._call(
             "ls-remote", "--quiet", "--refs", "--tags", "--", REMOTE,
             limit=MAX_LISTING_BYTES,
         )  # fmt: skip
         if output.overflow:
-            raise SourceRefused(f"{self.repo} has too many tags to find the newest")
+            raise SourceRefused(
+                f"the list of tags of {self.repo} is beyond {MAX_LISTING_BYTES} bytes, too long to "
+                "find the newest; name the release in spec.tag"
+            )
         if output.code != 0:
-            raise explain(output.error, repo=self.repo, tag=None, token_sent=self.remote.token_sent)
-        tags: dict[str, str] = {}
-        for line in output.out.decode("utf-8", "replace").splitlines():
-            identity, _, reference = line.partition("\t")
-            name = reference.removeprefix("refs/tags/")
-            if name != reference and _is_tag(name):
-                tags[name] = identity
-        return tags
+            raise self._explain(output.error, None)
+        return output.out
 
     async def _call(self, *arguments: str, limit: int) -> Output:
         """Run a command that reaches out to the repository."""
@@ -152,11 +163,9 @@ class GitProvider:
     def __init__(self, settings: SourceSettings, *, guard: Guard | None = None) -> None:
         self._settings = settings
         self._guard = guard or settings.guard()
-        self._turn = asyncio.Semaphore(settings.concurrency)
+        self._turn = asyncio.Semaphore(settings.fetches_at_once)
         self._version_checked = False
-        self._newest: LRUCache[str, tuple[dict[str, str], PublishedTag | None]] = LRUCache(
-            MAX_REMEMBERED
-        )
+        self._newest: LRUCache[str, tuple[bytes, PublishedTag | None]] = LRUCache(MAX_REMEMBERED)
 
     async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
@@ -187,12 +196,15 @@ class GitProvider:
         """
         check_repository(repo)
         async with self._lookup(repo) as lookup:
-            tags = await lookup.listing()
+            listing = await lookup.listing()
+            digest = hashlib.sha256(listing).digest()
             known = self._newest.get(repo)
-            if known is not None and known[0] == tags:
+            if known is not None and known[0] == digest:
                 return known[1]
-            newest = await self._newest_of(lookup, tags)
-            self._newest[repo] = (tags, newest)
+            # A long list takes a second, which would block the event loop.
+            candidates = await asyncio.to_thread(_candidates, listing)
+            newest = await self._newest_of(lookup, candidates)
+            self._newest[repo] = (digest, newest)
             return newest
 
     async def aclose(self) -> None:
@@ -211,10 +223,11 @@ class GitProvider:
                     if not self._version_checked:
                         await git.check_version()
                         self._version_checked = True
-                    yield _Lookup(repo, remote, git)
+                    yield _Lookup(repo, remote, git, settings.max_fetch_bytes)
         except TimeoutError as error:
             raise SourceUnavailable(
-                f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}"
+                f"the git server took longer than {settings.timeout_seconds:g} seconds for {repo}",
+                timed_out=True,
             ) from error
 
     async def _file(self, lookup: _Lookup, tag: str, commit: str) -> tuple[str, bytes]:
@@ -242,9 +255,8 @@ class GitProvider:
             raise SourceUnavailable(f"git could not read {name}: {cleaned(blob.error)}")
         return name, blob.out
 
-    async def _newest_of(self, lookup: _Lookup, tags: dict[str, str]) -> PublishedTag | None:
+    async def _newest_of(self, lookup: _Lookup, candidates: list[str]) -> PublishedTag | None:
         """Fetch the likeliest tags and return the one with the latest date."""
-        candidates = sorted(tags, key=_version_order, reverse=True)[:MAX_CANDIDATES]
         if not candidates:
             return None
         references = [f"refs/tags/{name}" for name in candidates]
@@ -262,6 +274,17 @@ class GitProvider:
                 continue
             return PublishedTag(tag=name, commit=commit, published=published)
         return None
+
+
+def _candidates(listing: bytes) -> list[str]:
+    """Return the tags that are last in the order of versions, the last one first."""
+    names = []
+    for line in listing.decode("utf-8", "replace").splitlines():
+        reference = line.partition("\t")[2]
+        name = reference.removeprefix("refs/tags/")
+        if name != reference and _is_tag(name):
+            names.append(name)
+    return heapq.nlargest(MAX_CANDIDATES, names, key=_version_order)
 
 
 def _is_tag(name: str) -> bool:

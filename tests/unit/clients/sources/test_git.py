@@ -313,5 +313,5 @@ async def test_a_list_of_tags_beyond_all_measure_is_refused(
 ) -> None:
     repository.release("v1", FILE)
     monkeypatch.setattr("cloister_clients.sources.git.provider.MAX_LISTING_BYTES", 20)
-    with pytest.raises(SourceRefused, match="too many tags"):
+    with pytest.raises(SourceRefused, match="list of tags of acme/app is beyond 20 bytes"):
         await provider.latest(REPO)

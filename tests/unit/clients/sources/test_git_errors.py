@@ -27,7 +27,7 @@ from cloister_clients.sources.git.errors import cleaned, explain
     ],
 )
 def test_a_sentence_of_git_has_its_meaning(said: str, error: type[SourceError]) -> None:
-    found = explain(said, repo="acme/app", tag="v1", token_sent=False)
+    found = explain(said, repo="acme/app", tag="v1", token_sent=False, max_fetch_bytes=7)
     assert type(found) is error
     assert "acme/app" in str(found) or error in {SourceRefused, SourceUnauthorized}
 

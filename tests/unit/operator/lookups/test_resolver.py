@@ -6,15 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cloister_clients.sources import SourceKind, SourceSettings
 from cloister_crds.lifecycle.state.observed import (
     Failed,
     Known,
     LookupResult,
     Need,
+    NeedImage,
     NeedRelease,
     NeedSecretValues,
     SecretValues,
 )
+from cloister_operator.lookups.external_lookup import TimedOut
+from cloister_operator.lookups.lanes import Lanes
 from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
@@ -39,7 +43,12 @@ class World:
             self.ask,
             enqueue=self.enqueued.append,
             metrics=OperatorMetrics(),
-            limit=2,
+            lanes=Lanes(
+                total=64,
+                per_organization=2,
+                sources=SourceSettings(kind=SourceKind.GITHUB),
+                clock=lambda: self.now,
+            ),
             clock=lambda: self.now,
         )
 
@@ -53,6 +62,14 @@ class World:
         if isinstance(self.answer, Exception):
             raise self.answer
         return replace(self.answer, at=self.now)
+
+    async def works_on(self, count: int) -> None:
+        """Wait until so many lookups run."""
+
+        async def busy() -> bool:
+            return self.busy == count
+
+        await until(busy, within=5, every=0.001)
 
     async def answered(self, need: Need) -> LookupResult:
         """Wait for an answer in the cache."""
@@ -88,11 +105,11 @@ async def test_a_recent_answer_to_an_equal_lookup_is_reused_at_once(
     world.resolver.request(NEED, KEY)
     await world.answered(NEED)
     second, third = replace(NEED, request="r2"), replace(NEED, request="r3")
-    assert world.resolver.reuse_recent(second)
+    assert world.resolver.reuse_recent(second, KEY)
     assert world.resolver.results[second] == world.resolver.results[NEED]
-    assert not world.resolver.reuse_recent(second)
+    assert not world.resolver.reuse_recent(second, KEY)
     world.now += later
-    assert not world.resolver.reuse_recent(third)
+    assert not world.resolver.reuse_recent(third, KEY)
     assert third not in world.resolver.results
     assert len(world.asked) == 1
 
@@ -153,10 +170,7 @@ async def test_only_so_many_lookups_run_at_once(world: World) -> None:
     for need in needs:
         world.resolver.request(need, KEY)
 
-    async def full() -> bool:
-        return world.busy == 2
-
-    await until(full, within=5, every=0.001)
+    await world.works_on(2)
     world.gate.set()
     for need in needs:
         await world.answered(need)
@@ -172,3 +186,60 @@ async def test_an_unexpected_error_of_a_lookup_is_a_transient_failure(world: Wor
     assert answer.transient
     assert "hidden detail" not in answer.message
     await world.resolver.aclose()
+
+
+def image(number: int, *, registry: str = "slow.example") -> NeedImage:
+    return NeedImage(f"{registry}/x@sha256:{number:064x}", "linux/amd64", "ns", (), "r")
+
+
+async def test_what_waits_for_a_host_that_timed_out_twice_fails_with_its_name(
+    world: World,
+) -> None:
+    world.answer = TimedOut("RegistryUnavailable", "too slow", transient=True, at=world.now)
+    world.gate.clear()
+    needs = [image(number) for number in range(20)]
+    for need in needs:
+        world.resolver.request(need, KEY)
+    await world.works_on(2)
+    world.gate.set()
+    failed = [await world.answered(need) for need in needs]
+    asked = len(world.asked)
+    assert asked <= 4
+    assert isinstance(failed[19], Failed)
+    assert failed[19].retry_at == world.now + timedelta(seconds=10)
+    assert "slow.example did not respond in time" in failed[19].message
+    assert "00:00:10 UTC" in failed[19].message
+    other = image(0, registry="fast.example")
+    world.resolver.request(other, KEY)
+    await world.answered(other)
+    assert len(world.asked) == asked + 1
+
+
+async def test_a_host_that_was_left_alone_is_probed_once(world: World) -> None:
+    world.answer = TimedOut("RegistryUnavailable", "too slow", transient=True, at=world.now)
+    for number in range(2):
+        world.resolver.request(image(number), KEY)
+        await world.answered(image(number))
+    world.now += timedelta(seconds=10)
+    world.answer = Known(SecretValues(), world.now)
+    world.gate.clear()
+    for number in range(2, 9):
+        world.resolver.request(image(number), KEY)
+    await world.works_on(1)
+    assert len(world.asked) == 3
+    world.gate.set()
+    for number in range(2, 9):
+        assert isinstance(await world.answered(image(number)), Known)
+
+
+async def test_nobody_waits_behind_the_share_of_who_asked_first(world: World) -> None:
+    world.gate.clear()
+    for number in range(10):
+        world.resolver.request(replace(NEED, tag=f"v{number}"), KEY)
+    await world.works_on(2)
+    wanted = replace(NEED, tag="v9", request="other")
+    world.resolver.request(wanted, KEY._replace(namespace="other"))
+    await world.works_on(3)
+    assert world.asked[-1] == replace(NEED, tag="v9")
+    world.gate.set()
+    await world.answered(wanted)

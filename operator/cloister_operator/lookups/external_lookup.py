@@ -1,0 +1,171 @@
+"""Performs lookups at the source provider, registries, name servers and the API server."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Protocol
+
+from cloister_clients.clock import Clock, utc_now
+from cloister_clients.dns import AuthoritativeDns, DnsError
+from cloister_clients.kube import KubeClient, KubeError, NotFound
+from cloister_clients.kube.kinds import SECRET
+from cloister_clients.registry import Platform, RegistryError
+from cloister_clients.sources import SourceError, SourceProvider
+from cloister_crds.config import Rules, parse
+from cloister_crds.kinds.container import LatestRelease
+from cloister_crds.lifecycle.state.observed import (
+    DnsFacts,
+    Failed,
+    Known,
+    LookupResult,
+    Need,
+    NeedDns,
+    NeedImage,
+    NeedLatest,
+    NeedRelease,
+    NeedSecretValues,
+    NewestRelease,
+    RegistryImage,
+    ReleaseFacts,
+    SecretValues,
+)
+from cloister_operator.enclave.pod.unenforced import unenforced
+from cloister_operator.lookups.image_credentials import ImageLookup
+
+__all__ = ["ExternalLookup", "Lookup", "TimedOut"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(Failed):
+    """A lookup whose remote host did not respond in time."""
+
+
+class Lookup(Protocol):
+    """Performs one lookup; never raises for what a user or a server did wrong."""
+
+    async def __call__(self, need: Need) -> LookupResult:
+        """Return the result."""
+
+
+class ExternalLookup:
+    """The real `Lookup`: source provider, registries, DNS, core Secrets."""
+
+    def __init__(
+        self,
+        *,
+        source: SourceProvider,
+        images: ImageLookup,
+        client: KubeClient,
+        dns: AuthoritativeDns,
+        rules: Rules,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._source = source
+        self._dns = dns
+        self._images = images
+        self._client = client
+        self._rules = rules
+        self._clock = clock
+
+    async def __call__(self, need: Need) -> LookupResult:
+        """Return the result, or why there is none."""
+        result: LookupResult
+        try:
+            match need:
+                case NeedRelease():
+                    result = Known(await self._release(need), self._clock())
+                case NeedImage():
+                    result = Known(await self._image(need), self._clock())
+                case NeedSecretValues():
+                    result = Known(await self._secrets(need), self._clock())
+                case NeedDns():
+                    result = Known(await self._records(need), self._clock())
+                case NeedLatest():
+                    result = Known(await self._newest(need), self._clock())
+        except (SourceError, RegistryError, DnsError) as error:
+            return self._failed(error.reason, error.message, error, transient=error.transient)
+        except KubeError as error:
+            message = (
+                f"the API server did not report whether the secrets are there: {error.message}"
+            )
+            return self._failed("ClusterUnavailable", message, error, transient=True)
+        else:
+            return result
+
+    async def _release(self, need: NeedRelease) -> ReleaseFacts:
+        """Read a release and validate its file."""
+        release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
+        # Validation of a large file takes milliseconds that other reconciles need not wait for.
+        rules = replace(
+            self._rules,
+            cpu_tiers=need.tiers.cpus,
+            memory_tiers=need.tiers.memory,
+            gpu_counts=need.tiers.gpus,
+        )
+        parsed = await asyncio.to_thread(parse, release.file, rules=rules)
+        return ReleaseFacts(
+            repo=release.repo,
+            tag=release.tag,
+            commit=release.commit,
+            published=release.published,
+            file_name=release.file_name,
+            raw=release.file,
+            digest=parsed.digest,
+            config=parsed.config,
+            problems=parsed.problems,
+            unenforced=unenforced(parsed.config) if parsed.config else (),
+        )
+
+    async def _image(self, need: NeedImage) -> RegistryImage:
+        """Read an image's description."""
+        system, _, rest = need.platform.partition("/")
+        architecture, _, variant = rest.partition("/")
+        found = await self._images.resolve(need, Platform(system, architecture, variant))
+        return RegistryImage(
+            image=need.image,
+            entrypoint=found.entrypoint,
+            cmd=found.cmd,
+            env=found.env,
+            user=found.user,
+            working_dir=found.working_dir,
+            stop_signal=found.stop_signal,
+        )
+
+    async def _newest(self, need: NeedLatest) -> NewestRelease:
+        """Find the newest release, and when it differs, the publication time of the present one."""
+        newest = await self._source.latest(need.repo)
+        if newest is None:
+            return NewestRelease(newest=None)
+        found = LatestRelease(tag=newest.tag, commit=newest.commit, published_at=newest.published)
+        if need.than is None or need.than == newest.tag:
+            return NewestRelease(newest=found)
+        present = await self._source.resolve(need.repo, need.than)
+        return NewestRelease(newest=found, than_published=present.published)
+
+    async def _secrets(self, need: NeedSecretValues) -> SecretValues:
+        """Read which values exist; the values are dropped at once."""
+        present: dict[str, frozenset[str]] = {}
+        for name in sorted({ref.secret for ref in need.refs}):
+            try:
+                body = await self._client.get(SECRET, name, need.namespace)
+                present[name] = frozenset(body.get("data") or {})
+            except NotFound:
+                present[name] = frozenset()
+        return SecretValues(
+            missing=tuple(ref for ref in need.refs if ref.key not in present[ref.secret])
+        )
+
+    async def _records(self, need: NeedDns) -> DnsFacts:
+        """Look up both records of a custom domain."""
+        texts, aliases = await asyncio.gather(
+            self._dns.texts(need.txt_name), self._dns.alias(need.domain)
+        )
+        return DnsFacts(texts, aliases)
+
+    def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
+        """Return why a lookup failed, and when the other side wants to be queried again."""
+        now = self._clock()
+        wait = getattr(error, "retry_after", None)
+        retry_at = now + timedelta(seconds=wait) if transient and wait else None
+        late = getattr(error, "timed_out", False)
+        return (TimedOut if late else Failed)(reason, message, transient, now, retry_at)

@@ -1,0 +1,113 @@
+"""The results of lookups, bounded in bytes: the organization that holds most gives way first."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from cloister_crds.lifecycle.state.observed import LookupResult, Need
+from cloister_operator.lookups.memory_size import memory_size
+
+__all__ = ["ResultCache"]
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A result under the lookups of one organization that have it."""
+
+    size: int
+    """Bytes that it takes."""
+    uses: int = 0
+    """Lookups that have it."""
+
+
+class _Holding:
+    """What one organization has in the cache; the least recently used first."""
+
+    def __init__(self) -> None:
+        self.results: dict[Need, LookupResult] = {}
+        self.size = 0
+        self._shared: dict[int, _Shared] = {}
+
+    def add(self, need: Need, result: LookupResult, size: int) -> None:
+        shared = self._shared.setdefault(id(result), _Shared(size))
+        if not shared.uses:
+            self.size += size
+        shared.uses += 1
+        self.size += memory_size(need)
+        self.results[need] = result
+
+    def remove(self, need: Need) -> None:
+        result = self.results.pop(need)
+        shared = self._shared[id(result)]
+        shared.uses -= 1
+        self.size -= memory_size(need)
+        if not shared.uses:
+            self.size -= shared.size
+            del self._shared[id(result)]
+
+
+class ResultCache(Mapping[Need, LookupResult]):
+    """Results by lookup, of all organizations together within a bound.
+
+    Where room is missing, the organization that takes most loses what it has not used for longest,
+    so that nobody's results go for the sake of a larger one. A result that several lookups of an
+    organization have, such as that of one release for many Containers, is counted once.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._holdings: dict[str, _Holding] = {}
+        self._owners: dict[Need, str] = {}
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are taken."""
+        return self._size
+
+    @override
+    def __getitem__(self, need: Need) -> LookupResult:
+        """Return a result; it counts as used."""
+        results = self._holdings[self._owners[need]].results
+        result = results[need] = results.pop(need)
+        return result
+
+    @override
+    def __iter__(self) -> Iterator[Need]:
+        """Return the lookups that have a result."""
+        return iter(self._owners)
+
+    @override
+    def __len__(self) -> int:
+        """Return how many results there are."""
+        return len(self._owners)
+
+    @override
+    def __contains__(self, need: object) -> bool:
+        """Return whether there is a result; it does not count as used."""
+        return need in self._owners
+
+    def put(self, need: Need, result: LookupResult, organization: str, size: int) -> None:
+        """Add or replace a result of an organization that takes `size` bytes."""
+        self.remove(need)
+        holding = self._holdings.setdefault(organization, _Holding())
+        before = holding.size
+        holding.add(need, result, size)
+        self._size += holding.size - before
+        self._owners[need] = organization
+        while self._size > self._max_bytes:
+            largest = max(self._holdings.values(), key=lambda each: each.size)
+            self.remove(next(iter(largest.results)))
+
+    def remove(self, need: Need) -> None:
+        """Remove a result, if there is one."""
+        organization = self._owners.pop(need, None)
+        if organization is None:
+            return
+        holding = self._holdings[organization]
+        before = holding.size
+        holding.remove(need)
+        self._size += holding.size - before
+        if not holding.results:
+            del self._holdings[organization]
