@@ -21,6 +21,8 @@ import httpcore
 import httpx
 from typing_extensions import override
 
+from cloister_crds.blocked_ranges import BLOCKED_IPV4, BLOCKED_IPV6, GLOBAL_UNICAST
+
 __all__ = [
     "Address",
     "AddressRefused",
@@ -45,20 +47,6 @@ RESOLVE_SECONDS = 10.0
 
 NEXT_SECONDS = 3.0
 """After how long the next address of a host is tried, in seconds: one family may lead nowhere."""
-
-CLOSED = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        "168.63.129.16/32",  # a public address behind which Azure serves its own machines
-        "192.0.0.0/24",  # special-purpose; some releases of Python take it for global
-        "192.88.99.0/24",  # the relays of 6to4, withdrawn by RFC 7526
-        "3fff::/20",  # documentation, RFC 9637; newer than some releases of Python
-    )
-)
-"""Networks that are not called although the standard library may take them for global."""
-
-GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
-"""All of IPv6 that is assigned to the public internet (RFC 4291, section 2.4)."""
 
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv4 addresses in IPv6 form (RFC 6052, section 2.1)."""
@@ -124,17 +112,13 @@ def _embedded(address: Address) -> Address:
 def is_public(address: Address) -> bool:
     """Return whether an address belongs to the public internet.
 
-    Not public are the ranges of the special-purpose registries (RFC 6890) that are not globally
-    reachable (private, loopback, link-local with the metadata services, shared CGNAT space,
-    documentation), multicast, and the public address of a metadata service. IPv6 forms that
-    carry an IPv4 address count as that address.
+    Not public are the ranges of `cloister_crds.blocked_ranges`. IPv6 forms that carry an IPv4
+    address count as that address.
     """
     target = _embedded(address)
-    if isinstance(target, ipaddress.IPv6Address) and target not in GLOBAL_UNICAST:
-        return False
-    if target.is_multicast or any(target in network for network in CLOSED):
-        return False
-    return target.is_global
+    if isinstance(target, ipaddress.IPv4Address):
+        return all(target not in network for network in BLOCKED_IPV4)
+    return target in GLOBAL_UNICAST and all(target not in network for network in BLOCKED_IPV6)
 
 
 _RESOLVING = ThreadPoolExecutor(64, thread_name_prefix="resolve")

@@ -58,7 +58,7 @@ func up(t *testing.T, handle *netlink.Handle, name string, addresses ...string) 
 // publicAddresses respond in the emulated internet; no container may reach forbiddenAddresses.
 var (
 	publicAddresses    = []string{"93.184.216.34", "93.184.216.35", "8.8.4.4"}
-	forbiddenAddresses = []string{"192.0.2.2", "10.96.0.1", "10.96.0.10", "10.244.0.9", "169.254.169.254", "100.64.0.1", "198.18.0.1", "172.17.0.1", "192.168.1.1", "240.0.0.1"}
+	forbiddenAddresses = []string{"192.0.2.2", "10.96.0.1", "10.96.0.10", "10.244.0.9", "169.254.169.254", "168.63.129.16", "192.88.99.1", "100.64.0.1", "198.18.0.1", "172.17.0.1", "192.168.1.1", "240.0.0.1"}
 )
 
 // deniedRanges are the public ranges of the node and an API server.

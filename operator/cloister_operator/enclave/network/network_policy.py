@@ -9,6 +9,7 @@ docs/operator.md).
 from collections.abc import Sequence
 from typing import Any
 
+from cloister_crds.blocked_ranges import BLOCKED_IPV4, BLOCKED_IPV6, GLOBAL_UNICAST
 from cloister_crds.names import (
     ENCLAVE_LABEL,
     MANAGED_BY,
@@ -27,21 +28,6 @@ NETWORK_POLICY_NAME = "cloister-enclaves"
 
 _SHELLS_POLICY_NAME = "cloister-shells"
 _DNS_PORT = 53
-_NOT_PUBLIC_V4 = (
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-)
-_NOT_PUBLIC_V6 = ("::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8")
-"""Blocks that are not public, or hide an IPv4 address (RFC 6890, RFC 6052)."""
 
 
 def build_network_policy(
@@ -73,8 +59,8 @@ def build_network_policy(
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     }
     public = [
-        {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_NOT_PUBLIC_V4)}},
-        {"ipBlock": {"cidr": "::/0", "except": list(_NOT_PUBLIC_V6)}},
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(map(str, BLOCKED_IPV4))}},
+        {"ipBlock": {"cidr": str(GLOBAL_UNICAST), "except": list(map(str, BLOCKED_IPV6))}},
     ]
     named = [
         {

@@ -11,25 +11,6 @@ import (
 
 const defaultRefresh = 60 * time.Second
 
-// special are the ranges that no network reaches (IANA special-purpose
-// address registry): this network, private, shared (CGNAT), loopback,
-// link-local with the metadata address, protocol assignments, 6to4 relays,
-// benchmarking, multicast and the reserved rest.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("10.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.88.99.0/24"),
-	netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("240.0.0.0/4"),
-}
-
 // Network returns a network by name.
 func (p Plan) Network(name string) (Network, bool) {
 	for _, network := range p.Networks {
@@ -75,7 +56,7 @@ func (p Plan) EgressNetwork(namespace Namespace) (Network, bool) {
 // DeniedRanges returns all IPv4 ranges that no network reaches, merged, sorted and
 // disjoint.
 func (p Plan) DeniedRanges() []netip.Prefix {
-	ranges := slices.Clone(special)
+	ranges := slices.Clone(blockedRanges)
 	for _, prefix := range p.Denied {
 		if prefix.Addr().Is4() {
 			ranges = append(ranges, prefix.Masked())
@@ -101,7 +82,7 @@ func (p Plan) Denies(address netip.Addr) bool {
 	if !address.Is4() {
 		return true
 	}
-	return slices.ContainsFunc(special, func(one netip.Prefix) bool { return one.Contains(address) }) ||
+	return slices.ContainsFunc(blockedRanges, func(one netip.Prefix) bool { return one.Contains(address) }) ||
 		slices.ContainsFunc(p.Denied, func(one netip.Prefix) bool { return one.Contains(address) })
 }
 
