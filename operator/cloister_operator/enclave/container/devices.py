@@ -55,5 +55,10 @@ def unassigned_gpu_limits(plan: EnclavePlan) -> dict[str, str]:
 
 
 def hides_gpus(plan: EnclavePlan, container: ContainerConfig) -> bool:
-    """Return whether the GPUs of the node must be hidden from a container."""
-    return plan.host.spec.gpu is not None and container.gpus is None
+    """Return whether the GPUs of the node must be hidden from a container: it was assigned none.
+
+    Also on a Host that declares no GPUs: its nodes may have some, with a runtime that obeys an
+    image's own variable.
+    """
+    gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
+    return gpu is None or not assigned_gpus(plan.config, count).get(container.name)

@@ -33,7 +33,7 @@ def with_changes(spec: ContainerConfig, **changes: object) -> ContainerConfig:
 
 def test_dollar_signs_of_the_environment_reach_the_program_unchanged() -> None:
     built = container_of(with_changes(WEB, env=(EnvEntry(name="A", value="$(HOME) $$"),)))
-    assert built["env"] == [{"name": "A", "value": "$$(HOME) $$$$"}]
+    assert {"name": "A", "value": "$$(HOME) $$$$"} in built["env"]
 
 
 def test_the_guest_stands_in_front_of_everything_that_the_kubelet_starts() -> None:
