@@ -138,8 +138,15 @@ async def fetch(
         When there was no response, or not one of HTTP.
     """
     async with client.stream(method, url, headers=dict(headers)) as response:
+        coding = response.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in {"", "identity"}:
+            # Sixty bytes of it could be sixty thousand in memory, before any limit is looked at.
+            raise httpx.DecodingError(
+                f"{response.url.host} sent a body in the coding {coding[:20]!r}, which was not "
+                "asked for"
+            )
         body = bytearray()
-        async for piece in response.aiter_bytes():
+        async for piece in response.aiter_raw():
             body += piece
             if len(body) > limit:
                 raise ResponseTooLarge(

@@ -5,7 +5,6 @@ Specification" for tokens. `RegistryClient` alone uses it.
 """
 
 import base64
-import json
 import re
 import time
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ import httpx
 from cachetools import TLRUCache
 
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.foreign_json import parse_json
 from cloister_clients.outbound import HttpResponse, fetch, retry_after
 from cloister_clients.registry.credentials import Credentials
 from cloister_clients.registry.errors import (
@@ -26,11 +26,17 @@ from cloister_clients.registry.errors import (
 
 __all__ = ["Audience", "Challenge", "RegistryAuthenticator", "parse_challenges"]
 
-MAX_TOKEN_BYTES = 262144
+MAX_TOKEN_BYTES = 65536
 """Largest response of a token server, in bytes."""
 
-MAX_KEPT = 1024
-"""How many tokens are kept."""
+MAX_VALUES = 1024
+"""Most values of such a response; a token server sends a handful."""
+
+MAX_KEPT_BYTES = 8 * 1024**2
+"""Size of all tokens that are kept, in bytes."""
+
+ENTRY_BYTES = 1024
+"""What a kept token takes beside its text: for whom it is good, with credentials."""
 
 DEFAULT_LIFE = 60.0
 """Life of a token whose server does not say it, in seconds (token specification)."""
@@ -87,7 +93,10 @@ class RegistryAuthenticator:
         self._client = client
         self._clock = clock
         self._kept: TLRUCache[Audience, tuple[str, float]] = TLRUCache(
-            MAX_KEPT, lambda _, kept, now: now + kept[1], time.monotonic
+            MAX_KEPT_BYTES,
+            lambda _, kept, now: now + kept[1],
+            time.monotonic,
+            lambda kept: ENTRY_BYTES + len(kept[0]),
         )
 
     def authorization(self, audience: Audience) -> str | None:
@@ -200,7 +209,7 @@ def _named(audience: Audience) -> str:
 def _object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object; anything else counts as an empty one."""
     try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
+        data = parse_json(body, most=MAX_VALUES)
+    except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

@@ -9,11 +9,13 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 
 from cloister_clients.address_guard import AddressRefused, Guard, named
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.foreign_json import parse_apart
 from cloister_clients.outbound import (
     HttpResponse,
     ResponseTooLarge,
@@ -151,12 +153,16 @@ class RegistryClient:
             if document.config is None:
                 raise ManifestInvalid(f"{image} is an index of indexes; push an index of images")
             if document.config.size > self._settings.max_config_bytes:
-                raise ManifestInvalid(f"the configuration of {image} is too large; make it smaller")
+                raise ManifestInvalid(
+                    f"the configuration of {image} has {document.config.size} bytes, and at most "
+                    f"{self._settings.max_config_bytes} are read (registry.maxConfigBytes); "
+                    "build it with less"
+                )
             content = await self._content(
                 image, "blobs", document.config.digest, credentials,
                 limit=self._settings.max_config_bytes,
             )  # fmt: skip
-        config = parse_config(content, str(image))
+        config = await parse_apart(partial(parse_config, name=str(image)), content)
         check_platform(config, platform, str(image))
         return _resolved(image, digest, document, config.config or RuntimeConfig())
 
@@ -216,7 +222,7 @@ class RegistryClient:
         """Read a manifest or an index."""
         limit = self._settings.max_manifest_bytes
         content = await self._content(image, "manifests", digest, credentials, limit=limit)
-        return parse_document(content, str(image))
+        return await parse_apart(partial(parse_document, name=str(image)), content)
 
     async def _content(
         self,

@@ -6,12 +6,16 @@ Docker's image manifest version 2, schema 2.
 
 import hashlib
 from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import override
 
+from cloister_clients.foreign_json import check_values
 from cloister_clients.registry.errors import ManifestInvalid, PlatformMissing
 from cloister_clients.registry.reference import is_digest
+from cloister_crds.kinds.enclave import ImageArguments, ImageDirectory, ImageEnvironment
+from cloister_crds.kinds.scalars import Word
 
 __all__ = [
     "MANIFEST_TYPES",
@@ -40,6 +44,13 @@ _CONFIG_TYPES = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
+MAX_VALUES = 65_536
+"""Most values of a document: elements of lists, members of objects, nested ones counted each."""
+MAX_MANIFESTS = 1024
+"""Most entries of an index, and most layers of an image."""
+MAX_RUNTIME_BYTES = 65_536
+"""Most bytes of what an image says about its process; images in use have a tenth of that."""
+
 _SAME_VARIANT = {("amd64", "v1"), ("arm64", "v8")}
 
 
@@ -101,6 +112,9 @@ class Descriptor(_Part):
         return Platform(part.os, part.architecture, part.variant)
 
 
+Descriptors = Annotated[tuple[Descriptor, ...], Field(max_length=MAX_MANIFESTS)]
+
+
 class ManifestDocument(_Part):
     """A manifest (config, layers) or an index (manifests)."""
 
@@ -108,11 +122,11 @@ class ManifestDocument(_Part):
     """Version of the form; 2."""
     media_type: str = Field(default="", alias="mediaType")
     """Media type that the document gives itself."""
-    manifests: tuple[Descriptor, ...] | None = None
+    manifests: Descriptors | None = None
     """Manifests of an index; None in a manifest."""
     config: Descriptor | None = None
     """Configuration of a manifest; None in an index."""
-    layers: tuple[Descriptor, ...] | None = None
+    layers: Descriptors | None = None
     """Layers of a manifest; None in an index."""
 
     @property
@@ -123,20 +137,25 @@ class ManifestDocument(_Part):
 
 
 class RuntimeConfig(_Part):
-    """What an image says about its process."""
+    """What an image says about its process, within the bounds of what an Enclave records of it."""
 
-    entrypoint: tuple[str, ...] | None = Field(default=None, alias="Entrypoint")
+    entrypoint: ImageArguments | None = Field(default=None, alias="Entrypoint")
     """Program and first arguments; None: none."""
-    cmd: tuple[str, ...] | None = Field(default=None, alias="Cmd")
+    cmd: ImageArguments | None = Field(default=None, alias="Cmd")
     """Further arguments, or the program where there is no entrypoint; None: none."""
-    env: tuple[str, ...] | None = Field(default=None, alias="Env")
+    env: ImageEnvironment | None = Field(default=None, alias="Env")
     """Environment, each ``NAME=value``."""
-    user: str | None = Field(default="", alias="User")
+    user: Word | None = Field(default="", alias="User")
     """User and group; empty: root."""
-    working_dir: str | None = Field(default="", alias="WorkingDir")
+    working_dir: ImageDirectory | None = Field(default="", alias="WorkingDir")
     """Working directory; empty: the root directory."""
-    stop_signal: str | None = Field(default="", alias="StopSignal")
+    stop_signal: Word | None = Field(default="", alias="StopSignal")
     """Signal that ends the process; empty: SIGTERM."""
+
+    @property
+    def size(self) -> int:
+        """Size of all that it says, in bytes of JSON, as an Enclave records it."""
+        return len(self.model_dump_json())
 
 
 class ImageConfig(_Part):
@@ -184,17 +203,10 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
     Raises
     ------
     ManifestInvalid
-        When it is neither a manifest nor an index of images, both at once, or of a form that is no
-        longer used.
+        When it is neither a manifest nor an index of images, both at once, of a form that is no
+        longer used, or beyond a bound.
     """
-    try:
-        document = ManifestDocument.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the document"
-        raise ManifestInvalid(
-            f"{name} has no manifest of an image: {where}: {first['msg']}"
-        ) from error
+    document = _parse(ManifestDocument, content, f"the manifest of {name}")
     if document.schema_version != 2:  # noqa: PLR2004 - the version is the figure
         raise ManifestInvalid(
             f"{name} is an image of Docker's schema 1, which is no longer used; "
@@ -210,7 +222,7 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
     if document.config is not None and document.config.media_type not in _CONFIG_TYPES:
         raise ManifestInvalid(
             f"{name} is not a container image: its content is of the type "
-            f"{document.config.media_type[:100]}; use the reference of an image"
+            f"{shown(document.config.media_type)}; use the reference of an image"
         )
     return document
 
@@ -235,8 +247,9 @@ def choose(document: ManifestDocument, platform: Platform, name: str) -> Descrip
     ]
     if not fitting:
         available = ", ".join(sorted({str(found) for found, _ in entries})) or "no platform"
+        listed = shown(available, most=300)
         raise PlatformMissing(
-            f"{name} is not built for {platform} but for {available[:300]}; "
+            f"{name} is not built for {platform} but for {listed}; "
             f"build and push it for {platform} too"
         )
     return min(fitting, key=lambda pair: pair[0].variant != wanted.variant)[1]
@@ -248,16 +261,16 @@ def parse_config(content: bytes, name: str) -> ImageConfig:
     Raises
     ------
     ManifestInvalid
-        When it does not have the form.
+        When it does not have the form, or is beyond a bound.
     """
-    try:
-        return ImageConfig.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the document"
+    found = _parse(ImageConfig, content, f"the configuration of {name}")
+    size = found.config.size if found.config else 0
+    if size > MAX_RUNTIME_BYTES:
         raise ManifestInvalid(
-            f"the configuration of {name} is invalid: {where}: {first['msg']}; build it again"
-        ) from error
+            f"the configuration of {name} is invalid: config: Entrypoint, Cmd and Env have {size} "
+            f"bytes, and at most {MAX_RUNTIME_BYTES} may be; build it with less"
+        )
+    return found
 
 
 def check_platform(config: ImageConfig, platform: Platform, name: str) -> None:
@@ -273,5 +286,34 @@ def check_platform(config: ImageConfig, platform: Platform, name: str) -> None:
         return
     if (found.os, found.architecture) != (wanted.os, wanted.architecture):
         raise PlatformMissing(
-            f"{name} is built for {found}, not for {platform}; build and push it for {platform}"
+            f"{name} is built for {shown(str(found))}, not for {platform}; "
+            f"build and push it for {platform}"
         )
+
+
+def shown(text: str, *, most: int = 100) -> str:
+    """Show a text that a registry chose in a message: on one line, and cut."""
+    return "".join(each if each.isprintable() else " " for each in text[:most])
+
+
+P = TypeVar("P", bound=_Part)
+
+
+def _parse(kind: type[P], content: bytes, what: str) -> P:
+    """Read a document of a form, bounded in values and depth.
+
+    Raises
+    ------
+    ManifestInvalid
+        When it does not have the form; names the first field that is wrong.
+    """
+    try:
+        check_values(content, most=MAX_VALUES)
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the document"
+        problem = f"{where}: {shown(first['msg'], most=300)}"
+    except ValueError as error:
+        problem = str(error)
+    raise ManifestInvalid(f"{what} is invalid: {problem}; build and push the image again")

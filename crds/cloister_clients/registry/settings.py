@@ -35,7 +35,7 @@ class RegistrySettings(SettingsSection):
     in seconds."""
     max_manifest_bytes: int = Field(default=4194304, ge=1024)
     """Largest manifest or index, in bytes (the distribution specification wants 4 MiB)."""
-    max_config_bytes: int = Field(default=8388608, ge=1024)
+    max_config_bytes: int = Field(default=1048576, ge=1024)
     """Largest configuration of an image, in bytes."""
 
     @model_validator(mode="after")

@@ -46,7 +46,7 @@ class GiteaProvider:
             release = await self._get(repo, f"/releases/tags/{quote(tag, safe='')}")
             if release is None:
                 raise await self._why_no_release(repo, tag)
-            facts = release.object()
+            facts = await release.object()
             if facts.get("draft"):
                 raise ReleaseNotPublished(repo, tag, draft=True)
             actual = await self._commit_of(repo, tag)
@@ -71,7 +71,7 @@ class GiteaProvider:
             response = await self._get(repo, f"/releases?{query}")
             if response is None:
                 raise RepositoryNotFound(repo)
-            listed = response.json()
+            listed = await response.json()
             releases = [
                 each
                 for each in (listed if isinstance(listed, list) else [])
@@ -117,7 +117,7 @@ class GiteaProvider:
         response = await self._tag(repo, tag)
         if response is None:
             raise TagNotFound(repo, tag)
-        commit = text(response.object(), "commit", "sha")
+        commit = text(await response.object(), "commit", "sha")
         if not is_commit(commit):
             raise SourceUnavailable(f"the forge's response for the tag {tag} has no commit")
         return commit
@@ -129,7 +129,7 @@ class GiteaProvider:
             response = await self._get(repo, f"/contents/{quote(name, safe='')}?ref={commit}")
             if response is None:
                 continue
-            facts = response.json()
+            facts = await response.json()
             # The response for a directory is the list of its entries.
             kind = "dir" if isinstance(facts, list) else text(facts, "type")
             if kind != "file":

@@ -54,7 +54,7 @@ class GitHubProvider:
             release = await self._get(repo, f"/releases/tags/{quote(tag, safe='')}")
             if release is None:
                 raise await self._why_no_release(repo, tag)
-            facts = release.object()
+            facts = await release.object()
             if facts.get("draft") or not facts.get("published_at"):
                 raise ReleaseNotPublished(repo, tag, draft=True)
             actual = await self._commit_of(repo, tag)
@@ -81,7 +81,7 @@ class GitHubProvider:
             if response is None:
                 await self._check_repository(repo)
                 return None
-            listed = response.json()
+            listed = await response.json()
             releases = [
                 each
                 for each in (listed if isinstance(listed, list) else [listed])
@@ -130,7 +130,7 @@ class GitHubProvider:
         for _ in range(MAX_DEPTH):
             if response is None:
                 raise TagNotFound(repo, tag)
-            target = response.object()
+            target = await response.object()
             kind, identity = text(target, "object", "type"), text(target, "object", "sha")
             if not is_commit(identity):
                 raise SourceUnavailable(f"the forge's response for the tag {tag} has no object id")
@@ -149,14 +149,14 @@ class GitHubProvider:
         tree = await self._get(repo, f"/git/trees/{commit}")
         if tree is None:
             raise TagNotFound(repo, tag)
-        listed = tree.object().get("tree")
+        listed = (await tree.object()).get("tree")
         entries = {
             each["path"]: each
             for each in (listed if isinstance(listed, list) else [])
             if isinstance(each, dict) and isinstance(each.get("path"), str)
         }
         name = next((name for name in names if name in entries), None)
-        if name is None and tree.object().get("truncated"):
+        if name is None and (await tree.object()).get("truncated"):
             raise SourceRefused(
                 f"the root directory of {repo} has more files than the forge lists; move some away"
             )

@@ -7,11 +7,11 @@ Each response with an ETag is cached, and requested again only "if it changed" (
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ from cachetools import LRUCache
 
 from cloister_clients.address_guard import AddressRefused, Guard
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.foreign_json import TooManyValues, parse_apart, parse_json
 from cloister_clients.outbound import (
     LONGEST_WAIT,
     HttpResponse,
@@ -44,6 +45,9 @@ __all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
 MAX_RESPONSE_BYTES = 8 * 1024**2
 """Largest response that is read, in bytes; a list of the files in a large directory."""
 
+MAX_VALUES = 262_144
+"""Most values of a response; 30 releases with a hundred files each have half of that."""
+
 MAX_KEPT_BYTES = 32 * 1024**2
 """Size of the cache of responses for conditional requests, in bytes."""
 
@@ -58,22 +62,26 @@ class ForgeResponse:
     body: bytes
     """Its body."""
 
-    def json(self) -> Any:
+    async def json(self) -> Any:
         """Read the body as JSON.
 
         Raises
         ------
+        SourceRefused
+            When it has too many values.
         SourceUnavailable
             When it is not that.
         """
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError) as error:
+            return await parse_apart(partial(parse_json, most=MAX_VALUES), self.body)
+        except TooManyValues as error:
+            raise SourceRefused(f"the forge's response is too large: {error}") from error
+        except ValueError as error:
             raise SourceUnavailable(
-                "the forge responded with something that is not JSON"
+                f"the forge responded with something that is not read as JSON: {error}"
             ) from error
 
-    def object(self) -> dict[str, Any]:
+    async def object(self) -> dict[str, Any]:
         """Read the body as a JSON object.
 
         Raises
@@ -81,7 +89,7 @@ class ForgeResponse:
         SourceUnavailable
             When it is not that.
         """
-        data = self.json()
+        data = await self.json()
         if not isinstance(data, dict):
             raise SourceUnavailable("the forge responded with something else than an object")
         return data
@@ -221,9 +229,9 @@ class Forge:
             ) from error
 
     def _keep(self, key: str, response: HttpResponse) -> None:
-        """Cache a response that can be requested conditionally."""
+        """Cache a response that can be requested conditionally, unless it displaces many."""
         etag = response.headers.get("etag", "")
-        if not etag or len(response.body) > MAX_KEPT_BYTES // 8:
+        if not etag or len(response.body) > MAX_KEPT_BYTES // 64:
             return
         self._kept[key] = (etag, response.body)
 

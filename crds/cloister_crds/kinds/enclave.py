@@ -19,6 +19,9 @@ __all__ = [
     "EnclaveSpec",
     "EnclaveStatus",
     "EnclaveSummary",
+    "ImageArguments",
+    "ImageDirectory",
+    "ImageEnvironment",
     "ImageFacts",
     "OwningContainer",
 ]
@@ -52,6 +55,12 @@ Reference = Annotated[str, Field(max_length=1024)]
 """An image reference."""
 Argument = Annotated[str, Field(max_length=32768)]
 """One word of a command line or environment."""
+ImageArguments = Annotated[tuple[Argument, ...], Field(max_length=256)]
+"""Command line of an image; what an image may say is bounded here, for its parser as well."""
+ImageEnvironment = Annotated[tuple[Argument, ...], Field(max_length=1024)]
+"""Environment of an image, each ``NAME=value``."""
+ImageDirectory = Annotated[str, Field(max_length=4096)]
+"""Working directory of an image."""
 
 
 class ImageFacts(Model):
@@ -61,15 +70,15 @@ class ImageFacts(Model):
     """container of the file that uses it."""
     image: Reference
     """image reference with digest, as the kubelet pulls it."""
-    entrypoint: Annotated[tuple[Argument, ...], Field(max_length=256)] | None = None
+    entrypoint: ImageArguments | None = None
     """entrypoint of the image; unset = none."""
-    cmd: Annotated[tuple[Argument, ...], Field(max_length=256)] | None = None
+    cmd: ImageArguments | None = None
     """cmd of the image; unset = none."""
-    env: Annotated[tuple[Argument, ...], Field(max_length=1024)] = ()
+    env: ImageEnvironment = ()
     """env of the image, ``NAME=value``."""
     user: Word = ""
     """user of the image; empty = root."""
-    working_dir: Annotated[str, Field(max_length=4096)] = ""
+    working_dir: ImageDirectory = ""
     """workingDir of the image; empty = /."""
     stop_signal: Word = ""
     """stopSignal of the image; empty = SIGTERM."""

@@ -1,5 +1,6 @@
 """Requests to foreign servers: bounded, without cookies, without the environment."""
 
+import gzip
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,3 +92,11 @@ def test_authorities_come_from_a_file_alone(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLError):
         trust(empty)
     assert trust(None).get_ca_certs()
+
+
+async def test_a_body_in_another_coding_is_not_unpacked() -> None:
+    packed = gzip.compress(b"x" * 50_000_000)
+    with serve(lambda request: Reply(200, packed, {"Content-Encoding": "gzip"})) as server:
+        async with client_for(server) as client:
+            with pytest.raises(httpx.DecodingError, match="'gzip', which was not asked for"):
+                await fetch(client, "GET", server.base, headers={}, limit=100_000)

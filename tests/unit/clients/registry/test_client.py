@@ -160,13 +160,13 @@ async def test_each_response_of_a_registry_has_its_error(
 
 
 async def test_a_configuration_beyond_its_limit_is_not_read() -> None:
-    for size in (8388609, 10):
-        large = manifest(b"x" * 8388609, size=size)
+    for size in (1048577, 10):
+        large = manifest(b"x" * 1048577, size=size)
         reply = Reply(200, large)
-        blob = Reply(200, b"x" * 8388609)
+        blob = Reply(200, b"x" * 1048577)
         with serve(serving(manifests=reply, blobs=blob)) as server:
             async with client_for(server) as client:
-                with pytest.raises(ManifestInvalid, match=r"too large|beyond 8388608 bytes"):
+                with pytest.raises(ManifestInvalid, match=r"maxConfigBytes|beyond 1048576 bytes"):
                     await client.resolve(f"{server.host}/a/b@{digest(large)}")
             assert len(server.requests) == (1 if size > 10 else 2)
 

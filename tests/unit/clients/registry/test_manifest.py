@@ -16,6 +16,7 @@ from cloister_clients.registry.manifest import (
     parse_config,
     parse_document,
 )
+from cloister_crds.kinds.enclave import ImageFacts
 
 DIGEST = "sha256:" + "a" * 64
 PART = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": DIGEST, "size": 2}
@@ -131,3 +132,85 @@ def test_variants_of_an_architecture_run_on_it() -> None:
 def test_digests_are_computed_by_their_own_algorithm() -> None:
     assert digest_of(b"", "sha256:x").startswith("sha256:e3b0c442")
     assert digest_of(b"", "sha512:x").startswith("sha512:cf83e135")
+
+
+TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(["x" * 32768, "x" * 32769, "\x01" * 9000]))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["Entrypoint", "Cmd", "Env"]),
+        st.one_of(
+            st.none(),
+            st.lists(TEXTS, max_size=6),
+            st.sampled_from([["x"] * 256, ["x"] * 257, ["x"] * 1024, ["x"] * 1025]),
+        ),
+    ),
+    st.dictionaries(
+        st.sampled_from(["User", "WorkingDir", "StopSignal"]),
+        st.one_of(TEXTS, st.sampled_from(["x" * 253, "x" * 254, "x" * 4096, "x" * 4097])),
+    ),
+)
+def test_what_is_read_of_an_image_can_be_recorded_in_an_enclave(
+    lists: dict[str, list[str] | None], texts: dict[str, str]
+) -> None:
+    document = json.dumps({"config": {**lists, **texts}}).encode()
+    with contextlib.suppress(ManifestInvalid):
+        found = parse_config(document, "x").config
+        assert found is not None
+        ImageFacts(
+            container="web",
+            image="x",
+            entrypoint=found.entrypoint,
+            cmd=found.cmd,
+            env=found.env or (),
+            user=found.user or "",
+            working_dir=found.working_dir or "",
+            stop_signal=found.stop_signal or "",
+        )
+        assert len(document) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"Env": ["A=b"] * 1025}, "config.Env: .*at most 1024"),
+        ({"Cmd": ["x"] * 257}, "config.Cmd: .*at most 256"),
+        ({"Entrypoint": ["x" * 32769]}, r"config.Entrypoint.0: .*at most 32768"),
+        ({"User": "u" * 254}, "config.User: .*at most 253"),
+        ({"Env": ["A=" + "x" * 30_000] * 3}, "Env have 9.* bytes, and at most 65536"),
+        ({"Env": [""] * 70_000}, "values, and at most 65536"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_configuration_beyond_a_bound_is_refused_with_field_and_bound(
+    config: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ManifestInvalid, match=said):
+        parse_config(json.dumps({"config": config}).encode(), "x")
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_a_document_that_is_nested_too_deep_is_refused(opening: bytes) -> None:
+    for times in (1000, 60_000, 1_000_000):
+        for read in (parse_document, parse_config):
+            with pytest.raises(ManifestInvalid, match="is invalid"):
+                read(opening * times, "x")
+
+
+def test_an_index_of_too_many_images_is_refused() -> None:
+    with pytest.raises(ManifestInvalid, match=r"manifests: .*at most 1024"):
+        parse_document(index(*["linux/amd64"] * 1025), "x")
+
+
+def test_a_text_of_a_registry_is_shown_on_one_line_and_cut() -> None:
+    forged = "x\n2026-11-25 00:00:00 CRITICAL root forged \x1b[31m\u2028" + "y" * 400
+    document = {
+        "schemaVersion": 2,
+        "config": {"mediaType": forged, "digest": "sha256:" + "a" * 64, "size": 1},
+    }
+    with pytest.raises(ManifestInvalid) as refused:
+        parse_document(json.dumps(document).encode(), "x")
+    assert "forged" in refused.value.message
+    assert refused.value.message.isprintable()
+    assert len(refused.value.message) < 300

@@ -366,3 +366,12 @@ async def test_content_that_is_not_what_was_listed_is_refused(
     server.route = changed  # type: ignore[method-assign]  # this server sends other content
     with pytest.raises(SourceUnavailable, match="did not send"):
         await provider.resolve(REPO, "v1")
+
+
+@pytest.mark.parametrize("body", [b"[" * 1_000_000, b'{"a":' * 100_000, b'[{"a":1}]' * 50_000])
+async def test_a_response_that_would_fill_memory_or_stack_is_refused(
+    server: ForgeStandIn, provider: SourceProvider, body: bytes
+) -> None:
+    server.fault = Reply(200, body)
+    with pytest.raises((SourceRefused, SourceUnavailable), match=r"at most|not read as JSON"):
+        await provider.resolve(REPO, "v1")
