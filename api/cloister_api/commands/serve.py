@@ -30,6 +30,7 @@ from cloister_api.payments.settings import PaymentsError, read_secrets
 from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
+from cloister_clients.log_lines import LineFormatter
 
 __all__ = ["api"]
 
@@ -43,7 +44,8 @@ def api(config: Path) -> None:
     settings = settings_of(config)
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(RequestIdFilter())
-    logging.basicConfig(level=settings.log_level, handlers=[handler], format=FORMAT)
+    handler.setFormatter(LineFormatter(FORMAT))
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
     for library in ("httpx", "stripe"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:

@@ -14,12 +14,14 @@ from typing import Any
 import httpx
 from cachetools import TLRUCache
 
+from cloister_clients.address_guard import host_port, named
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.foreign_json import parse_json
 from cloister_clients.outbound import HttpResponse, fetch, retry_after
 from cloister_clients.registry.credentials import Credentials
 from cloister_clients.registry.errors import (
     RegistryRateLimited,
+    RegistryRefused,
     RegistryUnauthorized,
     RegistryUnavailable,
 )
@@ -43,6 +45,9 @@ DEFAULT_LIFE = 60.0
 
 MARGIN = 10.0
 """How long before it expires a token is no longer used, in seconds."""
+
+_TOKEN_SERVERS = {"registry-1.docker.io": "auth.docker.io"}
+"""Registry -> its token server on another host."""
 
 _PIECE = re.compile(
     r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)"
@@ -89,8 +94,15 @@ def parse_challenges(values: Iterable[str]) -> list[Challenge]:
 class RegistryAuthenticator:
     """Turns challenges into authorizations and keeps them while they are good."""
 
-    def __init__(self, client: httpx.AsyncClient, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        *,
+        token_hosts: Iterable[str] = (),
+        clock: Clock = utc_now,
+    ) -> None:
         self._client = client
+        self._token_hosts = frozenset(token_hosts)
         self._clock = clock
         self._kept: TLRUCache[Audience, tuple[str, float]] = TLRUCache(
             MAX_KEPT_BYTES,
@@ -125,6 +137,8 @@ class RegistryAuthenticator:
             When there are no credentials that the server wants, or its token server refuses them.
         RegistryUnavailable
             When the token server does not respond as it should.
+        RegistryRefused
+            When the token server may not have the credentials.
         AddressRefused
             When the guard refuses the token server.
         """
@@ -157,6 +171,7 @@ class RegistryAuthenticator:
             query["service"] = parameters["service"]
         headers = {"Accept": "application/json"}
         if audience.credentials is not None:
+            self._check_realm(audience, realm)
             headers["Authorization"] = _basic(audience.credentials)
         response = await fetch(
             self._client,
@@ -174,6 +189,18 @@ class RegistryAuthenticator:
         if not isinstance(life, int | float) or isinstance(life, bool) or life <= 0:
             life = DEFAULT_LIFE
         return f"Bearer {token}", float(life)
+
+    def _check_realm(self, audience: Audience, realm: httpx.URL) -> None:
+        """Raise unless a token server may see the credentials: the registry alone names it."""
+        server = httpx.URL(audience.server)
+        own = host_port(realm) == host_port(server)
+        if own or realm.host == _TOKEN_SERVERS.get(server.host):
+            return
+        if not named(*host_port(realm), self._token_hosts):
+            raise RegistryRefused(
+                f"{_named(audience)} names the token server {realm.host}, which gets no "
+                "credentials; an administrator can allow it in the setting registry.tokenHosts"
+            )
 
     def _check(self, audience: Audience, response: HttpResponse) -> None:
         """Raise what a response without a token means."""

@@ -111,7 +111,9 @@ class RegistryClient:
             timeout_seconds=settings.timeout_seconds,
             user_agent="cloister",
         )
-        self._authenticator = RegistryAuthenticator(self._client, clock=clock)
+        self._authenticator = RegistryAuthenticator(
+            self._client, token_hosts=settings.token_hosts, clock=clock
+        )
 
     async def aclose(self) -> None:
         """Close connections; the client is not used afterwards."""

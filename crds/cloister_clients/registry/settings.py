@@ -26,6 +26,10 @@ class RegistrySettings(SettingsSection):
     private_hosts: dict[PrivateRegistry, tuple[str, ...]] = Field(default_factory=dict)
     """Registry (ghcr, gcr, dockerhub) -> further hosts that an organization's credentials for it
     are for, such as the registry of an Enterprise server."""
+    token_hosts: tuple[str, ...] = ()
+    """Hosts, ``host`` or ``host:port``, that may receive an organization's credentials as the token
+    server of a registry that is another host. A registry itself, and Docker Hub's own token server,
+    always may."""
     ca_file: Path | None = None
     """PEM file with the only certificate authorities to trust. None: the public ones."""
     timeout_seconds: float = Field(default=10.0, gt=0, le=300)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from typing_extensions import override
 
+from cloister_clients.log_lines import LineFormatter
 from cloister_operator.settings import LogFormat, LogSettings
 
 __all__ = ["JsonFormatter", "configure_logging"]
@@ -33,14 +34,15 @@ class JsonFormatter(logging.Formatter):
             line["object"] = key
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        # In ASCII, since some readers take further characters for the end of a line.
+        return json.dumps(line)
 
 
 def configure_logging(settings: LogSettings) -> None:
     """Write all log records to standard error in the format of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     json_lines = settings.format is LogFormat.JSON
-    handler.setFormatter(JsonFormatter() if json_lines else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if json_lines else LineFormatter(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)

@@ -54,7 +54,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 @asynccontextmanager
 async def client_for(*hosts: str, **more: object) -> AsyncIterator[RegistryClient]:
     """Build a client that may call these hosts without TLS."""
-    settings = {"allow_private": hosts, "plain_http": hosts, **more}
+    settings = {"allow_private": hosts, "plain_http": hosts, "token_hosts": hosts, **more}
     client = RegistryClient(RegistrySettings.model_validate(settings))
     try:
         yield client

@@ -225,3 +225,32 @@ async def test_docker_hub_is_served_by_another_host() -> None:
 def test_settings_that_do_not_fit_are_named(data: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         RegistrySettings.model_validate(data)
+
+
+@pytest.mark.parametrize(("named", "sent"), [(False, 0), (True, 1)])
+async def test_a_token_server_elsewhere_gets_credentials_only_when_it_is_named(
+    *, named: bool, sent: int
+) -> None:
+    with serve(lambda request: Reply(200, b'{"token": "t"}')) as tokens:
+
+        def answer(request: Request) -> Reply:
+            if "authorization" not in request.headers:
+                challenge = f'Bearer realm="{tokens.base}/token",service="x"'
+                return Reply(401, headers={"WWW-Authenticate": challenge})
+            return serving()(request)
+
+        with serve(answer) as server:
+            hosts = [tokens.host] if named else []
+            reference = f"{server.host}/a/b@{DIGEST}"
+            async with client_for(server, tokens, token_hosts=hosts) as client:
+                assert (await client.resolve(reference)).user == "7"
+                assert "authorization" not in tokens.requests.pop().headers
+                credentials = Credentials((server.host,), "user", "secret")
+                if named:
+                    found = await client.resolve(reference, credentials=credentials)
+                    assert found.user == "7"
+                    assert tokens.requests[0].headers["authorization"].startswith("Basic ")
+                else:
+                    with pytest.raises(RegistryRefused, match=r"setting registry\.tokenHosts"):
+                        await client.resolve(reference, credentials=credentials)
+    assert len(tokens.requests) == sent
