@@ -95,24 +95,33 @@ def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
     return meta.deletion_timestamp is not None and meta.finalizers == (FINALIZER,) and not has_pod
 
 
-def served_until(enclave: Enclave, now: datetime, heartbeat: datetime | None = None) -> datetime:
+def served_until(
+    enclave: Enclave,
+    noticed: datetime,
+    *,
+    heartbeat: datetime | None = None,
+    relieved: datetime | None = None,
+) -> datetime:
     """Return when an Enclave that no longer serves stopped serving.
 
     Parameters
     ----------
     enclave
         The Enclave.
-    now
-        When that was observed, in UTC.
+    noticed
+        When its Service was seen not to select it any more, or its Pod to be gone, in UTC.
     heartbeat
         Last heartbeat of its node, if that node is lost: time after it is not billed. None = the
         node is not lost, or has no heartbeat.
+    relieved
+        When the next Enclave of its Container was promoted: two never serve at once. None = none
+        was.
 
     Returns
     -------
     datetime
-        The earliest of what is known, but not before it was promoted.
+        The earliest of these, but not before it was promoted.
     """
-    known = (now, enclave.metadata.deletion_timestamp, heartbeat)
+    known = (noticed, heartbeat, relieved)
     end = min(each for each in known if each is not None)
     return max(end, enclave.status.promoted_at or end)

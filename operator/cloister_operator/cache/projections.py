@@ -201,6 +201,11 @@ def _node_of_pod(body: Body) -> str:
     return str((body.get("spec") or {}).get("nodeName") or "")
 
 
+def _ownerless(body: Body) -> str:
+    """Return "true" for an object without an owner, which the operator always writes; else ""."""
+    return "" if body["metadata"].get("ownerReferences") else "true"
+
+
 def _host_of_container(body: Body) -> str:
     """Return the Host that a Container names or runs on; empty = there is none yet."""
     running = (body.get("status") or {}).get("host") or {}
@@ -240,6 +245,8 @@ def _container_of_route(body: Body) -> str:
 
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
+_OWNERLESS = ("ownerless", _ownerless)
+
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
     WatchedKind(HOST, _own_kind),
@@ -256,8 +263,8 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(REGISTRY_CREDENTIAL, _own_kind),
     WatchedKind(SSH_KEY, _own_kind),
     WatchedKind(CLAIM, _own_kind, indexes=(("holder", _holder),)),
-    WatchedKind(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod),)),
-    WatchedKind(SERVICE, _service, _OURS),
+    WatchedKind(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod), _OWNERLESS)),
+    WatchedKind(SERVICE, _service, _OURS, (_OWNERLESS,)),
     WatchedKind(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
     WatchedKind(NAMESPACE, _metadata_alone),
     WatchedKind(NODE, _node),

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import ValidationError
 
 from cloister_clients.kube import Conflict, KindRef, KubeError
+from cloister_clients.kube.kinds import POD, SERVICE
 from cloister_operator.cache.projections import (
     CLAIM,
     CONTAINER,
@@ -29,6 +30,7 @@ from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.hostname_claims import reconcile_claim
 from cloister_operator.reconcile.organization import reconcile_organization
+from cloister_operator.reconcile.orphans import reconcile_service
 from cloister_operator.reconcile.registry_credential import reconcile_credential
 from cloister_operator.reconcile.result import Result
 from cloister_operator.reconcile.route import reconcile_route
@@ -52,6 +54,7 @@ RECONCILERS: dict[str, Callable[[ProcessContext, Key], Awaitable[Result]]] = {
     "RegistryCredential": reconcile_credential,
     "SSHKey": reconcile_ssh_key,
     "Secret": reconcile_secret,
+    "Service": reconcile_service,
     "TLSRoute": reconcile_route,
 }
 """The reconciler of each kind."""
@@ -125,7 +128,8 @@ async def _reconcile(context: ProcessContext, key: Key) -> str:
 async def _refresh(context: ProcessContext, key: Key) -> None:
     """Read the object of a key live: the cache is behind the server."""
     try:
-        await context.writer.refresh(_kinds(context)[key.kind], key.namespace, key.name)
+        kinds = _kinds(context) | {"Service": SERVICE}
+        await context.writer.refresh(kinds[key.kind], key.namespace, key.name)
     except KubeError as error:
         logger.info("%s cannot be read: %s", key.text, error)
 
@@ -136,11 +140,18 @@ def _kinds(context: ProcessContext) -> dict[str, KindRef]:
 
 
 def all_keys(context: ProcessContext) -> list[Key]:
-    """Return the keys of all objects that have a reconciler, owners first."""
+    """Return the keys of all objects that have a reconciler, owners first, and of orphans."""
     return [
-        Key(kind, entry.namespace, entry.name)
-        for kind, ref in _kinds(context).items()
-        for entry in context.store.entries(ref)
+        *(
+            Key(kind, entry.namespace, entry.name)
+            for kind, ref in _kinds(context).items()
+            for entry in context.store.entries(ref)
+        ),
+        *(
+            Key(kind, entry.namespace, entry.name)
+            for kind, ref in (("Service", SERVICE), ("Enclave", POD))
+            for entry in context.store.by_index(ref, "ownerless", "true")
+        ),
     ]
 
 

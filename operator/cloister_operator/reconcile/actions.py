@@ -49,6 +49,7 @@ from cloister_operator.rollout.decision import (
     DeleteEnclave,
     DeletePreview,
     DeleteRoute,
+    DeleteService,
     DeleteShells,
     EnsureDeployment,
     RecordDemoted,
@@ -98,7 +99,14 @@ async def apply_action(
             )
         case ClaimHostname() | TransferHostname() | ReleaseHostname():
             await _apply_to_claim(context, key, action)
-        case RouteTo() | RoutePreview() | DeletePreview() | RouteShells() | DeleteShells():
+        case (
+            RouteTo()
+            | DeleteService()
+            | RoutePreview()
+            | DeletePreview()
+            | RouteShells()
+            | DeleteShells()
+        ):
             await _apply_to_service(context, key, observed, action)
         case RouteHostname() | DeleteRoute():
             await _apply_to_route(context, key, observed, action)
@@ -117,13 +125,15 @@ async def _apply_to_service(
     context: ProcessContext,
     key: Key,
     observed: Observed,
-    action: RouteTo | RoutePreview | DeletePreview | RouteShells | DeleteShells,
+    action: RouteTo | DeleteService | RoutePreview | DeletePreview | RouteShells | DeleteShells,
 ) -> None:
     """Point the Services of a Container: of what serves, of a staged update, of SSH."""
     match action:
         case RouteTo():
             body = build_service(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)
+        case DeleteService():
+            await _delete_service(context, key, service_name(key.name), action.uid)
         case RoutePreview():
             body = build_preview(observed.container, _slug(observed), action.enclave)
             await context.writer.apply(key, SERVICE, body)

@@ -36,7 +36,8 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     container = context.models.read(Container, entry)
-    if container.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    paused = container.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
+    if paused and container.metadata.deletion_timestamp is None:
         return DONE
     await _confirm_active(context, container)
     observed, decision = _gather_and_decide(context, key, container)

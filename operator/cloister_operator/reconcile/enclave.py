@@ -3,14 +3,16 @@
 import logging
 from datetime import timedelta
 
-from cloister_clients.kube.kinds import POD
+from cloister_clients.kube.kinds import POD, SERVICE
 from cloister_crds.kinds import Enclave
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.names import ENCLAVE_LABEL, service_name
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, load_plan
 from cloister_operator.reconcile.gather import pod_facts, with_newest_status
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
+from cloister_operator.reconcile.orphans import delete_orphan, delete_ownerless_pod
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.enclave_status import (
     PodAction,
@@ -39,8 +41,10 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     """
     entry = context.store.get(ENCLAVE, key.namespace, key.name)
     if entry is None:
-        return DONE
+        return Result(wrote=await delete_ownerless_pod(context, key))
     enclave = context.models.read(Enclave, entry)
+    if await delete_orphan(context, key, enclave):
+        return Result(wrote=True)
     if enclave.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
         return DONE
     await _confirm_pod(context, key, enclave)
@@ -61,6 +65,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
         wrote = True
     if enclave.metadata.deletion_timestamp is not None:
+        wrote = await delete_ownerless_pod(context, key) or wrote
         wrote = await _demote(context, key, enclave) or wrote
     metered = await remove_finalizer(context, key, enclave)
     waits = (reevaluate_after(newest, pod, now, context.decision), metered.requeue_after, deferred)
@@ -119,9 +124,27 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
 
 
 async def _demote(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
-    """Record when an Enclave that served ceased to, now that it is being deleted."""
+    """Record when an Enclave that is being deleted ceased to serve.
+
+    That is once its Pod is gone or is on a lost node, or the Service no longer selects it.
+    """
     status = enclave.status
     if status.promoted_at is None or status.demoted_at is not None:
         return False
+    if _is_reached(context, key, enclave):
+        return False
     await record_demoted(context, key, enclave, context.now())
     return True
+
+
+def _is_reached(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
+    """Return whether requests still reach the Pod of an Enclave that is being deleted."""
+    pod = context.store.get(POD, key.namespace, key.name)
+    facts = pod_facts(context, enclave)
+    if pod is None or (facts is not None and facts.node_gone):
+        return False
+    name = service_name(enclave.spec.container.name)
+    service = context.store.get(SERVICE, key.namespace, name)
+    if service is None:
+        return False
+    return bool(service.decode()["spec"]["selector"].get(ENCLAVE_LABEL) == key.name)

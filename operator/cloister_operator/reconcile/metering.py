@@ -6,7 +6,7 @@ from typing import Any
 
 from cloister_clients.clock import utc_text
 from cloister_clients.kube import Forbidden, KubeError, NotFound
-from cloister_clients.kube.kinds import EVENT, LEASE
+from cloister_clients.kube.kinds import EVENT, LEASE, NODE
 from cloister_crds.kinds import Enclave
 from cloister_crds.lifecycle.metering import (
     FINALIZER,
@@ -47,15 +47,41 @@ async def record_demoted(
     KubeError
         When the server refuses or cannot be reached.
     """
-    lost = enclave.status.reason == "NodeLost" and enclave.status.node
+    lost = enclave.status.node and _is_on_lost_node(context, enclave)
     heartbeat = await _last_heartbeat(context, enclave.status.node) if lost else None
-    at = served_until(enclave, noticed, heartbeat).replace(microsecond=0)
+    relieved = _relieved(context, enclave)
+    at = served_until(enclave, noticed, heartbeat=heartbeat, relieved=relieved)
+    at = at.replace(microsecond=0)
     patch = {"status": {"demotedAt": utc_text(at)}}
     namespace, name = enclave.metadata.namespace or "", enclave.metadata.name
     try:
         await context.writer.patch_status(key, ENCLAVE, namespace, name, patch)
     except NotFound:
         logger.info("Enclave %s/%s is gone; demotedAt is not written", namespace, name)
+
+
+def _is_on_lost_node(context: ProcessContext, enclave: Enclave) -> bool:
+    """Return whether the node of an Enclave is gone or not ready."""
+    node = context.store.get(NODE, "", enclave.status.node)
+    if enclave.status.reason == "NodeLost" or node is None:
+        return True
+    conditions = node.decode()["status"]["conditions"]
+    return all(each["status"] != "True" for each in conditions if each["type"] == "Ready")
+
+
+def _relieved(context: ProcessContext, enclave: Enclave) -> datetime | None:
+    """Return when the next Enclave of the same Container was promoted; None = none was."""
+    began, container = enclave.status.promoted_at, enclave.spec.container
+    index = f"{enclave.metadata.namespace}/{container.name}"
+    others = (
+        context.models.read(Enclave, entry)
+        for entry in context.store.by_index(ENCLAVE, "container", index)
+        if entry.uid != enclave.metadata.uid
+    )
+    promoted = (
+        each.status.promoted_at for each in others if each.spec.container.uid == container.uid
+    )
+    return min((at for at in promoted if at and began and at >= began), default=None)
 
 
 async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None:

@@ -20,6 +20,7 @@ from cloister_operator.rollout.decision import (
     CreateEnclave,
     DeleteEnclave,
     DeletePreview,
+    DeleteService,
     DeleteShells,
     EnsureDeployment,
     RecordDemoted,
@@ -39,7 +40,6 @@ __all__ = [
     "clean_up",
     "enclaves_to_delete",
     "routed_hostnames",
-    "serving_records",
     "ssh_enclave",
     "unneeded_claims",
 ]
@@ -58,7 +58,7 @@ def clean_up(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
         *(each for each in completions if isinstance(each, CreateEnclave)),
         *_missing_claims(state, plan),
         *_routing(state, plan),
-        *serving_records(state, state.serving_after(plan)),
+        *_serving_records(state, plan),
         *_deletions(state, plan),
         *unneeded_claims(state.container, state.observed.claims, _needed_hostnames(state, plan)),
     )
@@ -91,8 +91,9 @@ def _deletions(state: RolloutState, plan: RolloutPlan) -> Iterator[DeleteEnclave
     """
     recorded = {each.enclave for each in state.status.history}
     leaving = enclaves_to_delete(state, plan)
+    needs_no_record = state.is_deleting or len(leaving) > HISTORY_LIMIT
     for each in leaving:
-        if len(leaving) > HISTORY_LIMIT or each.metadata.name in recorded:
+        if needs_no_record or each.metadata.name in recorded:
             yield DeleteEnclave(
                 name=each.metadata.name,
                 uid=each.metadata.uid,
@@ -188,6 +189,8 @@ def _routing(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]:
     service = state.observed.service
     if plan.route and (service is None or service.selects != plan.route):
         yield RouteTo(plan.route)
+    elif state.is_deleting and service is not None:
+        yield DeleteService(service.uid)
     preview = state.observed.preview
     if plan.preview and (preview is None or preview.selects != plan.preview):
         yield RoutePreview(plan.preview)
@@ -201,19 +204,25 @@ def _routing(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]:
     yield from changed_routes(state, routed_hostnames(state, plan))
 
 
-def serving_records(state: RolloutState, serving: Enclave | None) -> tuple[Action, ...]:
-    """Return what is to be recorded about who serves and who no longer does."""
-    return tuple(_serving_records(state, serving))
-
-
-def _serving_records(state: RolloutState, serving: Enclave | None) -> Iterator[Action]:
+def _serving_records(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]:
+    """Record who serves and who no longer does; `_routing` goes before."""
+    serving = state.serving_after(plan)
     for each in state.all_enclaves:
         status = each.status
-        serves = serving is not None and each.metadata.name == serving.metadata.name
-        if status.promoted_at is not None and status.demoted_at is None and not serves:
+        if each is serving or status.promoted_at is None or status.demoted_at is not None:
+            continue
+        if not _is_selected(state, plan, each):
             yield RecordDemoted(each.metadata.name, state.now)
     if serving is not None and serving.status.promoted_at is None and state.routes_to(serving):
         yield RecordServing(serving.metadata.name, state.now)
+
+
+def _is_selected(state: RolloutState, plan: RolloutPlan, enclave: Enclave) -> bool:
+    """Return whether requests reach an Enclave under a plan, also one that is being deleted."""
+    name, service = enclave.metadata.name, state.observed.service
+    if has_failed(enclave) or name not in state.observed.pods or service is None:
+        return False
+    return not state.is_deleting and (plan.route or service.selects) == name
 
 
 def _needed_hostnames(state: RolloutState, plan: RolloutPlan) -> frozenset[str]:

@@ -11,12 +11,16 @@ from datetime import datetime, timedelta
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.admission import admit
-from cloister_operator.rollout.cleanup import clean_up, serving_records
+from cloister_operator.rollout.cleanup import clean_up
 from cloister_operator.rollout.decision import Decision
 from cloister_operator.rollout.rollback import roll_back
 from cloister_operator.rollout.rollout_plan import RolloutPlan, earliest
 from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
-from cloister_operator.rollout.rules import ADMISSION_RULES, RULES
+from cloister_operator.rollout.rules import (
+    ADMISSION_RULES,
+    RULES,
+    deleted_container_deletes_its_enclaves,
+)
 from cloister_operator.rollout.status import next_status
 
 __all__ = ["decide"]
@@ -44,12 +48,13 @@ def decide(observed: Observed, now: datetime) -> Decision:
     """
     container = observed.container
     state = RolloutState(observed, now)
-    if container.metadata.deletion_timestamp is not None:
-        # Nothing serves any more; the garbage collector follows the owner references.
+    if state.is_deleting:
+        # Not left to the garbage collector: a finalizer or an orphaning deletion would keep them.
+        plan = deleted_container_deletes_its_enclaves(state)
         return Decision(
-            rule="deleted_container_is_collected",
-            status=container.status,
-            actions=serving_records(state, None),
+            rule=deleted_container_deletes_its_enclaves.__name__,
+            status=next_status(state, plan),
+            actions=clean_up(state, plan).actions,
         )
     if state.is_paused:
         return Decision(rule="paused_container_is_left_alone", status=container.status)

@@ -20,6 +20,7 @@ __all__ = [
     "DeleteEnclave",
     "DeletePreview",
     "DeleteRoute",
+    "DeleteService",
     "DeleteShells",
     "EnsureDeployment",
     "RecordDemoted",
@@ -107,6 +108,14 @@ class RouteTo:
 
     enclave: str
     """Name of the Enclave."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteService:
+    """Delete the Container's Service, with a precondition: the Container is being deleted."""
+
+    uid: str
+    """uid that was observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,7 @@ Action: TypeAlias = (
     | TransferHostname
     | ReleaseHostname
     | RouteTo
+    | DeleteService
     | RoutePreview
     | DeletePreview
     | RouteShells

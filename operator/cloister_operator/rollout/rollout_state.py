@@ -166,6 +166,11 @@ class RolloutState:
         return self.container.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
 
     @property
+    def is_deleting(self) -> bool:
+        """Whether the Container has a deletionTimestamp."""
+        return self.container.metadata.deletion_timestamp is not None
+
+    @property
     def is_stopped(self) -> bool:
         """Whether spec requests no enclave."""
         return self.container.spec.state is DesiredState.STOPPED

@@ -43,7 +43,14 @@ from cloister_operator.rollout.replacement import (
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
 
-__all__ = ["ADMISSION_RULES", "RULES", "AdmissionRule", "Rule", "is_lost"]
+__all__ = [
+    "ADMISSION_RULES",
+    "RULES",
+    "AdmissionRule",
+    "Rule",
+    "deleted_container_deletes_its_enclaves",
+    "is_lost",
+]
 
 Rule = Callable[[RolloutState], RolloutPlan | None]
 """A rule about the Enclaves that exist."""
@@ -61,6 +68,22 @@ def is_lost(state: RolloutState, attempts: RevisionAttempts) -> bool:
     if attempts.failed is None or not is_transient(attempts.failed.status.reason):
         return False
     return attempts.ever_served or attempts.losses(state.now) <= state.settings.attempts
+
+
+def deleted_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan:
+    """Delete everything when the Container is being deleted; nothing else is decided about it."""
+    if state.enclaves or enclave_names(*state.all_enclaves) & state.observed.pods:
+        message = "The container is being deleted; its enclaves are deleted first."
+    else:
+        holders = ", ".join(state.container.metadata.finalizers)
+        message = f"The container is being deleted; its finalizers hold it: {holders or 'none'}."
+    return RolloutPlan(
+        progress=ContainerPhase.STOPPING,
+        reason="Deleting",
+        message=message,
+        active="",
+        frees_hostnames=True,
+    )
 
 
 def stopped_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:

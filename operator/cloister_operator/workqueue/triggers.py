@@ -76,6 +76,12 @@ class _Versions:
         """Whether the object is gone."""
         return self.change.after is None
 
+    @property
+    def replaced(self) -> bool:
+        """Whether the object that was known is gone, also where another one has its name."""
+        before, after = self.change.before, self.change.after
+        return before is not None and (after is None or after.uid != before.uid)
+
     @cached_property
     def before(self) -> Body | None:
         """The object before the change; None = it was not known."""
@@ -139,6 +145,10 @@ def _container(versions: _Versions, store: Store) -> Iterator[Trigger]:
     """Enqueue the Container itself, what counts it, and those that wait for its capacity."""
     namespace, name = versions.namespace, versions.name
     yield Key("Container", namespace, name), 0.0
+    if versions.replaced:
+        for enclave in store.by_index(ENCLAVE, "container", f"{namespace}/{name}"):
+            # Delayed: the garbage collector has usually deleted them by then.
+            yield Key("Enclave", namespace, enclave.name), _DELAYED
     if not (versions.same_spec and versions.same_status("domain")):
         for ref in _USED_BY_CONTAINERS:
             for each in store.entries(ref, namespace):
@@ -187,7 +197,9 @@ def _enclave_and_container(namespace: str, name: str, store: Store) -> Iterator[
 
 
 def _service(versions: _Versions, _store: Store) -> Iterator[Trigger]:
-    """Enqueue the Container that owns the Service."""
+    """Enqueue the Container that owns the Service, or the Service itself when none does."""
+    if not versions.deleted and not versions.newest["metadata"].get("ownerReferences"):
+        yield Key("Service", versions.namespace, versions.name), 0.0
     yield from _owner(versions.namespace, versions.newest)
 
 

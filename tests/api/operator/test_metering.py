@@ -70,7 +70,10 @@ def test_an_enclave_that_is_not_metered_waits_reports_it_and_is_deleted(
     assert why is not None
     assert why.reason == "AwaitingMetering"
     assert "see that the API runs" in why.message
-    assert waiting.status.demoted_at == waiting.metadata.deletion_timestamp
+    demoted, deleted = waiting.status.demoted_at, waiting.metadata.deletion_timestamp
+    assert demoted is not None
+    assert deleted is not None
+    assert demoted >= deleted
     # Its successor is created meanwhile, under a name of its own.
     until_sync(lambda: len(installation.enclaves("web")) == 2, within=WAIT / 4, what="both")
     until_sync(lambda: named(installation, name) is None, within=PATIENCE, what="its end")

@@ -95,12 +95,13 @@ def made_holds(world: SimulatedCluster, observed: Observed, actions: tuple[Actio
 def ended_holds(
     world: SimulatedCluster, status: ContainerStatus, actions: tuple[Action, ...]
 ) -> None:
-    """Check that what serves is deleted only on a stop or when the next one is reached.
+    """Check that what serves is deleted only on a stop, a deletion or when the next is reached.
 
     The successor may be another Container that replaces this one.
     """
     ending = {each.name for each in actions if isinstance(each, DeleteEnclave)}
-    if world.container.spec.state is DesiredState.STOPPED:
+    deleting = world.container.metadata.deletion_timestamp is not None
+    if deleting or world.container.spec.state is DesiredState.STOPPED:
         return
     if world.successor is not None and world.reason_of(status) == "Replaced":
         return

@@ -50,6 +50,7 @@ from cloister_operator.rollout.decision import (
     DeleteEnclave,
     DeletePreview,
     DeleteRoute,
+    DeleteService,
     DeleteShells,
     EnsureDeployment,
     RecordDemoted,
@@ -204,7 +205,14 @@ class SimulatedCluster:
                 self._delete_enclave(name)
             case ClaimHostname() | TransferHostname() | ReleaseHostname():
                 self._hold(action)
-            case RouteTo() | RoutePreview() | DeletePreview() | RouteShells() | DeleteShells():
+            case (
+                RouteTo()
+                | DeleteService()
+                | RoutePreview()
+                | DeletePreview()
+                | RouteShells()
+                | DeleteShells()
+            ):
                 self._route(action)
             case RouteHostname() | DeleteRoute():
                 self._route_hostname(action)
@@ -227,9 +235,12 @@ class SimulatedCluster:
                 del self.claims[hostname]
 
     def _route(
-        self, action: RouteTo | RoutePreview | DeletePreview | RouteShells | DeleteShells
+        self,
+        action: RouteTo | DeleteService | RoutePreview | DeletePreview | RouteShells | DeleteShells,
     ) -> None:
         match action:
+            case DeleteService():
+                self.service = None
             case RouteTo(enclave=name):
                 before = self.service.addresses if self.service else frozenset()
                 self.service = ServiceFacts(selects=name, addresses=before)

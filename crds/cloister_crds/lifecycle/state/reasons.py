@@ -29,6 +29,11 @@ _STATES = (
         event=True,
     ),
     _state("Stopping", "Its enclaves are being deleted."),
+    _state(
+        "Deleting",
+        "The object is being deleted; what belongs to it ends first.",
+        "Wait; the message names what it waits for.",
+    ),
     _state("Resolving", "The release, its images, secrets and host name are being looked up."),
     _state("Deploying", "An enclave was created and its Pod is not up yet."),
     _state("Starting", "The Pod is up and the health checks run."),

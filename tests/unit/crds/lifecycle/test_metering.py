@@ -68,12 +68,17 @@ def test_an_enclave_has_departed_when_only_our_finalizer_is_left() -> None:
 def test_time_ends_with_what_is_known_first() -> None:
     minute = timedelta(minutes=1)
     promoted = NOW - 10 * minute
-    assert served_until(enclave(promoted=promoted), NOW) == NOW
-    assert served_until(enclave(promoted=promoted), NOW, NOW - 3 * minute) == NOW - 3 * minute
-    deleted = enclave(deleted=NOW - 2 * minute, promoted=promoted)
-    assert served_until(deleted, NOW) == NOW - 2 * minute
-    assert served_until(deleted, NOW, NOW - 3 * minute) == NOW - 3 * minute
-    assert served_until(deleted, NOW, NOW - 99 * minute) == promoted
+    serving = enclave(promoted=promoted)
+    assert served_until(serving, NOW) == NOW
+    earlier = NOW - 3 * minute
+    assert served_until(serving, NOW, heartbeat=earlier) == earlier
+    assert served_until(serving, NOW, relieved=earlier) == earlier
+    assert served_until(serving, NOW, heartbeat=NOW - 99 * minute) == promoted
+
+
+def test_time_does_not_end_when_the_deletion_was_requested() -> None:
+    deleted = enclave(deleted=NOW - timedelta(minutes=2), promoted=NOW - timedelta(minutes=9))
+    assert served_until(deleted, NOW) == NOW
 
 
 def test_the_name_of_a_departed_enclave_is_not_used_again() -> None:

@@ -7,7 +7,9 @@ from typing import Any, cast
 import pytest
 
 from cloister_clients.kube import Forbidden, KindRef, KubeError, NotFound
-from cloister_clients.kube.kinds import LEASE
+from cloister_clients.kube.kinds import LEASE, NODE
+from cloister_operator.cache.model_cache import ModelCache
+from cloister_operator.cache.store import Store
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.metering import record_demoted
 from cloister_operator.workqueue.keys import Key
@@ -56,7 +58,12 @@ async def test_the_time_on_a_lost_node_ends_with_its_last_heartbeat(
     made = enclave_of(container_of())
     fields = {"reason": reason, "node": "worker-1", "promoted_at": PROMOTED}
     enclave = made.model_copy(update={"status": made.status.model_copy(update=fields)})
-    context = cast(ProcessContext, SimpleNamespace(client=server, writer=server))
+    store = Store()
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    metadata = {"name": "worker-1", "uid": "n", "resourceVersion": "1"}
+    store.put(NODE, {"metadata": metadata, "status": ready})
+    parts = SimpleNamespace(client=server, writer=server, store=store, models=ModelCache())
+    context = cast(ProcessContext, parts)
     await record_demoted(context, KEY, enclave, NOTICED)
     assert server.written == [{"status": {"demotedAt": wanted}}]
     asked = [(LEASE, "worker-1", "kube-node-lease")] if reason == "NodeLost" else []

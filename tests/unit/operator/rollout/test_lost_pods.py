@@ -10,7 +10,6 @@ from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import (
     ClaimHostname,
     EnsureDeployment,
-    RecordDemoted,
     ReleaseHostname,
 )
 from tests.support.builders.resources import (
@@ -18,8 +17,6 @@ from tests.support.builders.resources import (
     NOW,
     SETTINGS,
     claim_of,
-    container_of,
-    enclave_of,
     observed_of,
     subspec,
 )
@@ -123,15 +120,6 @@ def test_a_paused_container_is_left_alone(serving: SimulatedCluster) -> None:
     decision = decide(observed_of(paused), NOW)
     assert decision.rule == "paused_container_is_left_alone"
     assert (decision.status, decision.actions, decision.needs) == (paused.status, (), ())
-
-
-def test_a_deleted_container_only_says_that_nothing_serves_any_more() -> None:
-    container = container_of()
-    served = enclave_of(container, promoted=True)
-    deleted = container_of(deleted=True)
-    decision = decide(observed_of(deleted, enclaves=(served,)), NOW)
-    assert decision.actions == (RecordDemoted(served.metadata.name, NOW),)
-    assert decision.status == deleted.status
 
 
 def test_a_deployment_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
