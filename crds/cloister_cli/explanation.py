@@ -18,6 +18,7 @@ from cloister_crds.config.effective import (
     shared_namespace,
     unset_variables,
 )
+from cloister_crds.kinds.host import DISK_MB
 
 __all__ = ["explanation"]
 
@@ -82,7 +83,7 @@ def _container(
     yield from _resources(config, container)
     yield "networks", _networks(config, container)
     yield "capabilities", ", ".join(container.cap_add) or "none"
-    yield "root file system", "read-only" if container.read_only else "writable (in memory)"
+    yield "root file system", _root(container)
     mounts = container_mounts(config, container, service=service)
     shown = (f"{one.path}: {one.what}{', read-only' * one.read_only}" for one in mounts)
     yield "mounts", "\n".join(shown)
@@ -91,6 +92,15 @@ def _container(
     yield from _environment(container, variables)
     yield "restart", _restart(container)
     yield "health", _health(container)
+
+
+def _root(container: ContainerConfig) -> str:
+    if container.read_only:
+        return "read-only"
+    return (
+        f"writable, on the node's disk; with the logs at most {_size(DISK_MB * MEGABYTE)}, "
+        "or what the Host's sizing.ephemeralStorageMB says"
+    )
 
 
 def _process(container: ContainerConfig) -> Iterator[tuple[str, str]]:
@@ -120,7 +130,7 @@ def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tu
     elif gpus is not None:
         yield "GPUs", str(gpus)
     limit = container.pids_limit
-    yield "processes", "no limit" if limit < 0 else f"at most {limit}"
+    yield "processes", "at most 65536, never unlimited" if limit < 0 else f"at most {limit}"
 
 
 def _networks(config: ServiceConfig, container: ContainerConfig) -> str:

@@ -205,3 +205,33 @@ func ignoredHere(t *testing.T) string {
 	t.Fatal("the kernel does not show SigIgn")
 	return ""
 }
+
+// The limit is of the user in the Pod's user namespace: a program at its limit takes
+// nothing from another user's, and no capability inside lifts it.
+func TestALimitOfProcessesStopsAForkBomb(t *testing.T) {
+	t.Parallel()
+	run := newPod(t, true, onePlan("bomb", "other"))
+	run.startNetwork()
+	bomb := document("bomb", "multiply", "400", "/tmp/result")
+	bomb.User, bomb.Capabilities = "1000:1000", []string{"SYS_RESOURCE"}
+	bomb.Limits = map[string]containerspec.Limit{"nproc": {Soft: 100, Hard: 100}}
+	type result struct {
+		Started int
+		Refused string
+	}
+	read := func(started *container) (got result) {
+		until(t, "the number of processes", func() bool {
+			return json.Unmarshal([]byte(started.file("tmp/result")), &got) == nil
+		})
+		return got
+	}
+	got := read(run.start(bomb, unix.CAP_SYS_RESOURCE))
+	if got.Started < 50 || got.Started >= 100 || !strings.Contains(got.Refused, "resource temporarily unavailable") {
+		t.Errorf("%d processes were started with a limit of 100: %q", got.Started, got.Refused)
+	}
+	other := document("other", "multiply", "200", "/tmp/result")
+	other.User = "1001:1001"
+	if got := read(run.start(other)); got.Started != 200 {
+		t.Errorf("another user's container could start only %d processes: %s", got.Started, got.Refused)
+	}
+}

@@ -10,6 +10,7 @@ from cloister_crds.kinds.scalars import Count, Flag, ObjectName, Whole
 from cloister_crds.schema.markers import Cel, Column, ListType, matches
 
 __all__ = [
+    "DISK_MB",
     "TEE",
     "Device",
     "Gpu",
@@ -29,6 +30,8 @@ __all__ = [
 
 DOCUMENT_FILE = "measurement.json"
 """Name under which the initdata of an enclave carries its own measurement document."""
+DISK_MB = 10_240
+"""MiB of the node's disk for each container, where a Host sets nothing else."""
 INITDATA_LENGTH = 131_072
 """Most characters of all initdata files of a Host together: the compressed document is an
 annotation, and all annotations of a Pod share 256 KiB (Kubernetes, "Annotations")."""
@@ -225,6 +228,11 @@ class Sizing(Model):
     )
     """overheadMemoryMB is memory for our sidecars in MiB; with 0 they take from what the file
     gives its containers. Default 128."""
+    ephemeral_storage_mb: Annotated[int, Whole(64, 16_777_216)] = Field(
+        default=DISK_MB, alias="ephemeralStorageMB"
+    )
+    """ephemeralStorageMB is how many MiB each container may have on the node's disk: what it writes
+    to its root file system, and its logs. A Pod with one beyond is evicted. Default 10240."""
 
 
 class Overcommit(Model):

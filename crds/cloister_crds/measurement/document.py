@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from cloister_crds.kinds.host import TEE, NetworkIsolation, Sizing, TEEUnit
+from cloister_crds.kinds.host import TEE, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.meta import Model
 from cloister_crds.kinds.scalars import Count, Flag
 
@@ -17,6 +17,7 @@ __all__ = [
     "DOCUMENT_VERSION",
     "MeasuredContainer",
     "MeasuredHost",
+    "MeasuredSizing",
     "MeasurementDocument",
     "canonical",
 ]
@@ -34,6 +35,15 @@ class MeasuredContainer(Model):
     """image with its digest, as the file writes it."""
 
 
+class MeasuredSizing(Model):
+    """What of the Host's sizing the machine of an enclave is made of."""
+
+    overhead_cpu_milli: Count
+    """overheadCpuMilli of the Host."""
+    overhead_memory_mb: Count = Field(alias="overheadMemoryMB")
+    """overheadMemoryMB of the Host."""
+
+
 class MeasuredHost(Model):
     """What of the Host is part of the identity."""
 
@@ -45,7 +55,7 @@ class MeasuredHost(Model):
     """runtimeClassName of the Pod; absent = the node's default."""
     network_isolation: NetworkIsolation
     """networkIsolation: Container or Pod."""
-    sizing: Sizing
+    sizing: MeasuredSizing
     """sizing: what the Pod gets beside the cpus and memory of the file. The hardware measures
     the number of processors."""
     gpu_resource: str | None = None

@@ -8,6 +8,7 @@ from cloister_crds.kinds.host import DOCUMENT_FILE, TEE, HostSpec, TEEUnit
 from cloister_crds.measurement.document import (
     MeasuredContainer,
     MeasuredHost,
+    MeasuredSizing,
     MeasurementDocument,
     canonical,
 )
@@ -97,7 +98,10 @@ def measure(
             tee_unit=host.tee_unit,
             runtime_class_name=host.runtime_class_name,
             network_isolation=host.network_isolation,
-            sizing=host.sizing,
+            sizing=MeasuredSizing(
+                overhead_cpu_milli=host.sizing.overhead_cpu_milli,
+                overhead_memory_mb=host.sizing.overhead_memory_mb,
+            ),
             gpu_resource=host.gpu.resource if host.gpu and wanted else None,
             initdata={each.name: _digest(each.content.encode()) for each in host.initdata},
         ),

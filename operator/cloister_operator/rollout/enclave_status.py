@@ -44,6 +44,9 @@ _UNKNOWN_ENDS = {"ContainerStatusUnknown", "Unknown"}
 _EVICTIONS = {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that mean an eviction (Kubernetes, "Disruptions")."""
 
+_OVER_DISK_LIMIT = ("local ephemeral storage limit", "ephemeral local storage usage exceeds")
+"""In the kubelet's message when a container, or all of a Pod's, wrote more than their limit."""
+
 
 class PodAction(StrEnum):
     """What to do about the Pod of an Enclave."""
@@ -180,15 +183,25 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
     if pod is None or (before.pod_uid and pod.uid != before.pod_uid):
         where = f" on node {before.node}" if before.node else ""
         return ("PodLost", f"The Pod{where} was deleted.") if before.pod_uid else None
-    text = f": {pod.message}" if pod.message else "."
+    text = f": {pod.message.strip()}" if pod.message else "."
     if pod.node_gone or pod.disruption == "DeletionByTaintManager":
         return "NodeLost", f"Node {pod.node} is gone{text}"
     if pod.reason == "Evicted" or pod.disruption in _EVICTIONS:
-        return "Evicted", f"The Pod was evicted from node {pod.node}{text}"
+        return "Evicted", f"The Pod was evicted from node {pod.node}{text}{_remedy(pod.message)}"
     ended = pod.phase in {PodPhase.FAILED, PodPhase.SUCCEEDED}
     if ended and (before.phase is EnclavePhase.READY or not _has_failed_by_itself(pod)):
         return "PodLost", f"The Pod ended as a whole ({pod.reason or pod.phase}){text}"
     return ("PodLost", "The Pod is being deleted.") if pod.deleting else None
+
+
+def _remedy(eviction: str) -> str:
+    """Return what to do about an eviction that the enclave itself caused; empty = nothing."""
+    if not any(words in eviction for words in _OVER_DISK_LIMIT):
+        return ""
+    return (
+        " Files outside of volumes and tmpfs, and logs, count: write less of them, or write to a "
+        "volume or tmpfs, which is memory; the limit is the Host's sizing.ephemeralStorageMB."
+    )
 
 
 def _has_failed_by_itself(pod: PodFacts) -> bool:

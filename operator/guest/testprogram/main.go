@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ func main() {
 		"pause": pause, "serve": serve, "reach": reach, "container": runContainer, "init": initContainer,
 		"confined": confined, "escapes": escapes, "inspect": inspect, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
-		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy,
+		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy, "multiply": multiply,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "testprogram: no such command")
@@ -41,6 +42,60 @@ func pause([]string) error {
 	signal.Notify(ended, unix.SIGTERM)
 	<-ended
 	return nil
+}
+
+func reap(child int) error {
+	_, err := unix.Wait4(child, nil, 0, nil)
+	return err
+}
+
+// multiply starts processes until the kernel refuses one or there are as many as its first
+// argument says, shows how many it started and why it stopped, and keeps most of them and itself.
+func multiply(arguments []string) error {
+	most, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return err
+	}
+	type result struct {
+		Started int
+		Refused string
+	}
+	var done result
+	var last []int
+	for done.Started < most && done.Refused == "" {
+		// A plain fork: the threads of a Go program would count too.
+		child, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		switch {
+		case errno != 0:
+			done.Refused = errno.Error()
+		case child == 0:
+			for {
+				_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+			}
+		default:
+			done.Started++
+			last = append(last, int(child))
+		}
+	}
+	// The runtime of Go exits when it cannot start a thread.
+	for _, child := range last[max(0, len(last)-8):] {
+		if err := errors.Join(unix.Kill(child, unix.SIGKILL), reap(child)); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(done)
+	if err != nil {
+		return err
+	}
+	if len(arguments) > 1 {
+		err = write([]string{arguments[1], string(text)})
+	} else {
+		_, err = fmt.Println(string(text))
+	}
+	if err != nil {
+		return err
+	}
+	return pause(nil)
 }
 
 // busy keeps a CPU busy.

@@ -161,9 +161,12 @@ def test_explain() -> None:
         "GPUs all",
         "GPUs number 0, 1",
         "GPUs 2",
-        "processes no limit",
+        "processes at most 65536, never unlimited",
         "networks none: no connection to anything",
-        "root file system writable (in memory)",
+        (
+            "root file system writable, on the node's disk; with the logs at most 10 GiB, or "
+            "what the Host's sizing.ephemeralStorageMB says"
+        ),
         "restart on-failure, at most 3 times; stopped by SIGTERM, killed after 10 s",
         "target gateway, port 8080",
         "all others 404",

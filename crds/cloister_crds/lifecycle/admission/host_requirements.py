@@ -9,12 +9,17 @@ from cloister_crds.lifecycle.admission.gpus import assigned_gpus, gpu_count, sha
 from cloister_crds.problems import Problem
 
 __all__ = [
+    "capability_problems",
     "device_problems",
     "device_resource",
     "gpu_problems",
     "model_problems",
     "staging_problems",
 ]
+
+_OVER_THE_NODE = frozenset({"IPC_LOCK", "SYS_NICE", "SYS_RESOURCE"})
+"""Capabilities by which a program without a user namespace takes processors, memory that cannot be
+paged out, or anything beyond limits and quotas, from all others on its node."""
 
 
 def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
@@ -82,6 +87,32 @@ def device_resource(host: Host, device: str) -> str | None:
         return None
     found = (each.resource for each in host.spec.devices if each.path == path)
     return next(found, None)
+
+
+def capability_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
+    """Yield a problem for each capability that would hold for the whole node of a Host.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    host
+        Host that it is to run on.
+    """
+    if not host.spec.allow_privileged_launcher:
+        return
+    for index, container in enumerate(config.containers):
+        for number, name in enumerate(container.cap_add):
+            if name in _OVER_THE_NODE:
+                field = f"containers[{index}].cap_add[{number}]"
+                yield Problem(
+                    field,
+                    "CapabilityNotAvailable",
+                    f"{field} (container {container.name}) is {name}; on Host "
+                    f"{host.metadata.name} Pods have no user namespace of their own, so it would "
+                    "hold for the whole node. Remove it, or name a Host without "
+                    "allowPrivilegedLauncher.",
+                )
 
 
 def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:

@@ -113,10 +113,13 @@ def unenforced_fields(
     unenforced
         Fields that no enclave enforces.
     """
-    isolated = host.spec.network_isolation is NetworkIsolation.CONTAINER
-    if isolated or not config.networks:
-        return unenforced
-    return (*unenforced[: _MOST - 1], "networks")
+    own = []
+    if config.networks and host.spec.network_isolation is not NetworkIsolation.CONTAINER:
+        own.append("networks")
+    if not maps_users(host.spec):
+        # The kernel counts processes by user and user namespace, which is the node's here.
+        own.append("pids_limit")
+    return (*unenforced[: _MOST - len(own)], *own)
 
 
 def host_conditions(

@@ -19,6 +19,7 @@ from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.admission.confidentiality import key_problems, tee_problems
 from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.host_requirements import (
+    capability_problems,
     device_problems,
     gpu_problems,
     model_problems,
@@ -342,6 +343,7 @@ def _requires_what_the_host_offers(facts: RequestFacts) -> Iterator[Problem]:
         yield from gpu_problems(config, host, facts.spec.gpus)
         yield from staging_problems(config, facts.spec)
         yield from device_problems(config, host)
+        yield from capability_problems(config, host)
         yield from model_problems(config, host)
     if config is not None:
         yield from keys_without_api(config, host, known=facts.api_known)

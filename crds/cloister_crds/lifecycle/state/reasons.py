@@ -152,7 +152,11 @@ _TRANSIENT = (
     _transient(
         "PodLost", "The Pod of the enclave was deleted or terminated.", "Nothing; it is replaced."
     ),
-    _transient("Evicted", "The node or the scheduler evicted the Pod.", "Nothing; it is replaced."),
+    _transient(
+        "Evicted",
+        "The node or the scheduler evicted the Pod.",
+        "Nothing; it is replaced. If it wrote too much to disk, the message says what to change.",
+    ),
     _transient("NodeLost", "The node of the Pod is lost.", "Nothing; it is replaced."),
     _transient(
         "HostNotReady",
@@ -405,6 +409,11 @@ _OPEN = (
         "DeviceNotAvailable",
         "The Host does not offer a device of the file.",
         "Remove the device from the file, name another Host, or ask the administrator.",
+    ),
+    _open(
+        "CapabilityNotAvailable",
+        "A capability of the file would hold for the whole node of the Host.",
+        "Remove the capability from the file, or name another Host.",
     ),
     _open(
         "SecretNotFound",

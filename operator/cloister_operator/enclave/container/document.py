@@ -9,7 +9,9 @@ from typing import Any
 
 from cloister_crds.config import ContainerConfig, Healthcheck, Ipc, Tmpfs, object_name
 from cloister_crds.kinds.enclave import ImageFacts
+from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_operator.enclave.container.environment import container_environment
+from cloister_operator.enclave.container.process_limit import process_limit
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, isolates_containers
 
@@ -86,6 +88,7 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
         "user": _user(container),
         "keepHome": _has_home(plan, container, image),
         "capabilities": list(container.cap_add),
+        "limits": _limits(plan, container),
         "tmpfs": {each.path: _options(plan, container, each) for each in container.tmpfs},
         "guestPaths": [GUEST_DIRECTORY],
         "agent": {"socket": f"{REPORT_PLACE}/report.sock", "deadlineSeconds": _DEADLINE_SECONDS},
@@ -110,6 +113,14 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
 def stop_timeout(container: ContainerConfig) -> int:
     """Return the seconds between the stop signal and the kill."""
     return DEFAULT_STOP_TIMEOUT if container.stop_timeout is None else container.stop_timeout
+
+
+def _limits(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
+    """Return the resource limits of a container's processes."""
+    if not maps_users(plan.host.spec):
+        return {}
+    most = process_limit(container, plan.config.containers)
+    return {"nproc": {"soft": most, "hard": most}}
 
 
 def _words(words: tuple[str, ...] | None) -> list[str] | None:

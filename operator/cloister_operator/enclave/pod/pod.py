@@ -29,7 +29,7 @@ from cloister_operator.enclave.guest_config.models import models_container
 from cloister_operator.enclave.guest_config.network import keep_container, net_container
 from cloister_operator.enclave.guest_config.ssh import ssh_container
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.pod.resources import container_resources, pod_resources
+from cloister_operator.enclave.pod.resources import container_resources, limit_disk, pod_resources
 from cloister_operator.enclave.pod.shim import shim_container
 from cloister_operator.enclave.pod.volumes import PodVolumes, pod_volumes
 from cloister_operator.enclave.sidecars import (
@@ -83,11 +83,11 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": [*containers, *_own_containers(plan, settings, volumes)],
+        "containers": _limited([*containers, *_own_containers(plan, settings, volumes)], plan),
         "enableServiceLinks": False,
         **_pulls(plan),
         **_priority(plan),
-        "initContainers": _init_containers(plan, settings, volumes),
+        "initContainers": _limited(_init_containers(plan, settings, volumes), plan),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
         "securityContext": {
@@ -111,6 +111,11 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         },
         "spec": spec,
     }
+
+
+def _limited(containers: list[dict[str, Any]], plan: EnclavePlan) -> list[dict[str, Any]]:
+    """Limit what each container, ours too, writes to the node's disk."""
+    return [limit_disk(each, plan.host) for each in containers]
 
 
 def grace_period(containers: tuple[ContainerConfig, ...]) -> int:

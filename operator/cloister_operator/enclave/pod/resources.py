@@ -6,11 +6,12 @@ from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds import Host
 from cloister_operator.enclave.guest_config.models import models_memory
 
-__all__ = ["container_resources", "pod_resources"]
+__all__ = ["container_resources", "limit_disk", "pod_resources"]
 
 _MILLI = 1000
 _MEBI = 1024 * 1024
 _FULL = 100
+_DISK = "ephemeral-storage"
 
 
 def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
@@ -72,6 +73,23 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
     limits |= devices
     parts = {"limits": limits, "requests": requests}
     return {name: amounts for name, amounts in parts.items() if amounts}
+
+
+def limit_disk(container: dict[str, Any], host: Host) -> dict[str, Any]:
+    """Return a container of a Pod with a limit for what it writes to the node's disk.
+
+    The limit is one for each container because pod-level resources do not cover it (Kubernetes,
+    "Local ephemeral storage"). The request is zero: else the scheduler would count limits that are
+    hardly ever used up, and of Pods beyond their request a kubelet short of disk evicts first what
+    uses most.
+    """
+    resources = container.get("resources", {})
+    amounts = {
+        "limits": {_DISK: f"{host.spec.sizing.ephemeral_storage_mb}Mi"},
+        "requests": {_DISK: "0"},
+    }
+    merged = {part: {**resources.get(part, {}), **added} for part, added in amounts.items()}
+    return {**container, "resources": merged}
 
 
 def _share(amount: int, percent: int) -> int:

@@ -3,10 +3,11 @@
 The list is in ``status.unenforced`` of the Container, by field of the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cloister_crds.config import ContainerConfig, Restart, ServiceConfig
 from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
+from cloister_operator.enclave.container.process_limit import has_exact_limit
 from cloister_operator.enclave.container.readiness_probe import is_rounded
 from cloister_operator.enclave.pod.pod import grace_period
 
@@ -14,11 +15,10 @@ __all__ = ["LIMIT", "unenforced"]
 
 LIMIT = 64
 """Most entries that the status of a Container has room for."""
-_DEFAULT_PIDS = 65536
 
 
 def unenforced(config: ServiceConfig) -> tuple[str, ...]:
-    """List the fields that no enclave enforces; the Host may add more (`networks`).
+    """List the fields that no enclave enforces; a Host may add `networks` and `pids_limit`.
 
     Returns
     -------
@@ -30,20 +30,22 @@ def unenforced(config: ServiceConfig) -> tuple[str, ...]:
     fields = [
         f"containers[{index}].{name}"
         for index, container in enumerate(config.containers)
-        for name in _of_container(container, grace=grace)
+        for name in _of_container(container, config.containers, grace=grace)
     ]
     if len(fields) > LIMIT:
         return (*fields[: LIMIT - 1], f"and {len(fields) - LIMIT + 1} more")
     return tuple(fields)
 
 
-def _of_container(container: ContainerConfig, *, grace: int) -> Iterator[str]:
+def _of_container(
+    container: ContainerConfig, containers: Sequence[ContainerConfig], *, grace: int
+) -> Iterator[str]:
     """Yield the fields of one container in the order of spec 42."""
     if any(each.name == VISIBLE_DEVICES for each in container.env):
         yield f"env.{VISIBLE_DEVICES}"
     if container.pid is not None:
         yield "pid"
-    if container.pids_limit != _DEFAULT_PIDS:
+    if not has_exact_limit(container, containers):
         yield "pids_limit"
     check = container.healthcheck
     if check is not None and not check.disabled and is_rounded(check):

@@ -21,6 +21,10 @@ import (
 // deviceLists are directories that show the devices of the namespace in which /sys was mounted, the Pod's.
 var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
 
+// terminationLog is a file of the node that the kubelet mounts in every container for a
+// last message. Nothing limits its size, and it does not count as the Pod's storage.
+const terminationLog = "/dev/termination-log"
+
 // isolate creates the container's own namespaces and mounts for the calling thread.
 func isolate(container containerspec.Spec) error {
 	flags := 0
@@ -52,6 +56,9 @@ func isolate(container containerspec.Spec) error {
 		if err := attachNetwork(container); err != nil {
 			return err
 		}
+	}
+	if err := overExisting(terminationLog, makeReadOnly); err != nil {
+		return err
 	}
 	for _, target := range sortedKeys(container.Tmpfs) {
 		options, err := tmpfs.ParseOptions(container.Tmpfs[target])
@@ -122,6 +129,15 @@ func openLowPorts(container containerspec.Spec) error {
 func hideDirectory(target string) error {
 	return tmpfs.Mount(target, tmpfs.Options{Mode: 0o555, Bytes: 4096,
 		Attributes: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+}
+
+// makeReadOnly makes a mount read-only.
+func makeReadOnly(target string) error {
+	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, target, 0, &attributes); err != nil {
+		return fmt.Errorf("%s cannot be made read-only: %w", target, err)
+	}
+	return nil
 }
 
 func overExisting(target string, mount func(string) error) error {

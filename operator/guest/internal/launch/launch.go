@@ -66,9 +66,6 @@ func start(document string, container containerspec.Spec) error {
 	if err := makeWorkingDirectory(container.Directory(), user); err != nil {
 		return err
 	}
-	if err := setLimits(container.Limits); err != nil {
-		return err
-	}
 	arguments, err := container.Arguments()
 	if err != nil {
 		return err
@@ -177,6 +174,10 @@ func ExecProgram(container containerspec.Spec, user account.User, arguments []st
 	search, _ := entrypoint.Value(environment, "PATH")
 	file, err := entrypoint.Find(arguments[0], search)
 	if err != nil {
+		return err
+	}
+	// The last step: with a limit of processes in force, the guest may not be able to start threads.
+	if err := setLimits(container.Limits); err != nil {
 		return err
 	}
 	err = syscall.Exec(file, arguments, environment)

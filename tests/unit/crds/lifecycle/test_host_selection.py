@@ -29,6 +29,24 @@ def test_the_last_user_of_the_user_namespace_is_accepted() -> None:
     assert validate_for_organization(question) == ()
 
 
+@pytest.mark.parametrize("name", ["IPC_LOCK", "SYS_NICE", "SYS_RESOURCE"])
+def test_capabilities_over_the_whole_node_are_refused(name: str) -> None:
+    """Without a user namespace they stop every other enclave of the node."""
+    container = ContainerConfig(name="web", image=IMAGE, cap_add=("NET_BIND_SERVICE", name))
+    release = release_of(file_of(container))
+    (problem,) = validate_for_organization(
+        ask(hosts=(host_of(allow_privileged_launcher=True),), release=release)
+    )
+    assert (problem.field, problem.code) == ("containers[0].cap_add[1]", "CapabilityNotAvailable")
+    assert "allowPrivilegedLauncher" in problem.message
+    assert validate_for_organization(ask(hosts=(ISOLATING,), release=release)) == ()
+
+
+def test_processes_are_not_limited_without_a_user_namespace() -> None:
+    host = host_of(allow_privileged_launcher=True)
+    assert unenforced_fields(host, file_of(), ("a",)) == ("a", "pids_limit")
+
+
 def test_a_host_without_isolation_says_so_and_lists_networks() -> None:
     (isolated,) = (
         each for each in host_conditions(ISOLATING, (), containers=2) if "Net" in each.type

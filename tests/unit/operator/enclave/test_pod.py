@@ -4,8 +4,20 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from cloister_crds.config import ContainerConfig, EnvEntry, Healthcheck, Ipc, Tmpfs, Volume
+import pytest
+
+from cloister_crds.config import (
+    ContainerConfig,
+    EnvEntry,
+    Healthcheck,
+    Ipc,
+    ServiceConfig,
+    Tmpfs,
+    Volume,
+)
+from cloister_crds.config.model import User
 from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION, build_pod
 from cloister_operator.enclave.pod.unenforced import LIMIT, unenforced
@@ -185,6 +197,61 @@ def test_what_no_enclave_enforces_is_listed() -> None:
         "containers[2].healthcheck",
         "containers[2].stop_timeout",
     )
+
+
+def limit_of(file: ServiceConfig, index: int) -> int:
+    plan = plan_of(*file.containers)
+    document = container_document(plan, file.containers[index])
+    (soft, hard) = (document["limits"]["nproc"][each] for each in ("soft", "hard"))
+    assert soft == hard
+    return int(soft)
+
+
+def test_processes_are_limited_exactly_where_a_user_is_one_containers_own() -> None:
+    one = with_changes(WEB, name="one", user=User(uid=1), pids_limit=50)
+    two = with_changes(WEB, name="two", user=User(uid=2), pids_limit=7)
+    usual = with_changes(WEB, name="usual", user=User(uid=3))
+    file = config_of(one, two, usual)
+    assert [limit_of(file, index) for index in range(3)] == [50, 7, 65536]
+    assert unenforced(file) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"user": User(uid=1)}, 57),
+        ({"user": User(uid=1), "pids_limit": 65536}, 65536),
+        ({"user": None, "pids_limit": 65536}, 65536),
+    ],
+)
+def test_containers_that_may_share_a_user_have_room_for_all(
+    changes: dict[str, Any], limit: int
+) -> None:
+    one = with_changes(WEB, name="one", user=User(uid=1), pids_limit=50)
+    other = with_changes(WEB, **{"name": "other", "pids_limit": 7, **changes})
+    file = config_of(one, other)
+    assert limit_of(file, 0) == limit
+    assert "containers[0].pids_limit" in unenforced(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"user": User(uid=0), "pids_limit": 50}, 50 + 64),
+        ({"user": User(uid=1), "pids_limit": -1}, 65536),
+        ({"user": User(uid=1), "pids_limit": 50, "cap_add": ("SETUID",)}, 50),
+    ],
+    ids=["root", "no limit", "may change its user"],
+)
+def test_what_cannot_be_limited_exactly_is_listed(changes: dict[str, Any], limit: int) -> None:
+    file = config_of(with_changes(WEB, **changes))
+    assert limit_of(file, 0) == limit
+    assert unenforced(file) == ("containers[0].pids_limit",)
+
+
+def test_nothing_is_limited_where_users_are_the_nodes() -> None:
+    plan = plan_of(WEB, host=host_of(allowPrivilegedLauncher=True))
+    assert container_document(plan, WEB)["limits"] == {}
 
 
 def test_the_list_of_what_is_not_enforced_has_an_end() -> None:

@@ -78,6 +78,20 @@ def test_a_host_that_declares_no_gpus_hides_those_of_its_nodes() -> None:
     assert VOID in built["env"]
 
 
+def test_every_container_has_a_limit_of_the_nodes_disk() -> None:
+    """Ours too; a volume on disk would need a limit of its own, and there is none."""
+    host = host_of(sizing={"ephemeralStorageMB": 64})
+    plan = plan_of(WEB, host=host, debug=True, sshKeys=[{"name": "me", "publicKey": "ssh-rsa AA"}])
+    pod = build_pod(plan, SETTINGS)["spec"]
+    for container in [*pod["initContainers"], *pod["containers"]]:
+        resources = container["resources"]
+        assert resources["limits"]["ephemeral-storage"] == "64Mi", container["name"]
+        assert resources["requests"]["ephemeral-storage"] == "0", container["name"]
+    scratch = [each["emptyDir"] for each in pod["volumes"] if "emptyDir" in each]
+    assert scratch
+    assert all(each["medium"] == "Memory" and each["sizeLimit"] for each in scratch)
+
+
 def test_devices_are_resources_of_the_host() -> None:
     host = host_of(
         devices=[
@@ -93,8 +107,9 @@ def test_devices_are_resources_of_the_host() -> None:
             "devices.example/kvm": "1",
             "devices.example/fuse": "1",
             "memory": str(64 * MIB),
+            "ephemeral-storage": "10240Mi",
         },
-        "requests": {"memory": "0"},
+        "requests": {"memory": "0", "ephemeral-storage": "0"},
     }
 
 

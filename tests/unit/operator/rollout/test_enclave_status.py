@@ -222,6 +222,22 @@ LOSSES = {
 }
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Container web exceeded its local ephemeral storage limit "10Gi". ',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 90Gi. ",
+    ],
+)
+def test_an_enclave_that_filled_its_disk_is_told_what_to_do(message: str) -> None:
+    pod = pod_of(phase=PodPhase.FAILED, reason="Evicted", message=message)
+    status = verdict(fresh(EnclavePhase.READY, pod_uid="pod-1", node="node-1"), pod)
+    assert status.reason == "Evicted"
+    assert message.strip() in status.message
+    assert "tmpfs" in status.message
+    assert "sizing.ephemeralStorageMB" in status.message
+
+
 @pytest.mark.parametrize(("pod", "reason"), LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("phase", [EnclavePhase.PENDING, EnclavePhase.STARTED, EnclavePhase.READY])
 def test_losses_count_in_every_phase(
