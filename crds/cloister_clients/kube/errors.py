@@ -25,6 +25,9 @@ __all__ = [
 
 MAX_TEXT = 2_000
 
+REFUSALS = frozenset({413, 422})
+"""Status of an object that is too large, and of one that breaks a rule of its kind."""
+
 
 class KubeError(Exception):
     """A request to the API server that did not succeed."""
@@ -49,6 +52,14 @@ class KubeError(Exception):
         """Details of the server: name, kind, uid, causes; empty when it gave none."""
         self.retry_after = retry_after
         """Seconds after which the server accepts the next attempt; None when it did not say."""
+
+    @property
+    def refuses_object(self) -> bool:
+        """Whether the object itself is refused, for good: it breaks a rule, or is too large.
+
+        What is beyond etcd's limit, and not the API server's own, is reported as status 500.
+        """
+        return self.status in REFUSALS or "request is too large" in self.message
 
 
 class BadRequest(KubeError):  # noqa: N818 - the names of the API's reasons

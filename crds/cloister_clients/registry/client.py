@@ -83,6 +83,8 @@ class ResolvedImage:
     """Signal that ends the image's process; empty: SIGTERM."""
     size: int
     """Size of configuration and layers as they are pulled, in bytes."""
+    runtime_size: int
+    """Size of what the image says about its process, in bytes of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,4 +344,5 @@ def _resolved(
         working_dir=config.working_dir or "",
         stop_signal=config.stop_signal or "",
         size=document.size,
+        runtime_size=config.size,
     )

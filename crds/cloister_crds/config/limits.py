@@ -42,7 +42,7 @@ MAX_MODELS: Final = 24
 MAX_NETWORKS: Final = 32
 """Most networks of a file."""
 MAX_LIST: Final = 256
-"""Most entries of each list of a container."""
+"""Most entries of each list of a container and of the shim."""
 MAX_TMPFS: Final = 64
 """Most tmpfs mounts of a container."""
 MAX_ALLOW: Final = 256

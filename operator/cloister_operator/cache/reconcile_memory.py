@@ -12,6 +12,8 @@ lost                      consequence
 pending token             an attempt that has no Pod yet is deleted, and another one takes its place
 created ConfigMap         it is read from the server before the Pod is created
 `status_deferred_since`   a status of an attempt under way is written up to a second later
+refused Enclave           it is created, and refused, once more
+`refused`                 as above
 `applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more
 ========================  ==========================================================================
 """
@@ -20,8 +22,9 @@ from dataclasses import dataclass, field
 
 from cachetools import FIFOCache
 
-from cloister_crds.kinds import Enclave, Organization
-from cloister_operator.cache.projections import ENCLAVE, ORGANIZATION, Body
+from cloister_clients.kube import KindRef
+from cloister_crds.kinds import Container, Enclave, Organization
+from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION, Body
 from cloister_operator.cache.store import Store, StoreChange
 
 __all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
@@ -32,6 +35,9 @@ _CONFIG_MAPS = 256
 """Created ConfigMaps at most, each up to the size of a file; one that was dropped is read."""
 
 
+_REFS: dict[type, KindRef] = {Container: CONTAINER, Enclave: ENCLAVE, Organization: ORGANIZATION}
+
+
 @dataclass(slots=True)
 class AttemptState:
     """What is remembered of one Enclave."""
@@ -40,6 +46,8 @@ class AttemptState:
     """Whether its ConfigMap and snapshot are there; None = not known yet."""
     missing_api: str = ""
     """What it lacks while the API's address is not known, as a sentence; empty = nothing."""
+    refused: str = ""
+    """Why the API server does not accept one of its children, for good; empty = it does."""
     status_deferred_since: float | None = None
     """Since when its status differs from the written one, by the queue's time; None = it does not,
     or may not wait."""
@@ -60,6 +68,7 @@ class ReconcileMemory:
         self._store = store
         self._attempts: dict[str, AttemptState] = {}
         self._organizations: dict[str, OrganizationState] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
         self._tokens: FIFOCache[str, str] = FIFOCache(_TOKENS)
         self._config_maps: FIFOCache[str, Body] = FIFOCache(_CONFIG_MAPS)
         store.subscribe(self._on_change)
@@ -67,7 +76,8 @@ class ReconcileMemory:
     def __len__(self) -> int:
         """Return how many entries there are, of all kinds."""
         of_enclaves = (self._attempts, self._tokens, self._config_maps)
-        return len(self._organizations) + sum(len(each) for each in of_enclaves)
+        others = len(self._organizations) + len(self._refused)
+        return others + sum(len(each) for each in of_enclaves)
 
     def attempt(self, enclave: Enclave) -> AttemptState:
         """Return the entry of an Enclave; of one that has left the cache an entry nobody keeps."""
@@ -90,6 +100,15 @@ class ReconcileMemory:
     def forget_applied(self) -> None:
         """Have every guard of a namespace applied again when it is needed next."""
         self._organizations.clear()
+
+    def refuse(self, container: Container, revision: str, message: str) -> None:
+        """Remember that the API server does not accept the Enclave of a request."""
+        if self._is_cached(container):
+            self._refused[container.metadata.uid] = (revision, message)
+
+    def refused(self, container: Container) -> tuple[str, str] | None:
+        """Return the last refused request and why; None = none was refused."""
+        return self._refused.get(container.metadata.uid)
 
     def keep_token(self, enclave: Enclave, token: str) -> None:
         """Keep the token of an Enclave until its snapshot holds it; it is written nowhere else."""
@@ -114,12 +133,12 @@ class ReconcileMemory:
         found: Body | None = self._config_maps.pop(enclave.metadata.uid, None)
         return found
 
-    def _is_cached(self, resource: Enclave | Organization) -> bool:
+    def _is_cached(self, resource: Container | Enclave | Organization) -> bool:
         """Return whether the cache has an object.
 
         A reconcile under way may outlast its object: what it remembers then would never be dropped.
         """
-        ref = ENCLAVE if isinstance(resource, Enclave) else ORGANIZATION
+        ref = _REFS[type(resource)]
         entry = self._store.get(ref, resource.metadata.namespace or "", resource.metadata.name)
         return entry is not None and entry.uid == resource.metadata.uid
 
@@ -132,5 +151,7 @@ class ReconcileMemory:
             self._attempts.pop(gone.uid, None)
             self._tokens.pop(gone.uid, None)
             self._config_maps.pop(gone.uid, None)
+        elif change.ref == CONTAINER:
+            self._refused.pop(gone.uid, None)
         elif change.ref == ORGANIZATION:
             self._organizations.pop(gone.uid, None)

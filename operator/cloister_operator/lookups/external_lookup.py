@@ -129,6 +129,7 @@ class ExternalLookup:
             user=found.user,
             working_dir=found.working_dir,
             stop_signal=found.stop_signal,
+            size=found.runtime_size,
         )
 
     async def _newest(self, need: NeedLatest) -> NewestRelease:

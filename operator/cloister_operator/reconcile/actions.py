@@ -33,13 +33,16 @@ from cloister_operator.enclave.config_map import CONFIG_KEY
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.service import build_preview, build_service
 from cloister_operator.enclave.network.tls_route import build_tls_route
+from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.reconcile.children import (
     ApiUnresolved,
+    EnclaveRefused,
     TokenLost,
     build_plan,
     ensure_config_map,
     ensure_snapshot,
     needs_snapshot,
+    translated_refusal,
 )
 from cloister_operator.reconcile.metering import record_demoted
 from cloister_operator.rollout.decision import (
@@ -86,7 +89,12 @@ async def apply_action(
     logger.info("%s: %s", key.text, _describe(action))
     match action:
         case CreateEnclave():
-            await _create_enclave(context, key, observed, action)
+            try:
+                await _create_enclave(context, key, observed, action)
+            except EnclaveRefused as refused:
+                logger.warning("%s: %s", key.text, refused)
+                context.memory.refuse(observed.container, action.spec.revision, str(refused))
+                context.queue.add(key)
         case DeleteEnclave():
             await context.writer.delete(
                 key,
@@ -208,7 +216,26 @@ async def _create_enclave(
     file = action.file
     if file is None:
         file = await _copy_file(context, key, action)
-    plan = await build_plan(context, enclave, file)
+    try:
+        await _create_children(
+            context, key, action, await build_plan(context, enclave, file), known
+        )
+    except EnclaveRefused as refused:
+        context.memory.attempt(enclave).refused = str(refused)
+        context.queue.add(Key("Enclave", key.namespace, action.name))
+
+
+async def _create_children(
+    context: ProcessContext, key: Key, action: CreateEnclave, plan: EnclavePlan, known: str | None
+) -> None:
+    """Create the snapshot and the ConfigMap of an Enclave.
+
+    Parameters
+    ----------
+    known
+        The Enclave's token; None = it has none, or this process does not know it.
+    """
+    enclave = plan.enclave
     if needs_snapshot(plan):
         values = await _secret_values(context, key, action, plan.secrets)
         try:
@@ -288,7 +315,8 @@ async def _ensure_enclave(
         "spec": action.spec.wire() | ({"tokenDigest": token_digest(token)} if token else {}),
     }
     try:
-        return Enclave.read(await context.writer.create(key, ENCLAVE, body))
+        with translated_refusal(f"the Enclave {action.name}"):
+            return Enclave.read(await context.writer.create(key, ENCLAVE, body))
     except AlreadyExists as taken:
         found = await context.writer.refresh(ENCLAVE, key.namespace, action.name)
         if found is None:

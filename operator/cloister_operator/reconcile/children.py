@@ -1,10 +1,11 @@
 """The children of an Enclave: created once, under deterministic names; ours are adopted."""
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from cloister_clients.kube import AlreadyExists, Conflict, KindRef, NotFound
+from cloister_clients.kube import AlreadyExists, Conflict, KindRef, KubeError, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.admission.host_selection import profile
@@ -27,6 +28,7 @@ from cloister_operator.workqueue.keys import Key
 __all__ = [
     "ApiUnresolved",
     "ChildrenMissing",
+    "EnclaveRefused",
     "TokenLost",
     "build_plan",
     "ensure_config_map",
@@ -34,6 +36,7 @@ __all__ = [
     "ensure_snapshot",
     "load_plan",
     "needs_snapshot",
+    "translated_refusal",
 ]
 
 
@@ -47,6 +50,27 @@ class ApiUnresolved(ChildrenMissing):
 
 class TokenLost(Exception):  # noqa: N818 - as above
     """The operator exited after it created the Enclave and before the snapshot held its token."""
+
+
+class EnclaveRefused(Exception):  # noqa: N818 - as above
+    """The API server does not accept the Enclave or one of its children, however often it is sent.
+
+    The message is a sentence for the user.
+    """
+
+
+@contextmanager
+def translated_refusal(what: str) -> Iterator[None]:
+    """Raise `EnclaveRefused` when the API server refuses an object for good."""
+    try:
+        yield
+    except KubeError as error:
+        if not error.refuses_object:
+            raise
+        raise EnclaveRefused(
+            f"The API server does not accept {what}: {error.message[:1000]}. Make the file, what "
+            "its images say, its variables or its secrets smaller, or correct what is named."
+        ) from error
 
 
 async def build_plan(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
@@ -228,7 +252,8 @@ async def _ensure(
 ) -> Mapping[str, Any]:
     """Create a child; one of that name that belongs to the Enclave is adopted unchanged."""
     try:
-        return await context.writer.create(key, ref, body)
+        with translated_refusal(f"the {ref.kind} of {plan.name}"):
+            return await context.writer.create(key, ref, body)
     except AlreadyExists:
         metadata = body["metadata"]
         found = await context.writer.refresh(ref, metadata["namespace"], metadata["name"])

@@ -9,7 +9,12 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.names import ENCLAVE_LABEL, service_name
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.children import ChildrenMissing, ensure_pod, load_plan
+from cloister_operator.reconcile.children import (
+    ChildrenMissing,
+    EnclaveRefused,
+    ensure_pod,
+    load_plan,
+)
 from cloister_operator.reconcile.gather import pod_facts, with_newest_status
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
 from cloister_operator.reconcile.orphans import delete_orphan, delete_ownerless_pod
@@ -111,6 +116,11 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
     state = context.memory.attempt(enclave)
     try:
         await ensure_pod(context, key, await load_plan(context, key, enclave))
+    except EnclaveRefused as refused:
+        logger.warning("%s: %s", key.text, refused)
+        state.refused = str(refused)
+        context.queue.add(key)
+        return False
     except ChildrenMissing as missing:
         logger.info("%s: %s", key.text, missing)
         if state.children_complete is not False:

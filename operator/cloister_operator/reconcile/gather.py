@@ -101,6 +101,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         preview=_service(context, namespace, preview_service_name(name)),
         routes=_routes(context, namespace, name),
         results=context.resolver.results,
+        refused=context.memory.refused(container),
     )
 
 
@@ -166,9 +167,14 @@ def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
 
 def with_newest_status(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
     """Return an Enclave with the status that follows from its Pod now."""
-    lacks = context.memory.attempt(enclave).missing_api
+    known = context.memory.attempt(enclave)
     status = evaluate_enclave(
-        enclave, pod_facts(context, enclave), now, context.decision, missing=lacks
+        enclave,
+        pod_facts(context, enclave),
+        now,
+        context.decision,
+        missing=known.missing_api,
+        refused=known.refused,
     )
     return enclave.model_copy(update={"status": status})
 

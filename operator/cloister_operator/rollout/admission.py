@@ -108,6 +108,9 @@ def admit(state: RolloutState) -> Admission:
     refusal = _refusal(errors_of(spec_problems(facts)), state) or _recorded_failure(state)
     if refusal is not None:
         return refusal
+    refused = state.observed.refused
+    if refused is not None and refused[0] == state.revision:
+        return AdmissionRefused("EnclaveRefused", refused[1])
     need = NeedRelease(
         repo=state.wanted.repo,
         tag=state.wanted.tag,
@@ -154,7 +157,8 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
         needs.append(NeedSecretValues(namespace=namespace, refs=refs, request=state.revision))
     results = {need: state.observed.results.get(need) for need in needs}
     broken = _broken_images(images, results)
-    refusal = _refusal(errors_of(file_problems(replace(facts, images=broken))), state)
+    known = replace(facts, images=broken, image_sizes=_image_sizes(images, results))
+    refusal = _refusal(errors_of(file_problems(known)), state)
     if refusal is not None:
         return refusal
     missing = _missing_values(results, state)
@@ -261,6 +265,16 @@ def _broken_images(
         image: result
         for image, need in images.items()
         if isinstance(result := results[need], Failed) and not result.transient
+    }
+
+
+def _image_sizes(
+    images: dict[str, NeedImage], results: dict[Need, LookupResult | None]
+) -> dict[str, int]:
+    return {
+        image: result.value.size
+        for image, need in images.items()
+        if isinstance(result := results[need], Known) and isinstance(result.value, RegistryImage)
     }
 
 

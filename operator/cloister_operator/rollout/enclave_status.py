@@ -78,6 +78,7 @@ def evaluate_enclave(
     settings: DecisionSettings,
     *,
     missing: str = "",
+    refused: str = "",
 ) -> EnclaveStatus:
     """Return the next status of an attempt.
 
@@ -94,6 +95,8 @@ def evaluate_enclave(
         What the administrator set; ``progress_deadline`` counts from the Enclave's creation.
     missing
         Why it has no Pod: the API's address, which it needs, is not known; empty = it is known.
+    refused
+        Why the API server accepts none of its children, for good; empty = it does.
 
     Returns
     -------
@@ -106,6 +109,8 @@ def evaluate_enclave(
         return before
     facts = _facts(before, pod)
     failure = _sidecar_failure(before, pod) or _loss(before, pod)
+    if failure is None and refused and pod is None:
+        failure = ("EnclaveRefused", refused)
     if failure is None and before.phase is not EnclavePhase.READY:
         wait = _wait(pod, missing)
         failure = _boot_failure(pod, now) or _overdue(enclave, pod, now, settings, wait[1])

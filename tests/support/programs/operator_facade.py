@@ -57,13 +57,14 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
 def _settings(installation: Installation) -> Path:
     """Write the settings of the facade next to those of the operator."""
     registry = installation.cluster.registry
+    of_cluster = {"allowPrivate": [registry], "plainHttp": [registry]}
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
         "kubeconfig": str(installation.cluster.kubeconfig),
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(installation.repositories.path)},
-        "registry": {"allowPrivate": [registry], "plainHttp": [registry]},
+        "registry": installation.settings.get("registry", of_cluster),
     }
     path = installation.folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))

@@ -6,7 +6,7 @@ parser, those of images by the registries; only "does not respond now" is an err
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
@@ -52,8 +52,16 @@ class ResolvedRelease:
 
     release: ReleaseFacts
     """The release with its parsed file."""
-    images: Mapping[str, Failed]
+    images: Mapping[str, Failed] = field(default_factory=dict)
     """Images that cannot be pulled, by their reference in the file."""
+    image_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of what the others say about their process, by their reference in the file."""
+
+    def added_to(self, facts: RequestFacts) -> RequestFacts:
+        """Return the facts of a request with what was looked up for it."""
+        return replace(
+            facts, release=self.release, images=self.images, image_sizes=self.image_sizes
+        )
 
 
 class PullCredentials:
@@ -145,10 +153,13 @@ class ReleaseResolver:
             problems=parsed.problems,
         )
         if parsed.config is None:
-            return ResolvedRelease(facts, {})
+            return ResolvedRelease(facts)
         images = {container.image for container in parsed.config.containers}
         stored = await self._credentials.of(organization)
-        return ResolvedRelease(facts, await self._missing(sorted(images), stored))
+        found = await self._look_up(sorted(images), stored)
+        failed = {image: each for image, each in found.items() if isinstance(each, Failed)}
+        sizes = {image: each for image, each in found.items() if isinstance(each, int)}
+        return ResolvedRelease(facts, failed, sizes)
 
     async def approve(self, facts: RequestFacts, problems: tuple[Problem, ...]) -> ResolvedRelease:
         """Find the release of a request, and refuse what cannot run.
@@ -175,31 +186,31 @@ class ReleaseResolver:
             found = await self.find(spec.repo, spec.tag, facts.organization)
         except SourceError as error:
             raise refusal_of_source(error, problems) from error
-        answered = replace(facts, release=found.release, images=found.images)
+        answered = found.added_to(facts)
         refused = refusal((*problems, *file_problems(answered)), found.images.values())
         if refused is not None:
             raise refused
         return found
 
-    async def _missing(
+    async def _look_up(
         self, images: list[str], stored: tuple[StoredCredentials, ...]
-    ) -> dict[str, Failed]:
+    ) -> dict[str, Failed | int]:
+        """Look images up; return what is wrong with each, or the size of what it says."""
         bound = asyncio.Semaphore(AT_ONCE)
 
-        async def check(image: str) -> Failed | None:
+        async def check(image: str) -> Failed | int:
             async with bound:
                 try:
                     chosen = fitting_credentials(image, stored)
                     credentials = chosen.credentials if chosen is not None else None
-                    await self._registry.resolve(image, credentials=credentials)
+                    resolved = await self._registry.resolve(image, credentials=credentials)
                 except RegistryError as error:
                     return Failed(error.reason, error.message, error.transient, self._clock())
-                return None
+                return resolved.runtime_size
 
         async with asyncio.TaskGroup() as group:
             tasks = {image: group.create_task(check(image)) for image in images}
-        results = {image: task.result() for image, task in tasks.items()}
-        return {image: failed for image, failed in results.items() if failed is not None}
+        return {image: task.result() for image, task in tasks.items()}
 
 
 def admitted_problems(facts: RequestFacts) -> tuple[Problem, ...]:

@@ -1,7 +1,6 @@
 """Checks that change nothing: validate a release, validate a name, list hosts."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
@@ -92,7 +91,7 @@ class Validation:
             missing = Problem(field, error.reason, error.message)
             problems = (*validate_for_organization(facts), missing)
             return verdict(problems, None)
-        facts = replace(facts, release=found.release, images=found.images)
+        facts = found.added_to(facts)
         config = found.release.config
         shown = config.model_dump(mode="json") if config is not None else None
         return verdict(validate_for_organization(facts), shown)

@@ -6,6 +6,7 @@ Source: spec 46; RFC 6454 for origins, RFC 3986 for paths.
 import re
 from typing import Any, Final
 
+from cloister_crds.config.limits import MAX_LIST
 from cloister_crds.config.model import TlsMode
 from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
 from cloister_crds.config.syntax.scalars import ScalarKind
@@ -22,7 +23,7 @@ PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 
 
 def _read_paths(spot: Spot) -> tuple[str, ...] | None:
-    items = spot.items(None, "a list of paths such as [/v1/*]")
+    items = spot.items(MAX_LIST, "a list of paths such as [/v1/*]")
     if items is None:
         return None
     if not items:
@@ -56,12 +57,12 @@ def _read_endpoints(spot: Spot) -> tuple[str, ...] | None:
     """Read the paths that need a key; no value means the default."""
     if spot.kind is ScalarKind.NULL:
         return None
-    items = spot.items(None, "a list of paths, or nothing for /v1/chat/completions")
+    items = spot.items(MAX_LIST, "a list of paths, or nothing for /v1/chat/completions")
     return None if items is None else _read_path_list(items)
 
 
 def _read_origins(spot: Spot) -> tuple[str, ...] | None:
-    items = spot.items(None, "a list of origins such as [https://app.example.com]")
+    items = spot.items(MAX_LIST, "a list of origins such as [https://app.example.com]")
     if items is None:
         return None
     origins: dict[str, None] = {}
@@ -144,7 +145,7 @@ SHIM: Final = Table(
         Field(
             "paths",
             _read_paths,
-            {"type": "array", "items": PATH_SCHEMA, "minItems": 1},
+            {"type": "array", "items": PATH_SCHEMA, "minItems": 1, "maxItems": MAX_LIST},
             "Paths that can be reached; a * at the end is a wildcard, all others return 404.",
             required=True,
             missing="list the paths that can be reached, or /*",
@@ -161,6 +162,7 @@ SHIM: Final = Table(
             {
                 "type": "array",
                 "items": {"type": "string", "pattern": rf"^(\*|{ORIGIN_PATTERN})$"},
+                "maxItems": MAX_LIST,
             },
             "Origins that browsers may come from; all when it is absent.",
         ),
@@ -173,7 +175,7 @@ SHIM: Final = Table(
         Field(
             "authenticated-endpoints",
             _read_endpoints,
-            {"type": ["array", "null"], "items": PATH_SCHEMA},
+            {"type": ["array", "null"], "items": PATH_SCHEMA, "maxItems": MAX_LIST},
             "Paths that need a key; /v1/chat/completions by default, none when it is empty.",
         ),
         Field(

@@ -17,6 +17,7 @@ from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.admission.confidentiality import key_problems, tee_problems
+from cloister_crds.lifecycle.admission.enclave_size import size_problems
 from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.host_requirements import (
     capability_problems,
@@ -85,6 +86,8 @@ class RequestFacts:
     """The release; None = not known yet, and the file is not checked."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """What is wrong with images, by their reference in the file; the rest is right or unknown."""
+    image_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of what images say about their process, by their reference, as far as it is known."""
 
     @property
     def config(self) -> ServiceConfig | None:
@@ -471,6 +474,12 @@ SPEC_CHECKS: tuple[Check, ...] = (
 )
 """Checks that need only spec and cluster."""
 
+
+def _fits_into_its_objects(facts: RequestFacts) -> Iterator[Problem]:
+    if facts.config is not None and facts.release is not None:
+        yield from size_problems(facts.config, len(facts.release.raw), facts.image_sizes)
+
+
 FILE_CHECKS: tuple[Check, ...] = (
     _has_a_valid_file,
     _stays_within_resources,
@@ -481,5 +490,6 @@ FILE_CHECKS: tuple[Check, ...] = (
     _resolves_its_secrets,
     _uses_its_variables,
     _has_its_images,
+    _fits_into_its_objects,
 )
 """Checks that need the release."""

@@ -124,6 +124,8 @@ class RegistryImage:
     """WORKDIR of the image; empty = /."""
     stop_signal: str = ""
     """STOPSIGNAL of the image; empty = SIGTERM."""
+    size: int = 0
+    """Bytes of all of these as JSON."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -419,3 +421,5 @@ class Observed:
     """TLSRoutes of this Container by name, which is the host name; empty without a gateway."""
     results: Mapping[Need, LookupResult] = field(default_factory=dict)
     """Lookup results by need; may be a live view of the resolver's cache."""
+    refused: tuple[str, str] | None = None
+    """Revision of a request whose Enclave the API server refused, and its words; None = none."""

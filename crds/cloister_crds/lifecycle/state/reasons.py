@@ -215,6 +215,16 @@ _FINAL = (
         "Make the file smaller and tag a new release.",
     ),
     _final(
+        "EnclaveTooLarge",
+        "The file and what its images say do not fit into the objects that record an enclave.",
+        "Make the part smaller that the message names and tag a new release.",
+    ),
+    _final(
+        "EnclaveRefused",
+        "The API server does not accept an object of the enclave.",
+        "Read the message: it has the API server's own words.",
+    ),
+    _final(
         "ConfigFileNotRegular",
         "The configuration file is not a regular file.",
         "Commit the file itself, not a link or a directory, and tag a new release.",

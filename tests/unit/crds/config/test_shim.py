@@ -124,6 +124,16 @@ def test_origins(verdict: Verdict, origins: str, found: list[str]) -> None:
     assert verdict(shim=f"origins: {origins}") == found
 
 
+@pytest.mark.parametrize("key", ["paths", "authenticated-endpoints", "origins"])
+@pytest.mark.parametrize(("count", "found"), [(256, []), (257, ["TooManyEntries"])])
+def test_counts(judged: Judged, key: str, count: int, found: list[str]) -> None:
+    entry = "https://a{}.example" if key == "origins" else "/{}"
+    listed = ", ".join(entry.format(number) for number in range(count))
+    others = "" if key == "paths" else "paths: [/], authenticated: true, "
+    parsed = with_shim(judged, f"{{upstream-port: 80, {others}{key}: [{listed}]}}")
+    assert lines(parsed) == [f"shim.{key} {each}" for each in found]
+
+
 @pytest.mark.parametrize(
     ("endpoints", "read"),
     [("", None), ("~", None), ("[]", ()), ("[/a, /b]", ("/a", "/b"))],

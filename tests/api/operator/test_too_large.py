@@ -1,0 +1,161 @@
+"""What is too large is refused with a sentence, at both doors, and costs the operator no memory."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dev.cluster import Cluster
+from tests.support.programs.operator import (
+    Installation,
+    OperatorProcess,
+    condition_of,
+    file_text,
+    manifest,
+    operator_lock,
+)
+from tests.support.programs.operator_facade import facade_of
+from tests.support.stand_ins.large_images import LargeImages, large_images
+from tests.support.waiting import until_sync
+
+MEBIBYTE = 1024**2
+GROWTH = 160 * MEBIBYTE
+"""What the attack may add to the operator's memory: the cache of results, and one description."""
+
+
+@pytest.fixture(scope="module")
+def images() -> Iterator[LargeImages]:
+    with large_images() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def operated(
+    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, images: LargeImages
+) -> Iterator[Installation]:
+    assert images.served is not None
+    hosts = [api_cluster.registry, images.served.host]
+    settings = {"registry": {"plain_http": hosts, "allow_private": hosts}}
+    with operator_lock(api_cluster.name):
+        installed = Installation(api_cluster, tmp_path_factory.mktemp("large"), settings)
+        try:
+            installed.prepare()
+            installed.create_organization()
+            installed.operator().wait_until_it_leads()
+            yield installed
+        finally:
+            installed.end()
+
+
+def file_of(images: Sequence[str], **first: object) -> bytes:
+    """Write a file with a container of each image."""
+    document = yaml.safe_load(file_text(images[0], **first))
+    document["containers"] += [
+        {"name": f"c{number}", "image": image} for number, image in enumerate(images[1:])
+    ]
+    document["shim"]["upstream-container"] = "web"
+    return yaml.safe_dump(document).encode()
+
+
+def refused(installation: Installation, name: str, file: bytes, **spec: object) -> tuple[str, str]:
+    """Create a Container of a file and return reason and message of its refusal."""
+    installation.repository(f"acme/{name}").release("v1", file)
+    installation.create_container(name, repo=f"acme/{name}", tag="v1", **spec)
+    container = installation.wait_for(name, "Stalled", within=60)
+    ready = condition_of(container, "Ready")
+    assert ready is not None
+    return ready["reason"], ready["message"]
+
+
+def looked_up(process: OperatorProcess, reason: str) -> float:
+    """Return how many lookups of images ended with a result."""
+    _, metrics = process.request("/metrics")
+    labels = re.escape(f'{{kind="NeedImage",result="{reason}"}}')
+    found = re.search(rf"^cloister_operator_lookups_total{labels} (\S+)", metrics, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def peak(process: OperatorProcess) -> int:
+    """Return the most memory that a process has had, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def test_huge_descriptions_of_images_are_refused_and_take_no_memory(
+    operated: Installation, images: LargeImages
+) -> None:
+    attack = [b'{"n":%d,"config":{"Env":[%s""]}}' % (n, b'"",' * 340_000) for n in range(64)]
+    file = file_of([images.image(each) for each in attack])
+    operator = operated.processes[0]
+    before = peak(operator)
+    reason, message = refused(operated, "huge", file)
+    assert reason == "ManifestInvalid"
+    assert "at most 65536" in message
+    until_sync(lambda: looked_up(operator, "ManifestInvalid") >= 64, what="64 descriptions")
+    assert peak(operator) - before < GROWTH
+
+
+def test_the_largest_descriptions_together_are_refused_at_both_doors(
+    operated: Installation, images: LargeImages
+) -> None:
+    attack = [{"Env": [f"A{n}={'x' * 30_000}", f"B={'y' * 30_000}"]} for n in range(64)]
+    file = file_of([images.image(each) for each in attack])
+    operator = operated.processes[0]
+    before = peak(operator)
+    reason, message = refused(operated, "largest", file)
+    assert reason == "EnclaveTooLarge"
+    assert "what its images say" in message
+    assert "at most 1048576 can be" in message
+    assert peak(operator) - before < GROWTH
+    _, metrics = operator.request("/metrics")
+    cached = re.search(r"^cloister_operator_lookup_cache_bytes (\S+)", metrics, re.MULTILINE)
+    assert cached is not None
+    assert 3 * MEBIBYTE < float(cached[1]) < 128 * MEBIBYTE
+    with facade_of(operated) as client:
+        body = {"repo": "acme/largest", "tag": "v1"}
+        errors = client.post("/api/containers/validate", json=body).json()["errors"]
+    assert ("containers", "EnclaveTooLarge") in [(each["field"], each["code"]) for each in errors]
+
+
+def test_a_description_just_beyond_the_bounds_of_an_enclave_is_refused_by_name(
+    operated: Installation, images: LargeImages
+) -> None:
+    image = images.image({"Env": [f"A{n}=b" for n in range(1025)]})
+    reason, message = refused(operated, "entries", file_of([image]))
+    assert reason == "ManifestInvalid"
+    assert "config.Env" in message
+    assert "1024" in message
+
+
+def test_an_enclave_that_the_api_server_refuses_is_reported(
+    operated: Installation, images: LargeImages
+) -> None:
+    described = [images.image({"Env": [f"A{n}={'x' * 13_000}"]}) for n in range(64)]
+    names = [f"V{n}" for n in range(8)]
+    file = file_of(described, env=names)
+    variables = [{"name": name, "value": "\U0001f642" * 30_000} for name in names]
+    reason, message = refused(operated, "enclave", file, variables=variables)
+    assert reason == "EnclaveRefused"
+    assert "does not accept the Enclave" in message
+    assert operated.enclaves("enclave") == []
+
+
+def test_secrets_that_are_too_large_together_are_reported(
+    operated: Installation, images: LargeImages
+) -> None:
+    for name in ("ONE", "TWO"):
+        metadata = {"name": name.lower(), "namespace": operated.namespace}
+        value = b64encode(b"x" * 600_000).decode()
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"v": value}}
+        operated.kubectl("create", "-f", "-", stdin=yaml.safe_dump(body))
+        spec = {"name": name, "secretRef": {"name": name.lower(), "key": "v"}}
+        operated.apply(manifest("Secret", name.lower(), spec, operated.namespace))
+    file = file_of([images.image({"Cmd": ["/x"]})], secrets=["ONE", "TWO"])
+    reason, message = refused(operated, "secrets", file, secrets=["ONE", "TWO"])
+    assert reason == "EnclaveRefused"
+    assert "does not accept the Secret" in message

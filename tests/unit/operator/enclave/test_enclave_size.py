@@ -1,0 +1,77 @@
+"""What passes the rule about an enclave's size fits into its ConfigMap."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from cloister_crds.config import ParsedConfig, Rules, parse
+from cloister_crds.lifecycle.admission.enclave_size import MAX_ENCLAVE_BYTES, size_problems
+from cloister_operator.enclave.config_map import build_config_map
+from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, plan_of
+
+IMAGE = "registry.example/x@sha256:" + "ab" * 32
+
+
+def file_with(containers: int = 1, body: str = "", shim: str = "paths: [/]") -> ParsedConfig:
+    """Write and parse a file."""
+    entries = "".join(f"- name: c{n}\n  image: {IMAGE}\n{body}" for n in range(containers))
+    shim = f"shim: {{upstream-port: 80, upstream-container: c0, {shim}}}\n"
+    text = f"cvm-version: 0.10.0\ncpus: 2\nmemory: 8192\ncontainers:\n{entries}{shim}"
+    parsed = parse(text.encode(), rules=Rules(release=True))
+    assert parsed.config is not None, parsed.problems[:3]
+    return parsed
+
+
+def paths(key: str, *, length: int) -> str:
+    """Write a list of as many paths as are allowed."""
+    return f"{key}: [" + ", ".join(f"/{n:03}{'a' * length}" for n in range(256)) + "]"
+
+
+def files() -> Iterator[tuple[str, ParsedConfig]]:
+    """Return files in which one part is as large as the rule lets it be, or nearly."""
+    yield "containers", file_with(64)
+    yield "words", file_with(64, "  command: [" + ", ".join(["a"] * 110) + "]\n")
+    quotes = ", ".join(['\'""""""""""\''] * 64)
+    yield "quotes", file_with(60, f"  command: [{quotes}]\n")
+    yield "escapes", file_with(60, '  command: ["' + "\\x01" * 900 + '"]\n')
+    yield "environment", file_with(64, "  env:\n" + "".join(f"  - A{n}: x\n" for n in range(60)))
+    yield "paths", file_with(shim=paths("paths", length=270))
+    endpoints = "paths: [/*], authenticated: true, " + paths("authenticated-endpoints", length=130)
+    yield "endpoints", file_with(shim=endpoints)
+
+
+FILES = dict(files())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_passes_the_rule_fits_into_the_config_map(name: str) -> None:
+    parsed = FILES[name]
+    assert parsed.config is not None
+    assert not list(size_problems(parsed.config, len(parsed.raw), {}))
+    plan = replace(plan_of(config=parsed.config), file=parsed.raw)
+    data = build_config_map(plan, SETTINGS, SURROUNDINGS)["data"]
+    documents = sum(len(each.encode()) for each in data.values())
+    assert len(parsed.raw) + documents <= MAX_ENCLAVE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("shim", "images", "field"),
+    [
+        (paths("paths", length=700), 0, "shim.paths"),
+        (
+            "paths: [/*], authenticated: true, " + paths("authenticated-endpoints", length=200),
+            0,
+            "shim.authenticated-endpoints",
+        ),
+        ("paths: [/]", 60_000, "containers"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_largest_part_and_the_bound(
+    shim: str, images: int, field: str
+) -> None:
+    parsed = file_with(20, shim=shim)
+    assert parsed.config is not None
+    (problem,) = size_problems(parsed.config, len(parsed.raw), {IMAGE: images})
+    assert (problem.field, problem.code) == (field, "EnclaveTooLarge")
+    assert f"at most {MAX_ENCLAVE_BYTES} can be" in problem.message
