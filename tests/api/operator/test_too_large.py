@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -50,7 +51,7 @@ def operated(
             installed.end()
 
 
-def file_of(images: Sequence[str], **first: object) -> bytes:
+def file_of(images: Sequence[str], **first: Any) -> bytes:
     """Write a file with a container of each image."""
     document = yaml.safe_load(file_text(images[0], **first))
     document["containers"] += [
