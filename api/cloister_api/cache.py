@@ -24,6 +24,12 @@ from cloister_crds.kinds import (
 )
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.meta import Resource
+from cloister_crds.lifecycle.admission.limits import (
+    Place,
+    may_have_pod,
+    place_of,
+    running_places,
+)
 
 __all__ = [
     "CachedContainer",
@@ -64,7 +70,7 @@ class CachedContainer:
 
     @property
     def going(self) -> bool:
-        """Whether it is being deleted: the API no longer shows it."""
+        """Whether it is being deleted; the API shows it as stopping."""
         return self.container.metadata.deletion_timestamp is not None
 
 
@@ -162,6 +168,8 @@ class CachedEnclave:
     """Finalizers that still block its deletion."""
     version: str
     """Its resourceVersion."""
+    place: Place | None
+    """Place of its Container under the limit, while it may have a Pod; None = it has none."""
 
 
 def project_enclave(item: dict[str, Any]) -> CachedEnclave:
@@ -194,6 +202,9 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
         deleting=meta.deletion_timestamp is not None,
         finalizers=meta.finalizers,
         version=meta.resource_version,
+        place=place_of(meta.creation_timestamp, enclave.spec.container.uid)
+        if may_have_pod(enclave)
+        else None,
     )
 
 
@@ -248,9 +259,14 @@ class ClusterCache:
         return tuple(sorted(hosts, key=lambda host: host.metadata.name))
 
     def containers_of(self, namespace: str) -> list[CachedContainer]:
-        """Return the Containers of a namespace that are not being deleted, oldest first."""
+        """Return the Containers of a namespace, oldest first; deleting ones are `going`."""
         held = (entry.value for entry in self.containers.in_namespace(namespace).values())
-        return sorted((one for one in held if not one.going), key=creation_order)
+        return sorted(held, key=creation_order)
+
+    def running_of(self, namespace: str) -> dict[str, Place]:
+        """Return places by uid of the Containers that may have a Pod, gone ones included."""
+        entries = self.enclaves.in_namespace(namespace).values()
+        return running_places(each.value.place for each in entries if each.value.place)
 
     def secrets_of(self, namespace: str) -> tuple[Secret, ...]:
         """Return the Secrets (csec) of a namespace."""

@@ -82,6 +82,8 @@ def shown_state(container: Container) -> ShownState:
     for the state after it.
     """
     status = container.status
+    if container.metadata.deletion_timestamp is not None:
+        return ShownState(ContainerPhase.STOPPING, None)
     phase = status.phase or ContainerPhase.DEPLOYING
     observed = status.observed_generation >= container.metadata.generation
     promoted = status.update is not None and container.spec.promote == status.update.revision

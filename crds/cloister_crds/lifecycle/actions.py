@@ -131,7 +131,12 @@ def effect_of(action: ApiAction, state: ActionState) -> Effect:
 
 
 def refusal(
-    action: ApiAction, phase: ContainerPhase, update: UpdatePhase | None, *, gpus: int = 0
+    action: ApiAction,
+    phase: ContainerPhase,
+    update: UpdatePhase | None,
+    *,
+    gpus: int = 0,
+    deleting: bool = False,
 ) -> str | None:
     """Return why an action is refused now.
 
@@ -145,6 +150,8 @@ def refusal(
         The status of its update; None = there is none.
     gpus
         GPUs of the enclave that serves.
+    deleting
+        Whether the container is being deleted, and stopping for that reason.
 
     Returns
     -------
@@ -154,6 +161,8 @@ def refusal(
     state = action_state_of(phase, update)
     if effect_of(action, state) is Effect.REFUSE:
         instead = _INSTEAD.get((action, state), "no update is in progress")
+        if deleting:
+            instead = "it is being deleted; create another one"
         during = " while an update is in progress" if state is ActionState.UPDATING else ""
         return f"{action} is not possible in state {phase}{during}: {instead}"
     if action is ApiAction.ACCEPT and update is not UpdatePhase.READY:

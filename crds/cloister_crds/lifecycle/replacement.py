@@ -15,6 +15,7 @@ __all__ = [
     "inherits_hostnames",
     "predecessor",
     "successor",
+    "successors",
 ]
 
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -33,15 +34,10 @@ def predecessor(container: Container, containers: Iterable[Container]) -> Contai
     if container.spec.replaces is None:
         return None
     by_name = {each.metadata.name: each for each in containers}
-    found = _older(container, by_name)
-    passed = {container.metadata.name}
-    link = found
-    while link is not None:
-        if link.metadata.name in passed:
-            return None
-        passed.add(link.metadata.name)
-        link = _older(link, by_name)
-    return found
+    name = container.metadata.name
+    if name in _in_circles(by_name | {name: container}):
+        return None
+    return _older(container, by_name)
 
 
 def _older(container: Container, by_name: Mapping[str, Container]) -> Container | None:
@@ -65,21 +61,45 @@ def successor(container: Container, containers: Iterable[Container]) -> Containe
     Container | None
         Of several one that has taken over, else the oldest; None when there is none.
     """
+    return successors(containers).get(container.metadata.uid)
+
+
+def successors(containers: Iterable[Container]) -> dict[str, Container]:
+    """Return the Container that replaces each one that is replaced, by the uid of the latter."""
     everything = tuple(containers)
-    name, uid = container.metadata.name, container.metadata.uid
-    candidates = [
-        each
-        for each in everything
-        if each.spec.replaces == name
-        and each.metadata.deletion_timestamp is None
-        and (old := predecessor(each, everything)) is not None
-        and old.metadata.uid == uid
-    ]
-    return min(
-        candidates,
-        key=lambda each: (not has_taken_over(each), _created(each), each.metadata.uid),
-        default=None,
-    )
+    by_name = {each.metadata.name: each for each in everything}
+    circular = _in_circles(by_name)
+    candidates: dict[str, list[Container]] = {}
+    for each in everything:
+        old = _older(each, by_name)
+        if old is None or each.metadata.deletion_timestamp is not None:
+            continue
+        if each.metadata.name not in circular:
+            candidates.setdefault(old.metadata.uid, []).append(each)
+    return {
+        uid: min(
+            found, key=lambda each: (not has_taken_over(each), _created(each), each.metadata.uid)
+        )
+        for uid, found in candidates.items()
+    }
+
+
+def _in_circles(by_name: Mapping[str, Container]) -> frozenset[str]:
+    """Return the names of those whose chain of ``spec.replaces`` ends in a circle."""
+    circular: dict[str, bool] = {}
+    for start in by_name.values():
+        chain: dict[str, None] = {}
+        link: Container | None = start
+        while link is not None and link.metadata.name not in circular:
+            if link.metadata.name in chain:
+                circular |= dict.fromkeys(chain, True)
+                break
+            chain[link.metadata.name] = None
+            link = _older(link, by_name)
+        else:
+            ends = link is not None and circular[link.metadata.name]
+            circular |= dict.fromkeys(chain, ends)
+    return frozenset(name for name, is_so in circular.items() if is_so)
 
 
 def has_taken_over(container: Container) -> bool:

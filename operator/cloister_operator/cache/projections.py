@@ -24,6 +24,7 @@ from cloister_crds.kinds import (
 from cloister_crds.lifecycle.admission.limits import Place, place_of
 from cloister_crds.names import (
     CONTAINER_ANNOTATION,
+    CONTAINER_LABEL,
     ENCLAVE_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
@@ -201,6 +202,12 @@ def _node_of_pod(body: Body) -> str:
     return str((body.get("spec") or {}).get("nodeName") or "")
 
 
+def _namespace_if_deleting(body: Body) -> str:
+    """Return the namespace of an object that is being deleted; empty = it is not."""
+    metadata = body["metadata"]
+    return str(metadata["namespace"]) if metadata.get("deletionTimestamp") else ""
+
+
 def _ownerless(body: Body) -> str:
     """Return "true" for an object without an owner, which the operator always writes; else ""."""
     return "" if body["metadata"].get("ownerReferences") else "true"
@@ -222,8 +229,29 @@ def _place(body: Body) -> Place | None:
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
-    created = metadata.get("creationTimestamp")
-    return place_of(datetime.fromisoformat(created) if created else None, metadata["uid"])
+    return place_of(_created(body), metadata["uid"])
+
+
+def _created(body: Body) -> datetime | None:
+    """Return when an object was created; None = not known."""
+    created = body["metadata"].get("creationTimestamp")
+    return datetime.fromisoformat(created) if created else None
+
+
+def _place_of_enclave(body: Body) -> Place:
+    """Return the place of the Container of an Enclave, as far as the Enclave tells."""
+    return place_of(_created(body), body["spec"]["container"]["uid"])
+
+
+def _place_of_pod(body: Body) -> Place:
+    """Return the place of the Container of a Pod whose Enclave is gone: its uid is not known."""
+    return place_of(_created(body), f"Pods of {_container_of_pod(body)}")
+
+
+def _container_of_pod(body: Body) -> str:
+    """Return the Container of a Pod as ``namespace/label``."""
+    metadata = body["metadata"]
+    return f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(CONTAINER_LABEL, '')}"
 
 
 def _repo(body: Body) -> str:
@@ -245,6 +273,7 @@ def _container_of_route(body: Body) -> str:
 
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
+_DELETING = ("deleting", _namespace_if_deleting)
 _OWNERLESS = ("ownerless", _ownerless)
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
@@ -253,17 +282,28 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
         CONTAINER,
         _own_kind,
-        indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces)),
+        indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces), _DELETING),
         place=_place,
     ),
-    WatchedKind(ENCLAVE, _own_kind, indexes=(("container", _container_of_enclave),)),
+    WatchedKind(
+        ENCLAVE,
+        _own_kind,
+        indexes=(("container", _container_of_enclave), _DELETING),
+        place=_place_of_enclave,
+    ),
     WatchedKind(DEPLOYMENT, _own_kind, indexes=(("repo", _repo),)),
     WatchedKind(SECRET_KIND, _own_kind),
     WatchedKind(DOMAIN, _own_kind),
     WatchedKind(REGISTRY_CREDENTIAL, _own_kind),
     WatchedKind(SSH_KEY, _own_kind),
     WatchedKind(CLAIM, _own_kind, indexes=(("holder", _holder),)),
-    WatchedKind(POD, _pod, f"{_OURS},{ENCLAVE_LABEL}", (("node", _node_of_pod), _OWNERLESS)),
+    WatchedKind(
+        POD,
+        _pod,
+        f"{_OURS},{ENCLAVE_LABEL}",
+        (("node", _node_of_pod), ("container", _container_of_pod), _DELETING, _OWNERLESS),
+        place=_place_of_pod,
+    ),
     WatchedKind(SERVICE, _service, _OURS, (_OWNERLESS,)),
     WatchedKind(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
     WatchedKind(NAMESPACE, _metadata_alone),

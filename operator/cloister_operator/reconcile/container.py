@@ -4,7 +4,6 @@ import logging
 from datetime import datetime
 
 from cloister_crds.kinds import Container, Enclave
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
@@ -36,9 +35,6 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     container = context.models.read(Container, entry)
-    paused = container.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
-    if paused and container.metadata.deletion_timestamp is None:
-        return DONE
     await _confirm_active(context, container)
     observed, decision = _gather_and_decide(context, key, container)
     if await _claim_first(context, key, observed, decision):

@@ -1,5 +1,6 @@
 """Gathers what decisions depend on, from the informer cache alone."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE
@@ -15,7 +16,7 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
-from cloister_crds.lifecycle.admission.limits import rank
+from cloister_crds.lifecycle.admission.limits import Place, rank, running_places
 from cloister_crds.lifecycle.metering import has_departed
 from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.replacement import inherits_hostnames, successor
@@ -46,7 +47,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
 
-__all__ = ["observe", "organization_of", "pod_facts", "with_newest_status"]
+__all__ = ["observe", "organization_of", "pod_facts", "running_of", "with_newest_status"]
 
 
 def observe(context: ProcessContext, container: Container, now: datetime) -> Observed:
@@ -85,7 +86,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         claims=_claims(context, container, organization),
         successor=successor(container, related),
         inherits_hostnames=inherits_hostnames(container, related),
-        rank=rank(container, places, related),
+        rank=rank(container, places, related, running_of(context, namespace, related)),
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),
@@ -119,6 +120,29 @@ def _related(context: ProcessContext, container: Container) -> tuple[Container, 
         if entry is not None:
             found[entry.name] = context.models.read(Container, entry)
     return tuple(found.values())
+
+
+def running_of(
+    context: ProcessContext, namespace: str, containers: Iterable[Container]
+) -> dict[str, Place]:
+    """Return places by uid of Containers that still have a Pod (`limits.rank`).
+
+    Of those that count anyway only the replaced ones are looked at, which are few.
+    """
+    store = context.store
+    names = {each.spec.replaces for each in containers if each.spec.replaces}
+    names |= {each.name for each in store.by_index(CONTAINER, "deleting", namespace)}
+    pods = (
+        *store.by_index(POD, "deleting", namespace),
+        *(
+            pod
+            for name in names
+            for pod in store.by_index(POD, "container", f"{namespace}/{service_name(name)}")
+        ),
+    )
+    # The garbage collector may have deleted the Enclave before its Pod has terminated.
+    found = ((store.get(ENCLAVE, namespace, pod.name) or pod).place for pod in pods)
+    return running_places(place for place in found if place is not None)
 
 
 def organization_of(context: ProcessContext, namespace: str) -> Organization | None:

@@ -10,6 +10,7 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import POD
 from cloister_crds.kinds import Enclave, HostnameClaim
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.names import service_name
 from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
@@ -69,15 +70,15 @@ def _is_held(context: ProcessContext, claim: HostnameClaim) -> bool:
 
 
 def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Return whether an Enclave of the former holder still has a Pod under the host name."""
-    holder = f"{claim.spec.holder.namespace}/{claim.spec.holder.name}"
-    enclaves = (
-        context.models.read(Enclave, entry)
-        for entry in context.store.by_index(ENCLAVE, "container", holder)
-    )
+    """Return whether the former holder still has a Pod under the host name.
+
+    The Enclave of a Pod that terminates may be gone; its host names are then not known.
+    """
+    namespace, name = claim.spec.holder.namespace, claim.spec.holder.name
+    pods = context.store.by_index(POD, "container", f"{namespace}/{service_name(name)}")
+    enclaves = [context.store.get(ENCLAVE, namespace, pod.name) for pod in pods]
     return any(
-        claim.metadata.name in each.spec.hostnames
-        and context.store.get(POD, each.metadata.namespace or "", each.metadata.name) is not None
+        each is None or claim.metadata.name in context.models.read(Enclave, each).spec.hostnames
         for each in enclaves
     )
 

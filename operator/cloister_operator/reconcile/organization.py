@@ -15,6 +15,7 @@ from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
+from cloister_operator.reconcile.gather import running_of
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.reconcile.tenant_isolation import ensure_isolation
@@ -99,17 +100,20 @@ def _status(
     context: ProcessContext, organization: Organization, finding: ConditionUpdate, now: datetime
 ) -> OrganizationStatus:
     """Build the status; what was reported by the payment processor is kept."""
-    containers = counted(
+    namespace = organization.spec.namespace
+    containers = [
         context.models.read(Container, entry)
-        for entry in context.store.entries(CONTAINER, organization.spec.namespace)
-    )
-    phases = [each.status.phase for each in containers]
+        for entry in context.store.entries(CONTAINER, namespace)
+    ]
+    places = counted(containers, running_of(context, namespace, containers))
+    uids = {uid for _, uid in places}
+    phases = [each.status.phase for each in containers if each.metadata.uid in uids]
     generation = organization.metadata.generation
     return organization.status.model_copy(
         update={
             "observed_generation": generation,
             "counts": OrganizationCounts(
-                containers=len(phases),
+                containers=len(places),
                 ready=phases.count(ContainerPhase.READY),
                 failed=phases.count(ContainerPhase.FAILED),
             ),

@@ -13,6 +13,7 @@ from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.admission import admit
 from cloister_operator.rollout.cleanup import clean_up
 from cloister_operator.rollout.decision import Decision
+from cloister_operator.rollout.replacement import replaced_container_deletes_its_enclaves
 from cloister_operator.rollout.rollback import roll_back
 from cloister_operator.rollout.rollout_plan import RolloutPlan, earliest
 from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
@@ -56,7 +57,8 @@ def decide(observed: Observed, now: datetime) -> Decision:
             status=next_status(state, plan),
             actions=clean_up(state, plan).actions,
         )
-    if state.is_paused:
+    # Pause never holds the end of what was replaced, which is the first rule.
+    if state.is_paused and replaced_container_deletes_its_enclaves(state) is None:
         return Decision(rule="paused_container_is_left_alone", status=container.status)
     rule, plan = _first_match(state)
     plan = _keep_last_failure(state, roll_back(state, plan))

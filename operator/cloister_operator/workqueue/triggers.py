@@ -183,8 +183,16 @@ def _enclave(versions: _Versions, _store: Store) -> Iterator[Trigger]:
 
 
 def _pod(versions: _Versions, store: Store) -> Iterator[Trigger]:
-    """Enqueue the Enclave of the same name, and its Container."""
+    """Enqueue the Enclave of the same name, its Container, and who waits for the place of that."""
     yield from _enclave_and_container(versions.namespace, versions.name, store)
+    if not versions.deleted:
+        return
+    enclave = store.get(ENCLAVE, versions.namespace, versions.name)
+    name = enclave.decode()["spec"]["container"]["name"] if enclave else ""
+    container = store.get(CONTAINER, versions.namespace, name)
+    if container is None or container.place is None:
+        yield from _unsettled(versions.namespace, store)
+        yield from _organization_of(versions.namespace, store, after=_DELAYED)
 
 
 def _enclave_and_container(namespace: str, name: str, store: Store) -> Iterator[Trigger]:

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Deployment
+from cloister_crds.kinds import Container, Deployment, Organization
 from cloister_crds.names import deployment_name
 from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -211,6 +211,54 @@ async def test_the_name_stays_taken_until_the_teardown_ends(
         await world.end_enclave(enclave)
         again = await client.post("/api/containers", json=world.body("web"))
         assert again.status_code == 201, again.text
+
+
+async def test_a_container_that_is_held_is_stopping_until_it_is_gone(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        held = {"metadata": {"finalizers": ["tests.cloister.dev/keep"]}}
+        await world.kube.merge_patch(of(Container), "web", held, world.namespace)
+        assert (await client.delete(path)).status_code == 204
+        assert (await client.get(path)).json()["status"] == "stopping"
+        (listed,) = (await client.get("/api/containers")).json()
+        assert listed["status"] == "stopping"
+        assert (await client.delete(path)).status_code == 204
+        assert (await client.post(f"{path}/stop")).status_code == 200
+        for action in ("start", "relaunch"):
+            refused = await client.post(f"{path}/{action}", json={})
+            assert refused.status_code == 409
+            assert "it is being deleted; create another one" in refused.json()["error"]
+        free = {"metadata": {"finalizers": None}}
+        await world.kube.merge_patch(of(Container), "web", free, world.namespace)
+
+        async def gone() -> bool:
+            return (await client.get(path)).status_code == 404
+
+        await until(gone, what="its end")
+
+
+async def test_a_deleted_container_counts_while_its_enclave_has_a_pod(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    await world.kube.merge_patch(
+        of(Organization), world.organization, {"spec": {"limits": {"containers": 1}}}
+    )
+    async with facade.client(world.key) as client:
+        path = await create(client, world)
+        enclave = await world.enclave("web", finalizers=["tests.cloister.dev/slow"])
+        assert (await client.delete(path)).status_code == 204
+        refused = await client.post("/api/containers", json=world.body("other"))
+        assert refused.status_code == 403
+        assert "quota reached" in refused.json()["error"]
+        await world.end_enclave(enclave)
+
+        async def accepted() -> bool:
+            made = await client.post("/api/containers", json=world.body("other"))
+            return made.status_code == 201
+
+        await until(accepted, what="the place of the deleted one")
 
 
 async def test_two_creates_of_a_name_at_once_make_one(

@@ -4,7 +4,9 @@ There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods
 being deleted is gone at once.
 """
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,11 @@ def left_of(installation: Installation, enclave: Enclave) -> dict[str, list[str]
     return {kind: left for kind, left in found.items() if left}
 
 
+def patch(installation: Installation, kind: str, name: str, body: dict[str, Any]) -> None:
+    where = () if kind == "org" else ("-n", installation.namespace)
+    installation.kubectl("patch", kind, name, *where, "--type=merge", "-p", json.dumps(body))
+
+
 def delete(installation: Installation, name: str, cascade: str) -> None:
     where = ("-n", installation.namespace, "--wait=false")
     installation.kubectl("delete", "ctr", name, f"--cascade={cascade}", *where)
@@ -77,15 +84,11 @@ def test_a_finalizer_on_the_container_keeps_no_enclave(
 ) -> None:
     name = f"held-{cascade}"
     enclave = serving(operated, name)
-    where = ("-n", operated.namespace)
-    held = '{"metadata":{"finalizers":["evil.example/keep"]}}'
-    operated.kubectl("patch", "ctr", name, *where, "--type=merge", "-p", held)
+    patch(operated, "ctr", name, {"metadata": {"finalizers": ["evil.example/keep"]}})
     delete(operated, name, cascade)
     until_sync(lambda: not left_of(operated, enclave), within=PATIENCE, what="the enclave's end")
     assert operated.container(name) is not None
-    operated.kubectl(
-        "patch", "ctr", name, *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
-    )
+    patch(operated, "ctr", name, {"metadata": {"finalizers": None}})
     until_sync(lambda: operated.container(name) is None, within=PATIENCE, what="its end")
 
 
@@ -129,3 +132,23 @@ def test_a_pod_that_lost_its_enclave_ends(operated: Installation) -> None:
         return {"pods", "configmaps"}.isdisjoint(left_of(operated, enclave))
 
     until_sync(ended, within=PATIENCE, what="the end of the Pod")
+
+
+@pytest.mark.parametrize("cascade", ["background", "orphan"])
+def test_a_container_counts_until_its_last_pod_is_gone(
+    operated: Installation, cascade: str
+) -> None:
+    operated.kubectl("delete", "ctr", "--all", "-n", operated.namespace)
+    patch(operated, "org", operated.slug, {"spec": {"limits": {"containers": 1}}})
+    pod = serving(operated, f"first-{cascade}").metadata.name
+    # As a container whose stop_timeout has not passed.
+    patch(operated, "pod", pod, {"metadata": {"finalizers": ["tests.example/terminates"]}})
+    delete(operated, f"first-{cascade}", cascade)
+    operated.create_container(f"next-{cascade}", repo="acme/web", tag="v1")
+    waiting = operated.wait_for(f"next-{cascade}", "Stalled", reason="LimitReached")
+    assert not operated.enclaves(f"next-{cascade}")
+    assert waiting.status.active_enclave == ""
+    patch(operated, "pod", pod, {"metadata": {"finalizers": None}})
+    created = f"next-{cascade}"
+    until_sync(lambda: operated.enclaves(created), within=PATIENCE, what="its Enclave")
+    patch(operated, "org", operated.slug, {"spec": {"limits": {"containers": 10}}})

@@ -157,7 +157,8 @@ class ContainerCreator:
         others: list[CachedContainer],
         replaced: CachedContainer | None,
     ) -> RequestFacts:
-        counting = counted(held.container for held in others)
+        running = self._cache.running_of(principal.namespace)
+        counting = counted((held.container for held in others), running)
         old = replaced.container.metadata if replaced is not None else None
         return RequestFacts(
             name=body.name,
@@ -167,7 +168,7 @@ class ContainerCreator:
             secrets=self._cache.secrets_of(principal.namespace),
             ssh_keys=self._cache.ssh_keys_of(principal.namespace),
             domains=self._cache.domains_of(principal.namespace),
-            rank=sum(old is None or one.metadata.uid != old.uid for one in counting),
+            rank=sum(old is None or uid != old.uid for _, uid in counting),
         )
 
     async def _refuse_taken(
@@ -282,7 +283,8 @@ class ContainerCreator:
         own = held.container.metadata
         most = principal.organization.spec.limits.containers
         present = await self._reader.list_now(principal.namespace, at=own.resource_version)
-        if len(counted(each.container for each in present)) <= most:
+        running = self._cache.running_of(principal.namespace)
+        if len(counted((each.container for each in present), running)) <= most:
             return
         with suppress(NotFound):
             await self._client.delete(of(Container), own.name, principal.namespace, uid=own.uid)
@@ -290,8 +292,9 @@ class ContainerCreator:
         await self._reader.until_shown(held)
         await self._reader.until_deleted(own.uid)
         raise forbidden(
-            f"quota reached: the organization may have {most} containers (stopped ones count); "
-            "delete one or ask the administrator for more"
+            f"quota reached: the organization may have {most} containers (stopped ones "
+            "count, and deleted ones until their last Pod is gone); delete one or ask the "
+            "administrator for more"
         )
 
 

@@ -74,7 +74,7 @@ class ContainerReader:
             When the cluster does not respond.
         """
         page = await self._client.list(of(Container), namespace, at=at)
-        return [held for held in map(readable, page.items) if held is not None and not held.going]
+        return [held for held in map(readable, page.items) if held is not None]
 
     async def get(
         self, principal: Principal, given: str, token: str | None, match: str | None = None
@@ -104,11 +104,8 @@ class ContainerReader:
             raise not_found("container")
         if await self._fresh(token):
             held = self._cached(principal.namespace, given)
-            if held is not None:
-                if held.going:
-                    raise not_found("container")
-                if has_version(held.version, match):
-                    return replace(held, pinned=match is not None)
+            if held is not None and has_version(held.version, match):
+                return replace(held, pinned=match is not None)
         for held in await self.list_now(principal.namespace):
             if held.id == given:
                 if has_version(held.version, match):

@@ -392,7 +392,7 @@ class ContainerUpdater:
             held = await self._reader.now(namespace, name)
         except NotFound as error:
             raise not_found("container") from error
-        if held.container.metadata.uid != uid or held.going:
+        if held.container.metadata.uid != uid:
             raise not_found("container")
         return held
 
@@ -440,6 +440,7 @@ def forbid(held: CachedContainer, action: ApiAction) -> None:
         where.phase,
         where.update.status if where.update is not None else None,
         gpus=resources.gpus if resources is not None else 0,
+        deleting=held.going,
     )
     if message is not None:
         raise conflict(message)

@@ -108,6 +108,8 @@ class Validation:
             )
             name = held.container.display_name
         others = self._cache.containers_of(principal.namespace)
+        running = self._cache.running_of(principal.namespace)
+        counting = counted((one.container for one in others), running)
         return RequestFacts(
             name=name,
             spec=spec,
@@ -116,7 +118,7 @@ class Validation:
             secrets=self._cache.secrets_of(principal.namespace),
             ssh_keys=self._cache.ssh_keys_of(principal.namespace),
             domains=self._cache.domains_of(principal.namespace),
-            rank=None if held is not None else len(counted(one.container for one in others)),
+            rank=None if held is not None else len(counting),
         )
 
     async def name(self, principal: Principal, body: ValidateNameRequest) -> NameVerdictResponse:

@@ -2,35 +2,70 @@
 
 The order is that of creation, so that a later create never pushes an earlier one out. Times have a
 resolution of a second; for its own creates the facade uses the API server's order of writes.
+
+Whatever runs counts: a Container that is being deleted or is gone, until its last Pod is. Only a
+hand-over (``spec.replaces``) is exempt: while the successor starts or has just taken over, the one
+that it replaces does not count, and it alone; in a chain of replacements every other one does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.container import Container, DesiredState
+from cloister_crds.kinds.enclave import Enclave, EnclavePhase
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION, ConditionStatus
 from cloister_crds.kinds.organization import Billing, Organization
-from cloister_crds.lifecycle.replacement import predecessor
+from cloister_crds.lifecycle.metering import FINALIZER
+from cloister_crds.lifecycle.replacement import successors
+from cloister_crds.lifecycle.state.conditions import condition
 
-__all__ = ["Place", "billing_of", "counted", "place_of", "rank"]
+__all__ = [
+    "Place",
+    "billing_of",
+    "counted",
+    "may_have_pod",
+    "place_of",
+    "rank",
+    "running_places",
+]
 
 Place = tuple[datetime, str]
 """A Container's place in the order: when it was created, and its uid."""
 
 _LAST = datetime.max.replace(tzinfo=UTC)
 """Creation time of what has none from the server yet."""
+_OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
+_WAITS_FOR_A_PLACE = "LimitReached"
+"""Reason of a successor that waits for the very place that is to pass to it."""
 
 
-def counted(containers: Iterable[Container]) -> tuple[Container, ...]:
-    """Return the Containers of an organization that count, in the order in which they count.
+def counted(containers: Iterable[Container], running: Mapping[str, Place]) -> tuple[Place, ...]:
+    """Return the places of what counts in an organization, in order. Stopped Containers count.
 
-    Stopped ones count; one that is being replaced (``spec.replaces``) or deleted does not.
+    Parameters
+    ----------
+    containers
+        All Containers of the organization's namespace, deleting ones included.
+    running
+        Places by uid of the Containers of which an Enclave has a Pod, those that are gone included
+        (`running_places`).
     """
     everything = tuple(containers)
-    replaced = _replaced(everything)
-    return tuple(sorted((each for each in everything if _counts(each, replaced)), key=_place))
+    exempt = _exempt(everything, running)
+    places = {uid: place for uid, place in running.items() if uid not in exempt}
+    for each in everything:
+        uid = each.metadata.uid
+        if uid in places or (uid not in exempt and each.metadata.deletion_timestamp is None):
+            places[uid] = _place(each)
+    return tuple(sorted(places.values()))
 
 
-def rank(container: Container, places: Iterable[Place], related: Iterable[Container]) -> int | None:
+def rank(
+    container: Container,
+    places: Iterable[Place],
+    related: Iterable[Container],
+    running: Mapping[str, Place],
+) -> int | None:
     """Return the place of a Container among those that count.
 
     Parameters
@@ -40,7 +75,9 @@ def rank(container: Container, places: Iterable[Place], related: Iterable[Contai
     places
         Places of all Containers of the organization's namespace that are not being deleted.
     related
-        Those of them that are connected by ``spec.replaces``; more do no harm.
+        Those of the namespace that are connected by ``spec.replaces``; more do no harm.
+    running
+        As for `counted`; of those that are neither related, being deleted nor gone none is needed.
 
     Returns
     -------
@@ -48,27 +85,61 @@ def rank(container: Container, places: Iterable[Place], related: Iterable[Contai
         From 0; it is within the limit while this is smaller than ``spec.limits.containers`` of the
         Organization. None when it does not count.
     """
-    replaced = _replaced(tuple(related))
-    if not _counts(container, replaced):
+    exempt, uid = _exempt(tuple(related), running), container.metadata.uid
+    ended = container.metadata.deletion_timestamp is not None and uid not in running
+    if uid in exempt or ended:
         return None
-    own = _place(container)
-    return sum(each < own and each[1] not in replaced for each in places)
+    own, known = _place(container), tuple(places)
+    living = {each for _, each in known} if running else set()
+    left = [place for each, place in running.items() if each not in living]
+    return sum(each < own and each[1] not in exempt for each in (*known, *left))
 
 
-def _replaced(containers: tuple[Container, ...]) -> frozenset[str]:
-    """Return the uids of those that another one replaces."""
-    replacing = (
-        each
-        for each in containers
-        if each.spec.replaces is not None and each.metadata.deletion_timestamp is None
+def running_places(places: Iterable[Place]) -> dict[str, Place]:
+    """Return the places by uid of the Containers that places of Enclaves with a Pod are of.
+
+    The Container itself may be gone: the first of its Enclaves has its place.
+    """
+    return {place[1]: place for place in sorted(places, reverse=True)}
+
+
+def may_have_pod(enclave: Enclave) -> bool:
+    """Return whether an Enclave may have a Pod, as far as the Enclave itself tells.
+
+    One that is being deleted has none once only the finalizer of metering keeps it and it no longer
+    serves: Kubernetes keeps it for its Pod otherwise.
+    """
+    meta, status = enclave.metadata, enclave.status
+    if status.phase in _OVER:
+        return False
+    if meta.deletion_timestamp is None or set(meta.finalizers) - {FINALIZER}:
+        return True
+    return status.promoted_at is not None and status.demoted_at is None
+
+
+def _exempt(containers: tuple[Container, ...], running: Mapping[str, Place]) -> frozenset[str]:
+    """Return the uids of those that do not count because another one replaces them.
+
+    One that has ended does not; one that still runs does not while it is handed over.
+    """
+    following = successors(containers)
+    return frozenset(
+        uid
+        for uid, new in following.items()
+        if uid not in running or (new.metadata.uid not in following and _takes_over(new))
     )
-    olds = (predecessor(each, containers) for each in replacing)
-    return frozenset(old.metadata.uid for old in olds if old is not None)
 
 
-def _counts(container: Container, replaced: frozenset[str]) -> bool:
-    metadata = container.metadata
-    return metadata.uid not in replaced and metadata.deletion_timestamp is None
+def _takes_over(successor: Container) -> bool:
+    """Return whether a successor starts or has taken over, rather than waits for somebody."""
+    if successor.spec.state is not DesiredState.RUNNING:
+        return False
+    if successor.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+        return False
+    stalled = condition(successor.status.conditions, "Stalled")
+    if stalled is None or stalled.status is not ConditionStatus.TRUE:
+        return True
+    return stalled.reason == _WAITS_FOR_A_PLACE
 
 
 def _place(container: Container) -> Place:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, HistoryEntry
+from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, holds, merge
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
 from cloister_operator.rollout.decision import ClaimHostname, ReleaseHostname, TransferHostname
@@ -191,3 +192,15 @@ def test_it_gives_way_slowly_and_leaves_its_route_to_the_successor() -> None:
     assert world.now >= since + drain
     assert not world.enclaves
     assert list(world.routes) == [HOSTNAME], "the successor makes it its own"
+
+
+def test_pause_does_not_hold_the_end_of_what_was_replaced() -> None:
+    world = SimulatedCluster()
+    world.settle()
+    metadata = world.container.metadata.model_copy(
+        update={"annotations": {PAUSED_ANNOTATION: "true"}}
+    )
+    world.container = world.container.model_copy(update={"metadata": metadata})
+    world.successor = born("new", 1, replaces="web", status=SERVES)
+    world.settle()
+    assert (world.enclaves, world.reason()) == ({}, "Replaced")

@@ -132,7 +132,7 @@ async def test_a_late_apply_does_not_undo_another_write(
 async def test_a_late_status_does_not_undo_another_status(
     server: Server, store: Store, writer: ClusterWriter
 ) -> None:
-    spec = {"container": {"name": "web"}}
+    spec = {"container": {"name": "web", "uid": "c"}}
     store.put(ENCLAVE, server.keep(ENCLAVE, "e", 3, spec=spec, status={}))
     server.keep(ENCLAVE, "e", 4, spec=spec, status={"phase": "Failed"})
     with pytest.raises(Conflict):
