@@ -144,7 +144,7 @@ func TestUnhealthyContainerFailsTheBoot(t *testing.T) {
 		t.Errorf("the termination message is %q", text)
 	}
 	p.startAgent()
-	if got := p.stage("containers", "web", "healthy"); got.Status != "failed" || !strings.Contains(got.Detail, "0123456789") {
+	if got := p.stage("containers", "web", "healthy"); got.Status != "failed" || !strings.HasSuffix(got.Detail, "failed 2 times in a row.") {
 		t.Errorf("the stage: %+v", got)
 	}
 	status, body := p.get("/")

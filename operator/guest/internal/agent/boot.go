@@ -110,10 +110,11 @@ func (b *boot) checkContainers(containers []Container, records map[string]*recor
 	well := true
 	for _, one := range containers {
 		known := records[one.Name]
-		reason, message := failureOf(one, known, now)
+		reason, message, output := failureOf(one, known, now)
 		if message != "" {
 			b.fail(stageContainers, reason, message, now)
 			b.settle(stageContainers+"/"+one.Name, statusFailed, message, now)
+			b.Failure.Message += output
 			return
 		}
 		well = well && known.FirstStart != nil && known.isAsExpected(one, now)
@@ -123,32 +124,33 @@ func (b *boot) checkContainers(containers []Container, records map[string]*recor
 	}
 }
 
-// failureOf returns the reason and message with which a container fails the boot; empty
-// if it does not.
-func failureOf(about Container, known *record, now time.Time) (string, string) {
+// failureOf returns the reason and message with which a container fails the boot, empty
+// if it does not, and what of the tenant's output belongs to it: stages are public, so that
+// goes to the owner's status only.
+func failureOf(about Container, known *record, now time.Time) (reason, message, output string) {
 	if known.Health != nil && known.Health.Status == healthUnhealthy && known.Phase == phaseRunning {
-		output := strings.TrimSpace(known.Health.Output)
+		output = strings.TrimSpace(known.Health.Output)
 		if output == "" {
 			output = "nothing"
 		}
-		return reasonHealth, fmt.Sprintf("Container %s is unhealthy: its health check failed %d times in a row. Its last output: %s",
-			about.Name, known.Health.FailingStreak, output)
+		return reasonHealth, fmt.Sprintf("Container %s is unhealthy: its health check failed %d times in a row.",
+			about.Name, known.Health.FailingStreak), " Its last output: " + output
 	}
 	within := time.Duration(about.HealthWithinMillis) * time.Millisecond
 	if about.checked() && known.Phase == phaseRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
-		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; see the Pod's Events.", about.Name, within)
+		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; see the Pod's Events.", about.Name, within), ""
 	}
 	if known.Phase != phaseExited || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
-		return "", ""
+		return "", "", ""
 	}
 	switch {
 	case known.Error != "":
-		return reasonBoot, fmt.Sprintf("Container %s could not be started: %s", about.Name, known.Error)
+		return reasonBoot, fmt.Sprintf("Container %s could not be started: %s", about.Name, known.Error), ""
 	// The runtime's states, which have the exit code, are more exact and take precedence.
 	case about.checked() && known.settled(now):
-		return reasonBoot, fmt.Sprintf("Container %s ended before it was healthy; see its log.", about.Name)
+		return reasonBoot, fmt.Sprintf("Container %s ended before it was healthy; see its log.", about.Name), ""
 	}
-	return "", ""
+	return "", "", ""
 }
 
 // complete completes the boot if every stage is over and none has failed.

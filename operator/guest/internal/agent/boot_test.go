@@ -112,6 +112,9 @@ func TestFailuresOfABoot(t *testing.T) {
 			if b.Failure == nil || b.Failure.Reason != step.reason || !strings.Contains(b.Failure.Message, step.text) {
 				t.Fatalf("%+v", b.Failure)
 			}
+			if strings.Contains(b.Outcomes[stageContainers].Detail, "refused") {
+				t.Errorf("the stage, which is public, has the output of the health check: %+v", b.Outcomes)
+			}
 			if shown := b.stages([]Container{step.about}, map[string]*record{"web": &step.known}, after(2)); shown.Stages[10].Status != statusFailed || shown.Stages[10].Stages[0].Status != statusFailed || shown.CompletedAt != nil {
 				t.Errorf("%+v", shown)
 			}
