@@ -16,6 +16,7 @@
 //	guest ssh     -spec FILE   SSH server of a debug enclave (sidecar)
 //	guest certificate -spec FILE  generate the TLS key and maintain its certificate (sidecar)
 //	guest certificate -check FILE check whether there is a certificate (its startup probe)
+//	guest shim    -config FILE become Caddy, if its version is recent enough (as the shim's entrypoint)
 //	guest models  -spec FILE   verify model weights and unpack them (before all containers)
 //
 // docs/enclave.md describes for an auditor what each does with which privileges.
@@ -52,6 +53,7 @@ import (
 	"cloister.dev/guest/internal/prestop"
 	"cloister.dev/guest/internal/sftpserver"
 	"cloister.dev/guest/internal/shell"
+	"cloister.dev/guest/internal/shim"
 	"cloister.dev/guest/internal/sshd"
 	_ "cloister.dev/guest/internal/undumpable" // acts in its init function
 )
@@ -77,6 +79,7 @@ var commands = map[string]command{
 	"certificate":       {by: map[string]func(string) error{"spec": runCertificate, "check": certificate.Check}},
 	"gate":              {by: map[string]func(string) error{"spec": runForwardAuth, "check": forwardauth.Check}},
 	"models":            {by: map[string]func(string) error{"spec": runModels}},
+	"shim":              {by: map[string]func(string) error{"config": shim.Run}},
 	"ssh":               {by: map[string]func(string) error{"spec": runSSH}},
 	health.CheckCommand: {by: map[string]func(string) error{"spec": health.RunCheck}},
 	pid1.SFTPCommand:    {by: map[string]func(string) error{"directory": sftpserver.Serve}},

@@ -6,7 +6,7 @@ from cloister_operator.enclave.config_map import SHIM_KEY
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
-from cloister_operator.enclave.sidecars import SHIM, sidecar_name, unprivileged
+from cloister_operator.enclave.sidecars import GUEST, SHIM, sidecar_name, unprivileged
 
 __all__ = ["shim_container"]
 
@@ -27,7 +27,7 @@ def shim_container(
         "name": sidecar_name(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["caddy", "run", "--config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
+        "command": [GUEST, "shim", "-config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
         "env": [
             {"name": "HOME", "value": SHIM_DATA_PATH},
             {"name": "XDG_CONFIG_HOME", "value": SHIM_DATA_PATH},
@@ -44,5 +44,7 @@ def shim_container(
             **unprivileged(SHIM),
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
         },
+        # Why it was not started, such as an image whose Caddy is too old. It logs no request.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }

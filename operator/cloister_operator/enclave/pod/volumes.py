@@ -364,6 +364,7 @@ def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
     result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
+    result.mount_sidecar(SHIM, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
     result.mount_sidecar(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
 
