@@ -5,6 +5,8 @@ package allowlist
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -38,6 +40,7 @@ type Manager struct {
 	upstream dns.Exchanger
 	filter   Filter
 	now      func() time.Time
+	log      *slog.Logger
 
 	mutex sync.Mutex
 	sets  map[string]*set
@@ -56,11 +59,13 @@ type set struct {
 	resolved map[string]bool
 	// inForce are the addresses in the filter.
 	inForce []netip.Addr
+	// dropped is the number of addresses beyond maxAddresses.
+	dropped int
 }
 
 // New returns a manager that starts with the addresses that a predecessor left in the filter.
-func New(plan netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time) (*Manager, error) {
-	manager := &Manager{plan: plan, upstream: upstream, filter: filter, now: now, sets: map[string]*set{}}
+func New(plan netplan.Plan, upstream dns.Exchanger, filter Filter, now func() time.Time, log *slog.Logger) (*Manager, error) {
+	manager := &Manager{plan: plan, upstream: upstream, filter: filter, now: now, log: log, sets: map[string]*set{}}
 	for _, network := range plan.Networks {
 		if network.Egress != netplan.EgressAllowlist {
 			continue
@@ -80,7 +85,8 @@ func New(plan netplan.Plan, upstream dns.Exchanger, filter Filter, now func() ti
 	return manager, nil
 }
 
-// Learn adds addresses of a host that a container has looked up. They are in force when Learn returns.
+// Learn adds addresses of a host that a container has looked up. They are in force when
+// Learn returns; there is an error when the set has no room for them.
 func (m *Manager) Learn(network netplan.Network, host string, addresses []netip.Addr, ttl time.Duration) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -89,8 +95,19 @@ func (m *Manager) Learn(network netplan.Network, host string, addresses []netip.
 		return nil
 	}
 	m.remember(one, host, addresses, ttl)
-	return m.apply(one)
+	if err := m.apply(one); err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		if _, found := slices.BinarySearchFunc(one.inForce, address, netip.Addr.Compare); !found {
+			return fmt.Errorf("network %s: %w", network.Name, errFull)
+		}
+	}
+	return nil
 }
+
+// errFull is returned for addresses beyond maxAddresses.
+var errFull = fmt.Errorf("the allowlist has more than %d addresses", maxAddresses)
 
 // Refresh resolves every host once and applies the results, one replacement for each
 // network. A host that cannot be resolved keeps its addresses.
@@ -126,6 +143,8 @@ func (m *Manager) Refresh(ctx context.Context) error {
 type NetworkState struct {
 	// Addresses is the number of addresses in force.
 	Addresses int `json:"addresses"`
+	// Dropped is the number of addresses that are not reachable because there are too many.
+	Dropped int `json:"dropped,omitempty"`
 	// Unresolved are the hosts whose last resolution failed.
 	Unresolved []string `json:"unresolved"`
 }
@@ -136,7 +155,7 @@ func (m *Manager) State() map[string]NetworkState {
 	defer m.mutex.Unlock()
 	states := map[string]NetworkState{}
 	for name, one := range m.sets {
-		states[name] = NetworkState{Addresses: len(one.inForce), Unresolved: slices.Sorted(maps.Keys(one.failing))}
+		states[name] = NetworkState{Addresses: len(one.inForce), Dropped: one.dropped, Unresolved: slices.Sorted(maps.Keys(one.failing))}
 	}
 	return states
 }
@@ -191,9 +210,12 @@ func (m *Manager) apply(one *set) error {
 	}
 	slices.SortFunc(wanted, netip.Addr.Compare)
 	wanted = slices.Compact(wanted)
-	if len(wanted) > maxAddresses {
-		wanted = wanted[:maxAddresses]
+	dropped := max(0, len(wanted)-maxAddresses)
+	wanted = wanted[:len(wanted)-dropped]
+	if (dropped > 0) != (one.dropped > 0) {
+		m.log.Warn("addresses of an allowlist beyond the limit are not reachable", "network", one.network.Name, "limit", maxAddresses, "dropped", dropped)
 	}
+	one.dropped = dropped
 	if slices.Equal(wanted, one.inForce) {
 		return nil
 	}

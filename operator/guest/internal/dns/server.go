@@ -18,6 +18,7 @@ const (
 	answerTimeout = 8 * time.Second
 	maxForwarded  = 128
 	maxPerAsker   = 32
+	maxStreams    = 1024
 	idleTCP       = 5 * time.Second
 )
 
@@ -66,7 +67,7 @@ func (s *Server) Start(address netip.AddrPort) error {
 	}
 	for _, one := range []*dns.Server{
 		{PacketConn: packets, Handler: s, ReadTimeout: idleTCP},
-		{Listener: streams, Handler: s, ReadTimeout: idleTCP, WriteTimeout: idleTCP,
+		{Listener: bounded(streams, maxPerAsker, maxStreams), Handler: s, ReadTimeout: idleTCP, WriteTimeout: idleTCP,
 			IdleTimeout: func() time.Duration { return idleTCP }, MaxTCPQueries: 64},
 	} {
 		started := make(chan struct{})

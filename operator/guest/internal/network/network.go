@@ -73,7 +73,7 @@ func (n *Network) setUp() error {
 	if err := link.ConfigureBridges(n.plan); err != nil {
 		return err
 	}
-	lists, err := allowlist.New(n.plan, dns.Upstream{Servers: n.plan.Resolver.Upstream}, n.filter, time.Now)
+	lists, err := allowlist.New(n.plan, dns.Upstream{Servers: n.plan.Resolver.Upstream}, n.filter, time.Now, n.log)
 	if err != nil {
 		return err
 	}
