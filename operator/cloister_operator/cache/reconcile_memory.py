@@ -24,6 +24,7 @@ from cachetools import FIFOCache
 
 from cloister_clients.kube import KindRef
 from cloister_crds.kinds import Container, Enclave, Organization
+from cloister_operator.cache.memory_size import memory_size
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION, Body
 from cloister_operator.cache.store import Store, StoreChange
 
@@ -31,8 +32,8 @@ __all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
 
 _TOKENS = 1024
 """Pending tokens at most; an Enclave whose token was dropped is created again."""
-_CONFIG_MAPS = 256
-"""Created ConfigMaps at most, each up to the size of a file; one that was dropped is read."""
+_CONFIG_MAP_BYTES = 64 * 1024**2
+"""Created ConfigMaps at most, in bytes of their documents; one that was dropped is read."""
 
 
 _REFS: dict[type, KindRef] = {Container: CONTAINER, Enclave: ENCLAVE, Organization: ORGANIZATION}
@@ -70,7 +71,9 @@ class ReconcileMemory:
         self._organizations: dict[str, OrganizationState] = {}
         self._refused: dict[str, tuple[str, str]] = {}
         self._tokens: FIFOCache[str, str] = FIFOCache(_TOKENS)
-        self._config_maps: FIFOCache[str, Body] = FIFOCache(_CONFIG_MAPS)
+        self._config_maps: FIFOCache[str, Body] = FIFOCache(
+            _CONFIG_MAP_BYTES, getsizeof=memory_size
+        )
         store.subscribe(self._on_change)
 
     def __len__(self) -> int:

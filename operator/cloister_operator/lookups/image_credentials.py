@@ -6,6 +6,8 @@ into the status, which outlives the process.
 
 from collections.abc import Callable, Mapping
 
+from cachetools import LRUCache
+
 from cloister_clients.kube import KubeClient
 from cloister_clients.registry import (
     Platform,
@@ -24,6 +26,9 @@ from cloister_operator.workqueue.keys import Key
 
 __all__ = ["ImageLookup"]
 
+_REMEMBERED = 4096
+"""Core Secrets of which it is remembered whether a registry refused them; status has it too."""
+
 
 class ImageLookup:
     """Looks images up, with an organization's credentials where they fit."""
@@ -40,7 +45,7 @@ class ImageLookup:
         self._registry = registry
         self._further = further
         self._enqueue = enqueue
-        self._refused: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._refused: LRUCache[tuple[str, str], tuple[str, bool]] = LRUCache(_REMEMBERED)
 
     async def resolve(self, need: NeedImage, platform: Platform) -> ResolvedImage:
         """Resolve an image.

@@ -61,16 +61,8 @@ class Lane:
         """How many circuits are open."""
         return self._breaker.open_count(self._clock())
 
-    def join(self, name: Hashable, organization: str, host: str) -> None:
-        """Have a lookup start as well when it is the turn of a further organization."""
-        waiting = name in self._turns
-        if waiting and self._breaker.blocked_until(organization, host, self._clock()) is None:
-            self._queue.add(name, organization, host)
-            self._advance()
-
-    @asynccontextmanager
-    async def turn(self, name: Hashable, organization: str, host: str) -> AsyncIterator[Turn]:
-        """Wait until it is the turn of a lookup.
+    def enter(self, name: Hashable, organization: str, host: str) -> None:
+        """Queue a lookup; its `turn` follows, and `leave` in any case.
 
         Parameters
         ----------
@@ -89,11 +81,35 @@ class Lane:
         until = self._breaker.blocked_until(organization, host, self._clock())
         if until is not None:
             raise HostLeftAlone(host, until)
-        self._turns[name] = waits = asyncio.get_running_loop().create_future()
+        self._turns[name] = asyncio.get_running_loop().create_future()
         self._queue.add(name, organization, host)
         self._advance()
+
+    def join(self, name: Hashable, organization: str, host: str) -> None:
+        """Have a lookup start as well when it is the turn of a further organization."""
+        waiting = name in self._turns
+        if waiting and self._breaker.blocked_until(organization, host, self._clock()) is None:
+            self._queue.add(name, organization, host)
+            self._advance()
+
+    def leave(self, name: Hashable) -> None:
+        """Forget a lookup that was entered; it may have been forgotten before."""
+        self._turns.pop(name, None)
+        self._counted.pop(name, None)
+        self._queue.finish(name)
+        self._advance()
+
+    @asynccontextmanager
+    async def turn(self, name: Hashable, host: str) -> AsyncIterator[Turn]:
+        """Wait until it is the turn of a lookup that was entered.
+
+        Raises
+        ------
+        HostLeftAlone
+            When the host was found not to respond in time meanwhile.
+        """
         try:
-            await waits
+            await self._turns[name]
             turn = Turn()
             yield turn
             self._record(turn, self._counted[name], host)
@@ -103,10 +119,7 @@ class Lane:
                 self._breaker.abandoned(self._counted[name], host)
             raise
         finally:
-            self._turns.pop(name, None)
-            self._counted.pop(name, None)
-            self._queue.finish(name)
-            self._advance()
+            self.leave(name)
 
     def _record(self, turn: Turn, organization: str, host: str) -> None:
         """Note how a host responded; what waits for one that is left alone now fails."""
@@ -117,7 +130,7 @@ class Lane:
         for owner in self._breaker.timed_out(organization, host, now):
             until = self._breaker.blocked_until(organization, host, now) or now
             for name in self._queue.withdraw(owner, host):
-                waiting = self._turns.pop(name)
+                waiting = self._turns[name]
                 if not waiting.done():
                     waiting.set_exception(HostLeftAlone(host, until))
 

@@ -28,10 +28,10 @@ from cloister_crds.lifecycle.state.observed import (
     NeedSecretValues,
     SecretRefKey,
 )
+from cloister_operator.cache.memory_size import memory_size
 from cloister_operator.lookups.external_lookup import Lookup, TimedOut
 from cloister_operator.lookups.lane import HostLeftAlone
 from cloister_operator.lookups.lanes import Lanes
-from cloister_operator.lookups.memory_size import memory_size
 from cloister_operator.lookups.result_cache import ResultCache
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
@@ -79,7 +79,7 @@ class LookupResolver:
         self._results = ResultCache(_CACHED_BYTES)
         self._recent: dict[Hashable, _Outcome] = {}
         self._failures: LRUCache[Need, int] = LRUCache(_REMEMBERED)
-        self._waiting: defaultdict[Need, set[Key]] = defaultdict(set)
+        self._waiting: defaultdict[tuple[Need, str], set[Key]] = defaultdict(set)
         self._flights: dict[Hashable, asyncio.Task[_Outcome]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         metrics.observe_lookups(lanes.by_name, cached=lambda: self._results.size)
@@ -100,10 +100,11 @@ class LookupResolver:
             return
         if isinstance(result, Failed) and not self._due(result):
             return
-        under_way = need in self._waiting
-        self._waiting[need].add(key)
+        organization = key.namespace
+        under_way = (need, organization) in self._waiting
+        self._waiting[need, organization].add(key)
         if not under_way:
-            task = asyncio.create_task(self._resolve(need, key.namespace), name=f"resolve {need}")
+            task = asyncio.create_task(self._resolve(need, organization), name=f"resolve {need}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -115,7 +116,7 @@ class LookupResolver:
         bool
             True when it was not cached before and now is, without a request and a reconcile.
         """
-        if need in self._results or need in self._waiting:
+        if need in self._results or (need, key.namespace) in self._waiting:
             return False
         recent = self._recent_outcome(_identity(need))
         if recent is not None:
@@ -148,7 +149,7 @@ class LookupResolver:
                 result = self._with_backoff(need, result)
             logger.info("%s: %s", result.reason, result.message)
         self._cache(need, _Outcome(result, outcome.size), organization)
-        for key in self._waiting.pop(need, ()):
+        for key in self._waiting.pop((need, organization), ()):
             self._enqueue(key)
 
     def _cache(self, need: Need, outcome: _Outcome, organization: str) -> None:
@@ -176,44 +177,55 @@ class LookupResolver:
 
     async def _single_flight(self, need: Need, organization: str) -> _Outcome:
         """Share a lookup, or a result that is seconds old, with equal lookups of other objects."""
-        identity = _identity(need)
+        identity, lane, host = _identity(need), self._lanes.of(need), self._lanes.host(need)
         recent = self._recent_outcome(identity)
         if recent is not None:
             return recent
         flight = self._flights.get(identity)
-        if flight is None:
-            flight = asyncio.create_task(
-                self._perform(need, organization), name=f"lookup {identity}"
-            )
-            self._flights[identity] = flight
-            flight.add_done_callback(lambda _: self._flights.pop(identity, None))
-        else:
-            # The flight need not wait for the share of whoever asked first.
-            self._lanes.of(need).join(identity, organization, self._lanes.host(need))
+        if flight is not None:
+            # It need not wait for the share of whoever asked first.
+            lane.join(identity, organization, host)
+            return await asyncio.shield(flight)
+        try:
+            lane.enter(identity, organization, host)
+        except HostLeftAlone as left:
+            return self._left_alone(need, left)
+        flight = asyncio.create_task(self._perform(need), name=f"lookup {identity}")
+        self._flights[identity] = flight
+
+        def end(_: object) -> None:
+            del self._flights[identity]
+            lane.leave(identity)
+
+        flight.add_done_callback(end)
         return await asyncio.shield(flight)
 
-    async def _perform(self, need: Need, organization: str) -> _Outcome:
-        """Perform a lookup once it is its turn."""
+    async def _perform(self, need: Need) -> _Outcome:
+        """Perform a lookup that has entered its lane, once it is its turn."""
         lane, host, identity = self._lanes.of(need), self._lanes.host(need), _identity(need)
         try:
-            async with lane.turn(identity, organization, host) as turn:
+            async with lane.turn(identity, host) as turn:
                 result = await self._performed(need)
                 turn.timed_out = isinstance(result, TimedOut)
         except HostLeftAlone as left:
-            failed = Failed(
-                self._lanes.unavailable(need),
-                f"{left.host} did not respond in time lately and is not queried until "
-                f"{left.until:%H:%M:%S} UTC; if it stays so, check the host",
-                True,
-                self._clock(),
-                left.until,
-            )
-            return _Outcome(failed, memory_size(failed), performed=False)
+            return self._left_alone(need, left)
         # A large file has many parts, and counting them would block the event loop.
         outcome = _Outcome(result, await asyncio.to_thread(memory_size, result))
         self._prune()
         self._recent[identity] = outcome
         return outcome
+
+    def _left_alone(self, need: Need, left: HostLeftAlone) -> _Outcome:
+        """Fail a lookup whose host is not queried for a while."""
+        failed = Failed(
+            self._lanes.unavailable(need),
+            f"{left.host} did not respond in time lately and is not queried until "
+            f"{left.until:%H:%M:%S} UTC; if it stays so, check the host",
+            True,
+            self._clock(),
+            left.until,
+        )
+        return _Outcome(failed, memory_size(failed), performed=False)
 
     async def _performed(self, need: Need) -> LookupResult:
         """Perform a lookup; an unexpected error is a transient failure."""

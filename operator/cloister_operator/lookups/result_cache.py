@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from cloister_crds.lifecycle.state.observed import LookupResult, Need
-from cloister_operator.lookups.memory_size import memory_size
+from cloister_operator.cache.memory_size import memory_size
 
 __all__ = ["ResultCache"]
 

@@ -13,3 +13,14 @@ def test_a_file_parses_whatever_tiers_its_host_has() -> None:
     parsed = asyncio.run(ConfigCache(Rules()).parse(unusual))
     assert parsed.config is not None
     assert (parsed.config.cpus, parsed.config.memory, parsed.config.gpus) == (128, 4096, 4)
+
+
+async def test_files_are_kept_by_the_memory_that_they_take() -> None:
+    cache = ConfigCache(Rules(), max_bytes=500_000)
+    image = "registry.example/web@sha256:" + "ab" * 32
+    for number in range(20):
+        await cache.parse(file_text(image, command=[f"{number}", "x" * 50_000]))
+        assert 50_000 < cache.size <= 500_000
+    before = cache.size
+    await cache.parse(file_text(image, command=["x" * 600_000]))
+    assert cache.size == before

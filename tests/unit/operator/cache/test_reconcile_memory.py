@@ -95,14 +95,16 @@ def test_a_created_config_map_is_handed_on_once(store: Store, memory: ReconcileM
 
 def test_created_config_maps_and_tokens_are_bounded(store: Store, memory: ReconcileMemory) -> None:
     body = enclave_of(container_of()).manifest()
+    config_map = {"data": {"agent.json": "x" * 1024**2}}
     for number in range(3000):
         meta = {"namespace": NAMESPACE, "uid": f"u-{number}", "resourceVersion": "1"}
         body["metadata"] |= {"name": f"web-{number}", **meta}
         store.put(ENCLAVE, body)
         enclave = Enclave.read(body)
         memory.keep_token(enclave, "token")
-        memory.keep_config_map(enclave, {"data": {}})
-    assert len(memory) == 1024 + 256
+        memory.keep_config_map(enclave, config_map)
+    # Of 64 MiB the last is left out for what a ConfigMap takes beside its text.
+    assert len(memory) == 1024 + 63
     assert memory.pending_token(enclave) == "token"
 
 

@@ -39,16 +39,13 @@ class World:
         self.gate = asyncio.Event()
         self.gate.set()
         self.busy = self.most = 0
+        sources = SourceSettings(kind=SourceKind.GITHUB)
+        self.lanes = Lanes(total=64, per_organization=2, sources=sources, clock=lambda: self.now)
         self.resolver = LookupResolver(
             self.ask,
             enqueue=self.enqueued.append,
             metrics=OperatorMetrics(),
-            lanes=Lanes(
-                total=64,
-                per_organization=2,
-                sources=SourceSettings(kind=SourceKind.GITHUB),
-                clock=lambda: self.now,
-            ),
+            lanes=self.lanes,
             clock=lambda: self.now,
         )
 
@@ -70,6 +67,10 @@ class World:
             return self.busy == count
 
         await until(busy, within=5, every=0.001)
+
+    async def idle(self) -> bool:
+        """Return whether nothing waits or runs in any lane."""
+        return all(lane.waiting == lane.running == 0 for lane in self.lanes.by_name.values())
 
     async def answered(self, need: Need) -> LookupResult:
         """Wait for an answer in the cache."""
@@ -232,14 +233,42 @@ async def test_a_host_that_was_left_alone_is_probed_once(world: World) -> None:
         assert isinstance(await world.answered(image(number)), Known)
 
 
-async def test_nobody_waits_behind_the_share_of_who_asked_first(world: World) -> None:
+async def test_two_organizations_that_ask_at_once_share_a_lookup(world: World) -> None:
+    world.gate.clear()
+    for number in range(10):
+        world.resolver.request(replace(NEED, tag=f"v{number}"), KEY)
+    world.resolver.request(replace(NEED, tag="v9"), KEY._replace(namespace="other"))
+    await world.works_on(3)
+    assert world.asked[-1] == replace(NEED, tag="v9")
+    world.gate.set()
+    for number in range(10):
+        await world.answered(replace(NEED, tag=f"v{number}"))
+    assert len(world.asked) == 10
+    await until(world.idle, within=5, every=0.001)
+
+
+@pytest.mark.parametrize("revision", ["r1", "other"])
+async def test_nobody_waits_behind_the_share_of_who_asked_first(
+    world: World, revision: str
+) -> None:
     world.gate.clear()
     for number in range(10):
         world.resolver.request(replace(NEED, tag=f"v{number}"), KEY)
     await world.works_on(2)
-    wanted = replace(NEED, tag="v9", request="other")
+    wanted = replace(NEED, tag="v9", request=revision)
     world.resolver.request(wanted, KEY._replace(namespace="other"))
     await world.works_on(3)
     assert world.asked[-1] == replace(NEED, tag="v9")
     world.gate.set()
     await world.answered(wanted)
+
+
+async def test_lookups_that_are_cancelled_leave_their_lanes(world: World) -> None:
+    world.gate.clear()
+    for number in range(10):
+        world.resolver.request(replace(NEED, tag=f"v{number}"), KEY)
+        world.resolver.request(image(number), KEY)
+    await world.works_on(4)
+    world.resolver.request(replace(NEED, tag="last"), KEY)
+    await world.resolver.aclose()
+    assert await world.idle()
