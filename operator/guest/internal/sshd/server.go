@@ -16,6 +16,7 @@ import (
 
 const (
 	loginPatience  = 30 * time.Second
+	maxLogins      = 64
 	maxConnections = 64
 	maxSessions    = 10
 	maxTries       = 6
@@ -33,6 +34,9 @@ type server struct {
 	spec   Spec
 	config *ssh.ServerConfig
 	log    *slog.Logger
+	// waiting are the connections before a login, room has a place for each after it.
+	waiting *logins
+	room    chan struct{}
 }
 
 // Run serves until the context is done.
@@ -54,7 +58,7 @@ func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 }
 
 func newServer(spec Spec, signer ssh.Signer, log *slog.Logger) (*server, error) {
-	made := &server{spec: spec, log: log}
+	made := &server{spec: spec, log: log, waiting: &logins{most: maxLogins}, room: make(chan struct{}, maxConnections)}
 	known := make([]ssh.PublicKey, 0, len(spec.Keys))
 	for _, key := range spec.Keys {
 		parsed, err := parseKey(key.PublicKey)
@@ -80,11 +84,10 @@ func newServer(spec Spec, signer ssh.Signer, log *slog.Logger) (*server, error) 
 	return made, nil
 }
 
-// serve accepts connections, a bounded number at a time.
+// serve accepts connections. Those before a login and those after it are bounded apart.
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
-	room := make(chan struct{}, maxConnections)
 	for {
 		accepted, err := listener.Accept()
 		if ctx.Err() != nil {
@@ -93,16 +96,11 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case room <- struct{}{}:
-			go func() {
-				defer func() { <-room }()
-				s.connection(ctx, accepted)
-			}()
-		default:
-			s.log.Warn("too many connections", "from", accepted.RemoteAddr().String())
-			accepted.Close()
+		if oldest := s.waiting.add(accepted); oldest != nil {
+			s.log.Warn("too many connections without a login", "closed", oldest.RemoteAddr().String())
+			oldest.Close()
 		}
+		go s.connection(ctx, accepted)
 	}
 }
 
@@ -111,16 +109,20 @@ func (s *server) connection(ctx context.Context, accepted net.Conn) {
 	defer accepted.Close()
 	stop := context.AfterFunc(ctx, func() { accepted.Close() })
 	defer stop()
-	if err := accepted.SetDeadline(time.Now().Add(loginPatience)); err != nil {
-		return
-	}
 	from := accepted.RemoteAddr().String()
-	conn, channels, requests, err := ssh.NewServerConn(accepted, s.config)
+	conn, channels, requests, err := s.login(accepted)
 	if err != nil {
 		s.log.Info("login failed", "from", from, "reason", err.Error())
 		return
 	}
 	defer conn.Close()
+	select {
+	case s.room <- struct{}{}:
+		defer func() { <-s.room }()
+	default:
+		s.log.Warn("too many connections", "from", from)
+		return
+	}
 	if err := accepted.SetDeadline(time.Time{}); err != nil {
 		return
 	}
@@ -148,6 +150,15 @@ func (s *server) connection(ctx context.Context, accepted net.Conn) {
 			s.session(conn.User(), channel, log)
 		})
 	}
+}
+
+// login waits until a client has logged in.
+func (s *server) login(accepted net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+	defer s.waiting.remove(accepted)
+	if err := accepted.SetDeadline(time.Now().Add(loginPatience)); err != nil {
+		return nil, nil, nil, err
+	}
+	return ssh.NewServerConn(accepted, s.config)
 }
 
 // reject refuses a channel; an error means that the client is gone.
