@@ -5,7 +5,6 @@ import logging
 import math
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import check_issuer, material_of
-from cloister_api.http.access_log import FORMAT, RequestIdFilter
+from cloister_api.http.access_log import configure_logging
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import Shutdown
 from cloister_api.ledger.database import LedgerError, place_of
@@ -30,7 +29,6 @@ from cloister_api.payments.settings import PaymentsError, read_secrets
 from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
-from cloister_clients.log_lines import LineFormatter
 
 __all__ = ["api"]
 
@@ -42,12 +40,7 @@ logger = logging.getLogger(__name__)
 def api(config: Path) -> None:
     """Serve the REST Admin API."""
     settings = settings_of(config)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(RequestIdFilter())
-    handler.setFormatter(LineFormatter(FORMAT))
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
-    for library in ("httpx", "stripe"):
-        logging.getLogger(library).setLevel(logging.WARNING)
+    configure_logging(settings.log_level)
     try:
         # Reported here, in one sentence, rather than as a failed start of the server.
         material_of(settings)

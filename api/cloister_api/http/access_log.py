@@ -6,26 +6,29 @@ value of an API key, or whatever a client took for a path.
 
 import logging
 import re
+import sys
 from contextvars import ContextVar
 from typing import Any
 
 from starlette.types import Scope
 from typing_extensions import override
 
-__all__ = ["CURRENT_REQUEST", "FORMAT", "RequestIdFilter", "log_request", "route_of"]
+from cloister_clients.log_lines import LineFormatter
+
+__all__ = ["CURRENT_REQUEST", "configure_logging", "log_request", "route_of"]
 
 logger = logging.getLogger(__name__)
 
 CURRENT_REQUEST: ContextVar[str] = ContextVar("request_id", default="-")
 """Identifier of the request in progress; ``-`` = there is none."""
-FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
+_FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 QUIET = frozenset({"/healthz", "/readyz", "/api/shim/validate-key"})
 """Paths that are requested all the time: their successes are logged at DEBUG alone."""
 FAILED = 400
 
 
-class RequestIdFilter(logging.Filter):
+class _RequestIdFilter(logging.Filter):
     """Adds the request id to every record."""
 
     @override
@@ -33,6 +36,18 @@ class RequestIdFilter(logging.Filter):
         """Add it."""
         record.request_id = CURRENT_REQUEST.get()
         return True
+
+
+def configure_logging(level: str) -> None:
+    """Write all log records to standard error, one line each, with the id of their request."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_RequestIdFilter())
+    handler.setFormatter(LineFormatter(_FORMAT))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for library in ("httpx", "stripe"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def route_of(scope: Scope) -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import ipaddress
+import socket
+import threading
 
 import httpx
 import pytest
@@ -203,3 +205,23 @@ async def test_a_look_up_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(HostUnknown, match="could not be resolved"):
         await Guard(resolver=stuck).addresses("example.test", 443)
+
+
+async def test_names_whose_server_is_silent_take_no_thread_from_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = threading.Event()
+
+    def getaddrinfo(*_: object, **__: object) -> list[object]:
+        silent.wait(30)
+        return []
+
+    # A real name server that is silent would hold the test's threads for as long as it says.
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    names = [asyncio.create_task(system_resolver(f"n{number}.example")) for number in range(60)]
+    try:
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(lambda: "parsed") == "parsed"
+    finally:
+        silent.set()
+        await asyncio.gather(*names)

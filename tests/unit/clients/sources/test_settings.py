@@ -47,6 +47,10 @@ async def test_the_kind_names_the_provider(data: dict[str, Any], want: type) -> 
         ({"kind": "github", "file_names": []}, "file_names"),
         ({"kind": "github", "username": "a:b"}, "username"),
         ({"kind": "github", "colour": "red"}, "colour"),
+        (
+            {"kind": "git", "base": "/srv/git", "max_fetch_bytes": 1073741824},
+            "raise it to 2147483648, or lower maxFetchBytes",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(data: dict[str, Any], problem: str) -> None:
@@ -62,3 +66,21 @@ def test_the_token_is_read_without_white_space(tmp_path: Path) -> None:
     token.write_text("\n")
     assert settings.read_token() is None
     assert SourceSettings.model_validate({"kind": "github"}).read_token() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_once"),
+    [
+        ({}, 8),
+        ({"concurrency": 4}, 4),
+        ({"max_disk_bytes": 512 * 1024**2}, 4),
+        ({"max_fetch_bytes": 512 * 1024**2}, 1),
+        ({"concurrency": 64, "max_fetch_bytes": 16 * 1024**2}, 32),
+    ],
+)
+def test_all_lookups_together_write_no_more_than_the_disk_allows(
+    changes: dict[str, int], at_once: int
+) -> None:
+    settings = SourceSettings.model_validate({"kind": "git", "base": "/srv/git", **changes})
+    assert settings.fetches_at_once == at_once
+    assert settings.max_fetch_bytes * 2 * at_once <= settings.max_disk_bytes
