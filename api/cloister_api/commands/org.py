@@ -11,6 +11,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.organization import (
+    ORGANIZATION_FINALIZER,
     Billing,
     Entitlements,
     Limits,
@@ -67,7 +68,8 @@ def create(
     people = [Member(user=user, role=Role.ADMIN) for user in admins]
     people += [Member(user=user) for user in members]
     organization = Organization(
-        metadata=ObjectMeta(name=name),
+        # Guarded from the first moment, also while no operator runs.
+        metadata=ObjectMeta(name=name, finalizers=(ORGANIZATION_FINALIZER,)),
         spec=OrganizationSpec(
             namespace=namespace or f"org-{name}",
             members=tuple(people),

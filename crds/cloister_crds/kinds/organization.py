@@ -6,11 +6,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, Strict
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import GROUP, KindInfo, Model, Resource, Status
 from cloister_crds.kinds.scalars import LABEL_PATTERN, Count, Flag, Whole
 from cloister_crds.schema.markers import Cel, Column, ListType, immutable, matches
 
 __all__ = [
+    "ORGANIZATION_FINALIZER",
     "Billing",
     "Entitlements",
     "Limits",
@@ -51,6 +52,8 @@ class Member(Model):
 Tier = Annotated[int, Strict(), Field(ge=1, le=2_147_483_647)]
 """A value that a configuration file may request; stricter than `Whole`, as the server is in sets of
 numbers: 2.0 is refused there."""
+ORGANIZATION_FINALIZER = f"{GROUP}/namespace"
+"""Finalizer by which an Organization outlives what is in its namespace."""
 SYSTEM_NAMESPACES = ("default", "cloister-system")
 """Namespaces that are not an organization's, beside all that begin with ``kube-``."""
 

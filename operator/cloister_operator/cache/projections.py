@@ -186,6 +186,11 @@ def _namespace_of_organization(body: Body) -> str:
     return str(body["spec"]["namespace"])
 
 
+def _namespace_of_deleted(body: Body) -> str:
+    """Return the namespace of an Organization that is being deleted; empty = it is not."""
+    return str(body["spec"]["namespace"]) if body["metadata"].get("deletionTimestamp") else ""
+
+
 def _container_of_enclave(body: Body) -> str:
     """Return the Container of an Enclave as ``namespace/name``."""
     return f"{body['metadata']['namespace']}/{body['spec']['container']['name']}"
@@ -277,7 +282,11 @@ _DELETING = ("deleting", _namespace_if_deleting)
 _OWNERLESS = ("ownerless", _ownerless)
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
-    WatchedKind(ORGANIZATION, _own_kind, indexes=(("namespace", _namespace_of_organization),)),
+    WatchedKind(
+        ORGANIZATION,
+        _own_kind,
+        indexes=(("namespace", _namespace_of_organization), ("deleting", _namespace_of_deleted)),
+    ),
     WatchedKind(HOST, _own_kind),
     WatchedKind(
         CONTAINER,

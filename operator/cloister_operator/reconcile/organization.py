@@ -16,6 +16,11 @@ from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.reconcile.gather import running_of
+from cloister_operator.reconcile.organization_end import (
+    ENDING_RECHECK,
+    end_organization,
+    ensure_finalizer,
+)
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.reconcile.tenant_isolation import ensure_isolation
@@ -42,10 +47,18 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     organization = context.models.read(Organization, entry)
-    paused = organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
-    if paused or organization.metadata.deletion_timestamp is not None:
+    # Guarded before there is a namespace in which anything could be; pause changes nothing of it.
+    organization = await ensure_finalizer(context, key, organization)
+    deleting = organization.metadata.deletion_timestamp is not None
+    if deleting:
+        ending = await end_organization(context, key, organization)
+        if ending is None:
+            return Result(wrote=True)
+        finding = ending
+    elif organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
         return DONE
-    finding = await _namespace(context, key, organization)
+    else:
+        finding = await _namespace(context, key, organization)
     if finding.status:
         await ensure_isolation(context, key, organization)
     status = _status(context, organization, finding, context.now())
@@ -53,7 +66,8 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
     written = await write_status_throttled(context, key, ORGANIZATION, before, after)
     if finding.status:
         return written
-    return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)
+    recheck = ENDING_RECHECK if deleting else _RECHECK
+    return Result(min(written.requeue_after or recheck, recheck), wrote=written.wrote)
 
 
 async def _namespace(

@@ -1,9 +1,10 @@
 """Tenant isolation: NetworkPolicies and the PodDisruptionBudget of an organization's namespace."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
-from cloister_clients.kube import KindRef
+from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
@@ -16,7 +17,7 @@ from cloister_operator.enclave.network.tls_route import build_reference_grant
 from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["ensure_isolation"]
+__all__ = ["delete_isolation", "ensure_isolation"]
 
 
 async def ensure_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:
@@ -47,6 +48,22 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
         if applied.get(name) != manifest:
             await context.writer.apply(key, kind, body)
             applied[name] = manifest
+
+
+async def delete_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:
+    """Delete the guards of a namespace that stays when its Organization goes.
+
+    Raises
+    ------
+    KubeError
+        When the server refuses or cannot be reached.
+    """
+    for kind, body in await _guards(context, organization):
+        name, namespace = body["metadata"]["name"], organization.spec.namespace
+        with suppress(NotFound):
+            found = await context.client.get(kind, name, namespace)
+            uid = found["metadata"]["uid"]
+            await context.writer.delete(key, kind, namespace, name, uid=uid)
 
 
 async def _guards(

@@ -159,6 +159,7 @@ def _container(versions: _Versions, store: Store) -> Iterator[Trigger]:
     if spec.get("replaces"):
         yield Key("Container", namespace, spec["replaces"]), 0.0
     yield from _organization_of(namespace, store, after=_DELAYED)
+    yield from _ending(namespace, store)
     for each in store.by_index(DEPLOYMENT, "repo", f"{namespace}/{spec['repo']}"):
         yield Key("Deployment", each.namespace, each.name), _DELAYED
     if versions.deleted:
@@ -175,9 +176,10 @@ def _orphans_of(container: str, store: Store) -> Iterator[Trigger]:
             yield Key("TLSRoute", route.namespace, route.name), 0.0
 
 
-def _enclave(versions: _Versions, _store: Store) -> Iterator[Trigger]:
+def _enclave(versions: _Versions, store: Store) -> Iterator[Trigger]:
     """Enqueue the Enclave itself and its Container."""
     yield Key("Enclave", versions.namespace, versions.name), 0.0
+    yield from _ending(versions.namespace, store)
     container = versions.newest["spec"]["container"]["name"]
     yield Key("Container", versions.namespace, container), 0.0
 
@@ -187,6 +189,7 @@ def _pod(versions: _Versions, store: Store) -> Iterator[Trigger]:
     yield from _enclave_and_container(versions.namespace, versions.name, store)
     if not versions.deleted:
         return
+    yield from _ending(versions.namespace, store)
     enclave = store.get(ENCLAVE, versions.namespace, versions.name)
     name = enclave.decode()["spec"]["container"]["name"] if enclave else ""
     container = store.get(CONTAINER, versions.namespace, name)
@@ -301,10 +304,11 @@ def _claim(versions: _Versions, store: Store) -> Iterator[Trigger]:
     holder = versions.newest["spec"]["holder"]
     yield Key("Container", holder["namespace"], holder["name"]), 0.0
     if versions.deleted:
+        yield from _ending(holder["namespace"], store)
         yield from _unsettled(holder["namespace"], store)
 
 
-def _route(versions: _Versions, _store: Store) -> Iterator[Trigger]:
+def _route(versions: _Versions, store: Store) -> Iterator[Trigger]:
     """Enqueue the route, and the Containers that it belongs or belonged to."""
     yield Key("TLSRoute", versions.namespace, versions.name), 0.0
     for body in (versions.before, versions.after):
@@ -313,6 +317,7 @@ def _route(versions: _Versions, _store: Store) -> Iterator[Trigger]:
             namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
             if name:
                 yield Key("Container", namespace, name), 0.0
+                yield from _ending(namespace, store)
 
 
 def _owner(namespace: str, body: Body) -> Iterator[Trigger]:
@@ -326,6 +331,12 @@ def _organization_of(namespace: str, store: Store, *, after: float) -> Iterator[
     """Enqueue the Organizations that name a namespace."""
     for organization in store.by_index(ORGANIZATION, "namespace", namespace):
         yield Key("Organization", "", organization.name), after
+
+
+def _ending(namespace: str, store: Store) -> Iterator[Trigger]:
+    """Enqueue the Organization of a namespace when it waits to be deleted."""
+    for organization in store.by_index(ORGANIZATION, "deleting", namespace):
+        yield Key("Organization", "", organization.name), 0.0
 
 
 def _unsettled(namespace: str | None, store: Store) -> Iterator[Trigger]:

@@ -291,6 +291,7 @@ class Installation:
             remove = ("delete", "--ignore-not-found", "--wait=false")
             self.kubectl(*remove, "containers.cloister.dev", "--all", "-n", self.namespace)
             self.kubectl(*remove, f"organization/{self.slug}", f"host/host-{self.slug}")
+            self._release_organization()
             self.kubectl(*remove, f"namespace/{self.namespace}", f"namespace/{self.system}")
             self._release_claims()
             self._release_enclaves()
@@ -302,6 +303,12 @@ class Installation:
                 patch = '{"metadata":{"finalizers":null}}'
                 place = ("-n", self.namespace, enclave.metadata.name)
                 self.kubectl("patch", "encl", *place, "--type=merge", "-p", patch)
+
+    def _release_organization(self) -> None:
+        """Remove the finalizer of the Organization: no operator runs that would do it."""
+        patch = '{"metadata":{"finalizers":null}}'
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.kubectl("patch", "org", self.slug, "--type=merge", "-p", patch)
 
     def _release_claims(self) -> None:
         """Delete the claims of this Organization: no operator runs that would do it."""

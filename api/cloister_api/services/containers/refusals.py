@@ -55,7 +55,7 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
     if any(each.code == "SubscriptionRequired" for each in errors):
         return payment_required()
     for each in errors:
-        if each.code in {"EntitlementRequired", "LimitReached"}:
+        if each.code in {"EntitlementRequired", "LimitReached", "OrganizationDeleting"}:
             return forbidden(each.message)
     return None
 

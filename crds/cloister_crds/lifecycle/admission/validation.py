@@ -146,6 +146,10 @@ def _has_an_organization(facts: RequestFacts) -> Iterator[Problem]:
             "OrganizationNotFound",
             "No Organization owns this namespace; create the Container in the namespace of one.",
         )
+    elif facts.organization.metadata.deletion_timestamp is not None:
+        slug = facts.organization.metadata.name
+        text = f"Organization {slug} is being deleted; nothing new starts in it."
+        yield Problem("metadata.namespace", "OrganizationDeleting", text)
 
 
 def _has_a_valid_name(facts: RequestFacts) -> Iterator[Problem]:
