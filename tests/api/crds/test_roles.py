@@ -93,8 +93,9 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
     assert await may(OPERATOR, "create", place) is own
     assert await may(OPERATOR, "delete", place) is own
     assert not await may(OPERATOR, "update", place)
-    # It takes the metering finalizer off an Enclave, and passes host names to who replaces.
-    assert await may(OPERATOR, "patch", place) is (kind in {Enclave, HostnameClaim})
+    # The finalizers of Enclaves and Organizations, and host names that pass to who replaces.
+    patched = {Enclave, HostnameClaim, Organization}
+    assert await may(OPERATOR, "patch", place) is (kind in patched)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,8 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
         ("create", "/secrets"),
         ("create", "/configmaps"),
         ("create", "/namespaces"),
+        # Of those that it made: the policy cloister-organizations.
+        ("delete", "/namespaces"),
         ("patch", "networking.k8s.io/networkpolicies"),
         ("patch", "policy/poddisruptionbudgets"),
         ("patch", "gateway.networking.k8s.io/tlsroutes"),
@@ -133,7 +136,7 @@ async def test_the_operator_makes_what_enclaves_are_made_of(
         ("create", "rbac.authorization.k8s.io/rolebindings"),
         ("update", "admissionregistration.k8s.io/validatingadmissionpolicies"),
         ("update", "apiextensions.k8s.io/customresourcedefinitions"),
-        ("delete", "/namespaces"),
+        ("update", "/namespaces"),
         ("update", "/secrets"),
     ],
 )
