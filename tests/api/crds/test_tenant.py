@@ -484,30 +484,16 @@ async def test_a_viewer_only_looks(people: People) -> None:
     assert (await people.viewer.post(f"{OURS}/containers", container("x"))).status == FORBIDDEN
 
 
-async def test_the_operator_writes_only_the_finalizer_of_an_organization(people: People) -> None:
-    path = "/apis/cloister.dev/v1alpha1/organizations/guarded"
-    body = ours("Organization", "guarded", {"namespace": "org-guarded"})
-    await people.admin.apply(body, path)
-    guard = {"metadata": {"finalizers": ["cloister.dev/namespace"]}}
-    assert (await people.operator.patch(path, guard)).accepted
-    for change in (
-        {"spec": {"limits": {"containers": 1000}}},
-        {"metadata": {"annotations": {"cloister.dev/paused": "true"}}},
-        {"metadata": {"finalizers": ["cloister.dev/namespace", "evil.example/keep"]}},
-    ):
-        assert_refused(
-            await people.operator.patch(path, change), "cloister.dev/namespace and status"
-        )
+async def test_the_operator_only_ends_organizations_and_their_namespaces(people: People) -> None:
+    path, guard = "/apis/cloister.dev/v1alpha1/organizations/led", "cloister.dev/namespace"
+    await people.admin.apply(ours("Organization", "led", {"namespace": "org-led"}), path)
+    change = {"spec": {"limits": {"containers": 1000}}, "metadata": {"finalizers": [guard]}}
+    assert_refused(await people.operator.patch(path, change), f"{guard} and status alone")
+    del change["spec"]
+    assert (await people.operator.patch(path, change)).accepted
+    space, labels = "/api/v1/namespaces/led", {"cloister.dev/organization": "led"}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "led", "labels": labels}}
+    await people.admin.apply(body, space)
+    assert_refused(await people.operator.delete(space), "that it made for an Organization")
     assert (await people.operator.patch(path, {"metadata": {"finalizers": []}})).accepted
     assert (await people.admin.delete(path)).accepted
-
-
-async def test_the_operator_deletes_only_namespaces_that_it_made(people: People) -> None:
-    path = f"{CORE.rpartition('/namespaces/')[0]}/namespaces"
-    labels = {"cloister.dev/organization": "gone"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone", "labels": labels}}
-    assert (await people.admin.post(path, body)).accepted
-    assert_refused(await people.operator.delete(f"{path}/gone"), "that it made for an Organization")
-    labels["app.kubernetes.io/managed-by"] = "cloister"
-    assert (await people.admin.patch(f"{path}/gone", {"metadata": {"labels": labels}})).accepted
-    assert (await people.operator.delete(f"{path}/gone")).accepted
