@@ -20,7 +20,7 @@ from cloister_operator.cache.model_cache import ModelCache
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
 from cloister_operator.cache.relist import Relister
-from cloister_operator.cache.store import Store
+from cloister_operator.cache.store import Store, StoreChange
 from cloister_operator.enclave.plan import BuildSettings
 from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 from cloister_operator.lookups.cluster_network import ClusterNetworkReader
@@ -60,6 +60,18 @@ def _observe(
     )
     metrics.observe_cache(kinds, lambda kind: store.count(kinds[kind]))
     metrics.observe_clock(lambda: clock.offset / timedelta(seconds=1))
+
+
+def _forget_with_objects(store: Store, models: ModelCache, resolver: LookupResolver) -> None:
+    """Have what is remembered of an object dropped with it."""
+
+    def forget(change: StoreChange) -> None:
+        gone = change.before
+        if gone is not None and (change.after is None or change.after.uid != gone.uid):
+            models.forget(gone.uid)
+            resolver.forget(Key(change.ref.kind, change.namespace, change.name))
+
+    store.subscribe(forget)
 
 
 def _cluster_network(
@@ -173,6 +185,11 @@ class ProcessContext:
             clock=client.clock,
         )
         _observe(metrics, store, queue, client.clock)
+        models, lanes = ModelCache(), _lanes(settings, client.clock)
+        resolver = LookupResolver(
+            lookup, enqueue=queue.add, metrics=metrics, lanes=lanes, clock=client.clock
+        )
+        _forget_with_objects(store, models, resolver)
         return cls(
             settings=settings,
             kube=kube,
@@ -180,18 +197,12 @@ class ProcessContext:
             store=store,
             queue=queue,
             writer=ClusterWriter(client, store, metrics, leads=leads, clock=client.clock),
-            resolver=LookupResolver(
-                lookup,
-                enqueue=queue.add,
-                metrics=metrics,
-                lanes=_lanes(settings, client.clock),
-                clock=client.clock,
-            ),
+            resolver=resolver,
             relister=Relister(
                 client, store, metrics, liveness, every=settings.relist_seconds, watched=watched
             ),
             memory=ReconcileMemory(store),
-            models=ModelCache(),
+            models=models,
             configs=ConfigCache(rules),
             source=source,
             registry=registry,

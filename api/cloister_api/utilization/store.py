@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cachetools import LRUCache
 from sqlalchemy import BigInteger, Select, delete, func, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,6 +23,8 @@ from cloister_api.utilization.buckets import LEVELS
 __all__ = ["UtilizationStore"]
 
 KIND = "container"
+_KEPT = 20_000
+"""Numbers of containers that are kept at most; the least recently used are read again."""
 GIB = 1024 * 1024
 """KiB of a GB of 2^30 bytes."""
 KEYS = ("level", "container", "bucket")
@@ -32,7 +35,7 @@ class UtilizationStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._numbers: dict[str, int] = {}
+        self._numbers: LRUCache[str, int] = LRUCache(_KEPT)
 
     async def add(self, sums: Mapping[tuple[int, str, int], Sequence[int]]) -> None:
         """Add to sums.
@@ -56,9 +59,11 @@ class UtilizationStore:
     def _write(
         self, connection: Connection, sums: Mapping[tuple[int, str, int], Sequence[int]]
     ) -> dict[str, int]:
-        new = {container for _, container, _ in sums} - self._numbers.keys()
-        made = {container: number_of(connection, container) for container in sorted(new)}
-        known = self._numbers | made
+        containers = {container for _, container, _ in sums}
+        kept = {each: self._numbers[each] for each in containers if each in self._numbers}
+        new = sorted(containers - kept.keys())
+        made = {container: number_of(connection, container) for container in new}
+        known = kept | made
         rows = [
             (level, known[container], bucket, *amounts)
             for (level, container, bucket), amounts in sums.items()

@@ -35,3 +35,7 @@ class ModelCache:
         model = kind.read(entry.decode())
         self._models[entry.uid] = (entry.version, model)
         return model
+
+    def forget(self, uid: str) -> None:
+        """Drop the model of an object that is gone."""
+        self._models.pop(uid, None)

@@ -5,12 +5,13 @@ Written by `process.kopf_handlers` (watch events), `relist` (missed deletions) a
 versions are compared as integers (Kubernetes API Concepts, "Resource versions").
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from cloister_clients.kube.kinds import KindRef
 from cloister_crds.lifecycle.admission.limits import Place
@@ -20,6 +21,8 @@ __all__ = ["CachedObject", "Store", "StoreChange"]
 
 _TOMBSTONES = 20_000
 """Removals that are remembered at most, so that a late event does not bring an object back."""
+_TOMBSTONE_SECONDS = 600.0
+"""How long a removal is remembered: no watch is behind for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +71,21 @@ class StoreChange:
 class Store:
     """All watched objects by kind, namespace and name."""
 
-    def __init__(self, watched: tuple[WatchedKind, ...] = WATCHED_KINDS) -> None:
+    def __init__(
+        self,
+        watched: tuple[WatchedKind, ...] = WATCHED_KINDS,
+        *,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._watched = {each.ref: each for each in watched}
         self._kinds = frozenset(self._watched)
         self._objects: dict[KindRef, dict[str, dict[str, CachedObject]]] = {
             each.ref: {} for each in watched
         }
         self._indexed: dict[tuple[KindRef, str, str], dict[tuple[str, str], CachedObject]] = {}
-        self._tombstones: LRUCache[tuple[KindRef, str, str], int] = LRUCache(_TOMBSTONES)
+        self._tombstones: TTLCache[tuple[KindRef, str, str], int] = TTLCache(
+            _TOMBSTONES, _TOMBSTONE_SECONDS, timer
+        )
         self._subscribers: list[Callable[[StoreChange], None]] = []
 
     @property

@@ -32,6 +32,7 @@ from cloister_operator.cache.memory_size import memory_size
 from cloister_operator.lookups.external_lookup import Lookup, TimedOut
 from cloister_operator.lookups.lane import HostLeftAlone
 from cloister_operator.lookups.lanes import Lanes
+from cloister_operator.lookups.lookup_users import LookupUsers
 from cloister_operator.lookups.result_cache import ResultCache
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
@@ -76,7 +77,8 @@ class LookupResolver:
         self._metrics = metrics
         self._clock = clock
         self._lanes = lanes
-        self._results = ResultCache(_CACHED_BYTES)
+        self._users = LookupUsers()
+        self._results = ResultCache(_CACHED_BYTES, dropped=self._users.forget_need)
         self._recent: dict[Hashable, _Outcome] = {}
         self._failures: LRUCache[Need, int] = LRUCache(_REMEMBERED)
         self._waiting: defaultdict[tuple[Need, str], set[Key]] = defaultdict(set)
@@ -95,6 +97,7 @@ class LookupResolver:
         It counts for the organization whose namespace the key has. One that failed transiently is
         repeated once its backoff is over.
         """
+        self._users.add(need, key)
         result = self._results.get(need)
         if isinstance(result, Known):
             return
@@ -120,8 +123,15 @@ class LookupResolver:
             return False
         recent = self._recent_outcome(_identity(need))
         if recent is not None:
+            self._users.add(need, key)
             self._cache(need, recent, key.namespace)
         return recent is not None
+
+    def forget(self, key: Key) -> None:
+        """Drop the results that only one object needed, which is gone."""
+        for need in self._users.forget_key(key):
+            self._results.remove(need)
+            self._failures.pop(need, None)
 
     def invalidate(self, need: Need) -> None:
         """Drop a result, so that it is looked up again."""
@@ -148,7 +158,8 @@ class LookupResolver:
             if outcome.performed:
                 result = self._with_backoff(need, result)
             logger.info("%s: %s", result.reason, result.message)
-        self._cache(need, _Outcome(result, outcome.size), organization)
+        if need in self._users:
+            self._cache(need, _Outcome(result, outcome.size), organization)
         for key in self._waiting.pop((need, organization), ()):
             self._enqueue(key)
 

@@ -1,6 +1,6 @@
 """The results of lookups, bounded in bytes: the organization that holds most gives way first."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -55,8 +55,9 @@ class ResultCache(Mapping[Need, LookupResult]):
     organization have, such as that of one release for many Containers, is counted once.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, dropped: Callable[[Need], None] | None = None) -> None:
         self._max_bytes = max_bytes
+        self._dropped = dropped
         self._holdings: dict[str, _Holding] = {}
         self._owners: dict[Need, str] = {}
         self._size = 0
@@ -90,7 +91,7 @@ class ResultCache(Mapping[Need, LookupResult]):
 
     def put(self, need: Need, result: LookupResult, organization: str, size: int) -> None:
         """Add or replace a result of an organization that takes `size` bytes."""
-        self.remove(need)
+        self._take_out(need)
         holding = self._holdings.setdefault(organization, _Holding())
         before = holding.size
         holding.add(need, result, size)
@@ -102,6 +103,12 @@ class ResultCache(Mapping[Need, LookupResult]):
 
     def remove(self, need: Need) -> None:
         """Remove a result, if there is one."""
+        self._take_out(need)
+        if self._dropped is not None:
+            self._dropped(need)
+
+    def _take_out(self, need: Need) -> None:
+        """Remove a result that may be put in again."""
         organization = self._owners.pop(need, None)
         if organization is None:
             return
