@@ -83,7 +83,7 @@ def namespace_of(name: str) -> str:
 
 @pytest.fixture
 def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the same result for every lookup: sources and registries are not what is tried here."""
+    """Return one result for every lookup: sources and registries are not tried here."""
 
     async def answer(_lookup: ExternalLookup, _need: Need) -> LookupResult:
         return Known(SecretValues(), NOW)
