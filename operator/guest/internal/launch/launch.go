@@ -209,9 +209,15 @@ func makeWorkingDirectory(directory string, user account.User) error {
 	return nil
 }
 
+// setLimits sets resource limits. One that the runtime has set lower stays: it cannot be
+// raised without privileges over the node.
 func setLimits(limits map[string]containerspec.Limit) error {
 	for name, limit := range limits {
-		value := syscall.Rlimit{Cur: uint64(limit.Soft), Max: uint64(limit.Hard)}
+		var present syscall.Rlimit
+		if err := syscall.Getrlimit(containerspec.LimitNumber(name), &present); err != nil {
+			return fmt.Errorf("limits[%s]: cannot be read: %w", name, err)
+		}
+		value := syscall.Rlimit{Cur: min(uint64(limit.Soft), present.Max), Max: min(uint64(limit.Hard), present.Max)}
 		// Package syscall's function: with it, execve does not restore the previous file limit.
 		if err := syscall.Setrlimit(containerspec.LimitNumber(name), &value); err != nil {
 			return fmt.Errorf("limits[%s]: cannot be set to %d:%d: %w", name, limit.Soft, limit.Hard, err)
