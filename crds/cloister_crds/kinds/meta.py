@@ -45,7 +45,7 @@ GROUP = "cloister.dev"
 VERSION = "v1alpha1"
 """The one served and stored version."""
 PAUSED_ANNOTATION = f"{GROUP}/paused"
-"""On any object: value ``true`` makes the operator leave it alone."""
+"""Value ``true`` makes the operator leave an object alone, where its kind can be paused."""
 REQUESTED_AT_ANNOTATION = f"{GROUP}/requested-at"
 """On a Domain or Deployment: "check now"; status.lastHandledRequest acknowledges with the same
 value."""

@@ -6,7 +6,8 @@ from collections import Counter
 from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.deployment import DeploymentCounts
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION, REQUESTED_AT_ANNOTATION
+from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
@@ -35,8 +36,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     deployment = context.models.read(Deployment, entry)
-    paused = deployment.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
-    if paused or deployment.metadata.deletion_timestamp is not None:
+    if is_paused(deployment) or deployment.metadata.deletion_timestamp is not None:
         return DONE
     phases = _phases(context, key, deployment)
     if not phases and deployment.metadata.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from cloister_crds.kinds import Container, Domain
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import CONTAINER, DOMAIN
@@ -33,8 +32,6 @@ async def reconcile_domain(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     domain = context.models.read(Domain, entry)
-    if domain.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
-        return DONE
     decision = _decide(context, domain)
     if decision.need is not None:
         context.resolver.request(decision.need, key)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from cloister_clients.kube.kinds import POD, SERVICE
 from cloister_crds.kinds import Enclave
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.names import ENCLAVE_LABEL, service_name
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
@@ -50,7 +50,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
     enclave = context.models.read(Enclave, entry)
     if await delete_orphan(context, key, enclave):
         return Result(wrote=True)
-    if enclave.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(enclave) and enclave.metadata.deletion_timestamp is None:
         return DONE
     await _confirm_pod(context, key, enclave)
     now = context.now()

@@ -6,8 +6,8 @@ from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import TEE, HostCapacity
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
@@ -36,7 +36,7 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     host = context.models.read(Host, entry)
-    if host.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(host):
         return DONE
     nodes = sum(_fits(host, each.decode()) for each in context.store.entries(NODE))
     generation = host.metadata.generation

@@ -9,7 +9,6 @@ from datetime import timedelta
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import POD
 from cloister_crds.kinds import Enclave, HostnameClaim
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.names import service_name
 from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
@@ -63,10 +62,9 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
 
 
 def _is_held(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Return whether the holder exists, or the claim is paused."""
+    """Return whether the holder exists."""
     holder = claim.spec.holder
-    paused = claim.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
-    return paused or context.store.get(CONTAINER, holder.namespace, holder.name) is not None
+    return context.store.get(CONTAINER, holder.namespace, holder.name) is not None
 
 
 def _served(context: ProcessContext, claim: HostnameClaim) -> bool:

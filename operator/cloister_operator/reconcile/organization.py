@@ -7,9 +7,9 @@ from cloister_clients.kube import AlreadyExists
 from cloister_clients.kube.kinds import NAMESPACE
 from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
 from cloister_crds.lifecycle.admission.limits import counted
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import ORGANIZATION_LABEL, host_label
 from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
@@ -55,7 +55,7 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
         if ending is None:
             return Result(wrote=True)
         finding = ending
-    elif organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    elif is_paused(organization):
         return DONE
     else:
         finding = await _namespace(context, key, organization)

@@ -9,8 +9,8 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry import CredentialsInvalid, PrivateRegistry, credentials_in
 from cloister_crds.kinds import Organization, RegistryCredential
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.registrycredential import RegistryCredentialStatus
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, Body
 from cloister_operator.context import ProcessContext
@@ -52,7 +52,7 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     credential = context.models.read(RegistryCredential, entry)
-    if credential.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(credential):
         return DONE
     secret = credential.spec.secret_ref.name
     try:

@@ -7,7 +7,6 @@ do not reach into another namespace, so Kubernetes does not collect these.
 import logging
 
 from cloister_clients.kube import NotFound
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.names import CONTAINER_ANNOTATION
 from cloister_operator.cache.projections import CONTAINER
 from cloister_operator.context import ProcessContext
@@ -35,7 +34,7 @@ async def reconcile_route(context: ProcessContext, key: Key) -> Result:
     metadata = entry.decode()["metadata"]
     annotations = metadata.get("annotations", {})
     namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
-    if not name or annotations.get(PAUSED_ANNOTATION) == "true":
+    if not name:
         return DONE
     if context.store.get(CONTAINER, namespace, name) is not None:
         return DONE

@@ -5,8 +5,8 @@ from datetime import datetime
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds import Container, Secret
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
@@ -32,7 +32,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     secret = context.models.read(Secret, entry)
-    if secret.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(secret):
         return DONE
     try:
         core = await context.client.get(SECRET, secret.spec.secret_ref.name, key.namespace)

@@ -1,8 +1,8 @@
 """The reconciler of an SSHKey: its type, whether it is usable, which Containers name it."""
 
 from cloister_crds.kinds import Container, SSHKey
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.admission.ssh_keys import ssh_key_status
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_operator.cache.projections import CONTAINER, SSH_KEY
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
@@ -24,7 +24,7 @@ async def reconcile_ssh_key(context: ProcessContext, key: Key) -> Result:
     if entry is None:
         return DONE
     found = context.models.read(SSHKey, entry)
-    if found.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(found):
         return DONE
     containers = [
         context.models.read(Container, each)

@@ -7,7 +7,7 @@ from typing import Any
 from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET
 from cloister_crds.kinds import Organization
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
@@ -39,7 +39,7 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
     KubeError
         When the server refuses or cannot be reached.
     """
-    if organization.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(organization):
         return
     applied = context.memory.organization(organization).applied
     for kind, body in await _guards(context, organization):

@@ -13,6 +13,10 @@ from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.admission import admit
 from cloister_operator.rollout.cleanup import clean_up
 from cloister_operator.rollout.decision import Decision
+from cloister_operator.rollout.pause import (
+    allowed_while_paused,
+    paused_container_is_left_alone,
+)
 from cloister_operator.rollout.replacement import replaced_container_deletes_its_enclaves
 from cloister_operator.rollout.rollback import roll_back
 from cloister_operator.rollout.rollout_plan import RolloutPlan, earliest
@@ -22,7 +26,7 @@ from cloister_operator.rollout.rules import (
     RULES,
     deleted_container_deletes_its_enclaves,
 )
-from cloister_operator.rollout.status import next_status
+from cloister_operator.rollout.status import next_status, paused_status
 
 __all__ = ["decide"]
 
@@ -47,7 +51,6 @@ def decide(observed: Observed, now: datetime) -> Decision:
     Decision
         The next status, and what to do, what to look up and when to reconcile again.
     """
-    container = observed.container
     state = RolloutState(observed, now)
     if state.is_deleting:
         # Not left to the garbage collector: a finalizer or an orphaning deletion would keep them.
@@ -59,7 +62,7 @@ def decide(observed: Observed, now: datetime) -> Decision:
         )
     # Pause never holds the end of what was replaced, which is the first rule.
     if state.is_paused and replaced_container_deletes_its_enclaves(state) is None:
-        return Decision(rule="paused_container_is_left_alone", status=container.status)
+        return _decide_paused(state)
     rule, plan = _first_match(state)
     plan = _keep_last_failure(state, roll_back(state, plan))
     final = clean_up(state, plan)
@@ -69,6 +72,17 @@ def decide(observed: Observed, now: datetime) -> Decision:
         actions=final.actions,
         needs=(*final.needs, *state.followed_release.needs),
         requeue_after=_requeue_after(now, final.retry_at, state.followed_release.recheck_at),
+    )
+
+
+def _decide_paused(state: RolloutState) -> Decision:
+    plan = paused_container_is_left_alone(state)
+    final = clean_up(state, plan)
+    return Decision(
+        rule=paused_container_is_left_alone.__name__,
+        status=paused_status(state, plan),
+        actions=allowed_while_paused(state, plan, final.actions),
+        requeue_after=_requeue_after(state.now, final.retry_at),
     )
 
 

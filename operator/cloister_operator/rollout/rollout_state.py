@@ -11,12 +11,12 @@ from functools import cached_property
 
 from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, DesiredState
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.names.domains import find_domain, may_serve
 from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
@@ -163,7 +163,7 @@ class RolloutState:
     @property
     def is_paused(self) -> bool:
         """Whether reconciling of the Container is paused."""
-        return self.container.metadata.annotations.get(PAUSED_ANNOTATION) == "true"
+        return is_paused(self.container)
 
     @property
     def is_deleting(self) -> bool:
@@ -185,7 +185,9 @@ class RolloutState:
 
     @cached_property
     def wanted(self) -> RequestRecord:
-        """The request that spec requests, with the tag that is followed."""
+        """The request that spec requests, with the tag that is followed; paused = what serves."""
+        if self.is_paused and self.active is not None:
+            return self.active.spec.request
         return requests.record(self.container.spec, followed_tag=self.followed_release.tag)
 
     @property
@@ -203,7 +205,8 @@ class RolloutState:
     @cached_property
     def followed_release(self) -> FollowedRelease:
         """The release that automatic updates follow."""
-        return FollowedRelease() if self.is_stopped else follow_release(self.observed, self.now)
+        held = self.is_stopped or self.is_paused
+        return FollowedRelease() if held else follow_release(self.observed, self.now)
 
     @cached_property
     def all_enclaves(self) -> tuple[Enclave, ...]:

@@ -33,7 +33,7 @@ from cloister_operator.rollout.phases import move
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
 
-__all__ = ["next_status"]
+__all__ = ["next_status", "paused_status"]
 
 
 _UPDATE_PHASES = {
@@ -44,6 +44,12 @@ _UPDATE_PHASES = {
     ContainerPhase.FAILED: UpdatePhase.FAILED,
 }
 """Status of a blue-green update, while the old release goes on to serve."""
+
+
+_PAUSED = (
+    "An administrator paused this container: it is not started, updated or stopped until the "
+    "annotation cloister.dev/paused is taken away."
+)
 
 
 def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
@@ -77,6 +83,31 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
                 _conditions(state, plan, shown, updating=update is not None),
                 generation=state.container.metadata.generation,
                 now=state.now,
+            ),
+        }
+    )
+
+
+def paused_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
+    """Return the next status of a paused Container: as it was, but for what the pause lets pass.
+
+    `observedGeneration` stays, and Ready with it: what spec requests now was not considered.
+    """
+    before, active = state.status, state.active_after(plan)
+    found = [
+        *_domain_condition(state, _shown(state, plan)),
+        ConditionUpdate("Paused", status=True, reason="Paused", message=_PAUSED),
+    ]
+    fresh = {each.type for each in found}
+    generation = state.container.metadata.generation
+    return before.model_copy(
+        update={
+            "active_enclave": active.metadata.name if active else before.active_enclave,
+            "candidate": plan.candidate,
+            "history": _history(state, plan),
+            "conditions": (
+                *(each for each in before.conditions if each.type not in fresh),
+                *merge(before.conditions, found, generation=generation, now=state.now),
             ),
         }
     )

@@ -69,6 +69,11 @@ def ready_of(body: dict[str, Any]) -> dict[str, Any]:
     return next((each for each in conditions if each["type"] == "Ready"), {"reason": ""})
 
 
+def claimed(installation: Installation) -> set[str]:
+    claims = installation.objects("hostnameclaims.cloister.dev")
+    return {each["metadata"]["name"] for each in claims}
+
+
 def found(installation: Installation, kind: str, name: str) -> dict[str, Any]:
     every = installation.objects(kind)
     return next(each for each in every if each["metadata"]["name"] == name)
@@ -118,13 +123,23 @@ def test_a_domain_from_its_records_to_its_loss(operated: Installation, zone: Nam
 
     # The container goes on by itself; that its tag does not exist is the next obstacle.
     wait_for(operated, "containers.cloister.dev", "web", "TagNotFound")
+    held = {"holder": {"namespace": operated.namespace, "name": "web"}}
+    operated.apply(manifest("HostnameClaim", HOST, held))
+    # A pause, by which a name could be kept for ever, holds neither the checks nor the release.
+    for each in (f"{kind}/api", "containers.cloister.dev/web"):
+        operated.kubectl("annotate", each, "-n", operated.namespace, "cloister.dev/paused=true")
     zone.drop(records["txtName"], "TXT")
     lost = wait_for(operated, kind, "api", "DomainLost")["status"]
     assert (lost.get("verified", False), bool(lost["lostAt"])) == (False, True)
     wait_for(operated, kind, "api", "DomainDropped")
+    until_sync(lambda: HOST not in claimed(operated), within=30, what="the release of the name")
     zone.put(records["txtName"], "TXT", f'"{records["txtValue"]}"')
     again = wait_for(operated, kind, "api", "DomainVerified")["status"]
     assert "lostAt" not in again
+    patch_organization(operated, {"entitlements": {"domainSuffixes": ["other.test"]}})
+    withdrawn = wait_for(operated, kind, "api", "EntitlementRequired")["status"]
+    assert (withdrawn.get("verified", False), bool(withdrawn["lostAt"])) == (False, True)
+    patch_organization(operated, {"entitlements": {"domainSuffixes": [ZONE]}})
 
 
 def test_a_requested_check_of_a_domain_is_handled_at_once(operated: Installation) -> None:

@@ -29,17 +29,26 @@ def check(world: SimulatedCluster, observed: Observed, decision: Decision) -> No
         assert taking_over.status.phase is EnclavePhase.READY
         promoted_holds(world, before, taking_over)
     assert condition(status.conditions, "Ready") is not None
-    generation = observed.container.metadata.generation
-    assert status.observed_generation == generation
-    assert all(each.observed_generation == generation for each in status.conditions)
     both = holds(status.conditions, "Reconciling") and holds(status.conditions, "Stalled")
     assert not both, "reconciling and stalled"
-    if holds(status.conditions, "Ready"):
-        ready_holds(world, status)
+    if holds(status.conditions, "Paused"):
+        # What spec requests is not considered: the generation stays, and Ready as of then.
+        assert status.observed_generation == before.observed_generation
+        assert condition(status.conditions, "Ready") == condition(before.conditions, "Ready")
+    else:
+        considered_holds(world, observed, status)
     if status.phase is ContainerPhase.READY and before.phase is not ContainerPhase.READY:
         reached_holds(world, status)
     made_holds(world, observed, decision.actions)
     ended_holds(world, status, decision.actions)
+
+
+def considered_holds(world: SimulatedCluster, observed: Observed, status: ContainerStatus) -> None:
+    generation = observed.container.metadata.generation
+    assert status.observed_generation == generation
+    assert all(each.observed_generation == generation for each in status.conditions)
+    if holds(status.conditions, "Ready"):
+        ready_holds(world, status)
 
 
 def ready_holds(world: SimulatedCluster, status: ContainerStatus) -> None:

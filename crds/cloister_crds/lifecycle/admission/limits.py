@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
-from cloister_crds.kinds.meta import PAUSED_ANNOTATION, ConditionStatus
+from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.kinds.organization import Billing, Organization
 from cloister_crds.lifecycle.metering import FINALIZER
+from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.replacement import successors
 from cloister_crds.lifecycle.state.conditions import condition
 
@@ -134,7 +135,7 @@ def _takes_over(successor: Container) -> bool:
     """Return whether a successor starts or has taken over, rather than waits for somebody."""
     if successor.spec.state is not DesiredState.RUNNING:
         return False
-    if successor.metadata.annotations.get(PAUSED_ANNOTATION) == "true":
+    if is_paused(successor):
         return False
     stalled = condition(successor.status.conditions, "Stalled")
     if stalled is None or stalled.status is not ConditionStatus.TRUE:

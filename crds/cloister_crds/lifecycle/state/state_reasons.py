@@ -18,6 +18,11 @@ STATES = (
         "The object is being deleted; what belongs to it ends first.",
         "Wait; the message names what it waits for.",
     ),
+    _state(
+        "Paused",
+        "An administrator paused the container; what spec requests is not considered.",
+        "Ask the administrator to take the annotation cloister.dev/paused away.",
+    ),
     _state("Resolving", "The release, its images, secrets and host name are being looked up."),
     _state("Deploying", "An enclave was created and its Pod is not up yet."),
     _state("Starting", "The Pod is up and the health checks run."),

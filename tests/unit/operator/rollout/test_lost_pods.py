@@ -119,7 +119,11 @@ def test_a_paused_container_is_left_alone(serving: SimulatedCluster) -> None:
     paused = subspec(serving.container, tag="v2").model_copy(update={"metadata": metadata})
     decision = decide(observed_of(paused), NOW)
     assert decision.rule == "paused_container_is_left_alone"
-    assert (decision.status, decision.actions, decision.needs) == (paused.status, (), ())
+    assert (decision.actions, decision.needs) == ((), ())
+    *others, shown = decision.status.conditions
+    assert (shown.type, shown.reason) == ("Paused", "Paused")
+    assert decision.status.model_copy(update={"conditions": tuple(others)}) == paused.status
+    assert "Paused" not in {each.type for each in serving.reconcile().status.conditions}
 
 
 def test_a_deployment_that_was_deleted_is_made_again(serving: SimulatedCluster) -> None:
