@@ -25,7 +25,15 @@ from cloister_clients.dns.settings import DnsSettings
 __all__ = ["AuthoritativeDns", "DnsError"]
 
 MOST_SERVERS = 6
-"""How many servers of a zone are queried."""
+"""How many servers of a zone are resolved and queried: a zone may name thousands, of others."""
+MOST_ADDRESSES = 2
+"""How many addresses of a server are used, of each family."""
+MOST_RECORDS = 64
+"""How many records a name may have."""
+MOST_QUERIES = 64
+"""Queries of a process at once, each of which is a socket."""
+TOTAL = 4
+"""Longest time of a whole lookup, in timeouts of one response."""
 PAYLOAD = 1232
 """Largest response by UDP in bytes (DNS flag day 2020); larger ones use TCP."""
 
@@ -50,6 +58,7 @@ class AuthoritativeDns:
     def __init__(self, settings: DnsSettings) -> None:
         self._settings = settings
         self._allowed = frozenset(settings.allow_private)
+        self._queries = asyncio.Semaphore(MOST_QUERIES)
 
     async def texts(self, name: str) -> tuple[str, ...]:
         """Return the values of the TXT records of a name, each joined to one text.
@@ -93,15 +102,31 @@ class AuthoritativeDns:
         return tuple(sorted({each.to_text(omit_final_dot=True).lower() for each in targets}))
 
     async def _ask(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
-        """Return the records that any server of the zone has: a secondary may lag behind."""
-        servers = await self._servers(name)
-        answers = await asyncio.gather(
-            *(self._query(each, name, kind) for each in servers[:MOST_SERVERS])
-        )
+        """Return the records that any server of the zone has: a secondary may lag behind.
+
+        Raises
+        ------
+        DnsError
+            When no server responded in time, or there are too many records.
+        """
+        seconds = TOTAL * self._settings.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._ask_servers(name, kind)
+        except TimeoutError as error:
+            raise DnsError(f"the lookup of {name} took longer than {seconds:g} s") from error
+
+    async def _ask_servers(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
+        servers = (await self._servers(name))[:MOST_SERVERS]
+        answers = await asyncio.gather(*(self._query(each, name, kind) for each in servers))
         responses = [each for each in answers if each is not None]
         if not responses:
-            listed = ", ".join(servers[:MOST_SERVERS])
-            raise DnsError(f"no server of the zone of {name} responded: {listed}")
+            raise DnsError(f"no server of the zone of {name} responded: {', '.join(servers)}")
+        if any(len(each) > MOST_RECORDS for each in responses):
+            raise DnsError(
+                f"{name} has more than {MOST_RECORDS} {kind.name} records; delete those that are "
+                "not needed"
+            )
         return [record for response in responses for record in response]
 
     async def _query(
@@ -111,9 +136,10 @@ class AuthoritativeDns:
         query = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
         query.flags &= ~dns.flags.RD
         try:
-            answer, _ = await dns.asyncquery.udp_with_fallback(
-                query, server, timeout=self._settings.timeout_seconds
-            )
+            async with self._queries:
+                answer, _ = await dns.asyncquery.udp_with_fallback(
+                    query, server, timeout=self._settings.timeout_seconds
+                )
         except (dns.exception.DNSException, OSError, EOFError):
             return None
         if not answer.flags & dns.flags.AA:
@@ -132,11 +158,12 @@ class AuthoritativeDns:
         """Find the addresses of the servers of the zone of a name."""
         resolver = self._resolver()
         try:
-            zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)
-            served = await resolver.resolve(zone, dns.rdatatype.NS)
+            async with self._queries:
+                zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)
+                served = await resolver.resolve(zone, dns.rdatatype.NS)
         except (dns.exception.DNSException, OSError) as error:
             raise DnsError(f"the servers of the zone of {name} cannot be found: {error}") from error
-        hosts = sorted(each.target.to_text() for each in served)
+        hosts = sorted(each.target.to_text() for each in served)[:MOST_SERVERS]
         found = await asyncio.gather(*(self._addresses(resolver, each) for each in hosts))
         addresses = list(dict.fromkeys(address for each in found for address in each))
         callable_ones = [each for each in addresses if self._may_be_called(each)]
@@ -153,10 +180,11 @@ class AuthoritativeDns:
         found: list[str] = []
         for kind in (dns.rdatatype.A, dns.rdatatype.AAAA):
             try:
-                answer = await resolver.resolve(host, kind)
+                async with self._queries:
+                    answer = await resolver.resolve(host, kind)
             except (dns.exception.DNSException, OSError):
                 continue
-            found += [each.address for each in answer]
+            found += [each.address for each in answer][:MOST_ADDRESSES]
         return found
 
     def _may_be_called(self, address: str) -> bool:

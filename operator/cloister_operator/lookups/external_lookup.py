@@ -161,7 +161,7 @@ class ExternalLookup:
         texts, aliases = await asyncio.gather(
             self._dns.texts(need.txt_name), self._dns.alias(need.domain)
         )
-        return DnsFacts(texts, aliases)
+        return DnsFacts(texts, aliases, need.request)
 
     def _failed(self, reason: str, message: str, error: Exception, *, transient: bool) -> Failed:
         """Return why a lookup failed, and when the other side wants to be queried again."""

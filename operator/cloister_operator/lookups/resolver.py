@@ -270,6 +270,6 @@ def _identity(need: Need) -> Hashable:
             return ("secrets", need.namespace, refs)
         case NeedDns():
             # One lookup for each request: who corrected a record checks again within seconds.
-            return ("dns", need.domain, need.request)
+            return ("dns", need.domain, need.since, need.request)
         case NeedLatest():
             return ("latest", need.repo, need.than, need.request)

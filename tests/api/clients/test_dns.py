@@ -1,9 +1,13 @@
 """The look-up of records, against a real authoritative name server."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import dns.query
+import dns.rcode
+import dns.update
 import pytest
 
 from cloister_clients.dns import AuthoritativeDns, DnsError, DnsSettings
@@ -78,3 +82,41 @@ async def test_a_silent_name_server_is_an_error_and_not_absence(tmp_path: Path) 
 async def test_a_name_without_servers_is_an_error(client: AuthoritativeDns) -> None:
     with pytest.raises(DnsError, match=r"api\.elsewhere\.test"):
         await client.texts("_x.api.elsewhere.test")
+
+
+async def test_a_zone_of_two_thousand_servers_makes_few_sockets(
+    tmp_path: Path,
+) -> None:
+    opened: list[str] = []
+    counting = True
+
+    def count(event: str, _arguments: object) -> None:
+        if counting and event == "socket.__new__":
+            opened.append(event)
+
+    with serve_zone(tmp_path, "wide.test") as server:
+        update = dns.update.UpdateMessage("wide.test")
+        for number in range(2_000):
+            update.add("@", 3600, "NS", f"zz{number}")
+        assert dns.query.tcp(update, server.address, timeout=10).rcode() == dns.rcode.NOERROR
+        server.put("_x.api.wide.test", "TXT", '"here"')
+        client = AuthoritativeDns(
+            DnsSettings(resolvers=(server.address,), allow_private=(server.address,))
+        )
+        sys.addaudithook(count)
+        try:
+            assert await client.texts("_x.api.wide.test") == ("here",)
+        finally:
+            counting = False
+    assert 1 < len(opened) < 64
+
+
+async def test_a_name_of_too_many_records_is_refused(
+    server: NameServer, client: AuthoritativeDns
+) -> None:
+    update = dns.update.UpdateMessage(ZONE)
+    for number in range(65):
+        update.add(f"_many.{ZONE}.", 3600, "TXT", f'"{number}"')
+    assert dns.query.tcp(update, server.address, timeout=10).rcode() == dns.rcode.NOERROR
+    with pytest.raises(DnsError, match=rf"_many\.{ZONE} has more than 64 TXT records"):
+        await client.texts(f"_many.{ZONE}")

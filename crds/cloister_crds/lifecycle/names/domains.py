@@ -7,7 +7,7 @@ revokes it. That blocks new use at once; what serves continues for a grace perio
 
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cloister_crds.kinds.container import Container
@@ -34,6 +34,8 @@ __all__ = [
     "used_by",
 ]
 
+LOOK_PAUSE = timedelta(seconds=10)
+"""Shortest time between two checks of a Domain, however often one is requested."""
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
 _HEX = 32
@@ -169,28 +171,57 @@ def decide_domain(
         refused = status.model_copy(
             update={"verified": False, "verified_at": None, "lost_at": lost}
         )
-        return DomainDecision(_with_conditions(refused, domain, refusal or (), now))
+        until = lost + settings.grace if lost is not None else now
+        found = _served_until(refusal or (), until) if now < until else refusal or ()
+        return DomainDecision(
+            _with_conditions(refused, domain, found, now),
+            requeue_after=until - now if now < until else None,
+        )
     records = records_of(host, slug=organization.metadata.name, settings=settings)
     status = status.model_copy(update={"records": records})
     requested = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    checked = before.checked_at
-    # A check in the future is from before the clock was set back.
-    due = checked is None or checked > now or checked + settings.interval <= now
-    if not due and requested == before.last_handled_request:
+    wait = _until_check(before, requested, settings, now)
+    if wait is not None:
         return DomainDecision(
-            _unchanged(status, domain, settings, now), requeue_after=_next(status, settings, now)
+            _unchanged(status, domain, settings, now),
+            requeue_after=min(wait, _next(status, settings, now)),
         )
     stamp = before.checked_at.isoformat() if before.checked_at else ""
-    need = NeedDns(domain=host, txt_name=records.txt_name, request=f"{stamp} {requested}")
+    need = NeedDns(domain=host, txt_name=records.txt_name, since=stamp, request=requested)
     result = results.get(need)
     if result is None:
         return DomainDecision(_unchanged(status, domain, settings, now), need=need)
     seen = status.model_copy(update={"checked_at": now, "last_handled_request": requested})
     failed = result if isinstance(result, Failed) else None
     if isinstance(result, Known) and isinstance(result.value, DnsFacts):
-        seen = _checked(seen, records, result.value, now)
+        facts = result.value
+        # A request that came meanwhile may be about a newer record: the next check is for it.
+        seen = seen.model_copy(update={"last_handled_request": facts.request})
+        seen = _checked(seen, records, facts, now)
     after = _with_conditions(seen, domain, _conditions(seen, failed, settings, now), now)
     return DomainDecision(after, forget=need, requeue_after=_next(after, settings, now))
+
+
+def _until_check(
+    before: DomainStatus, requested: str, settings: DomainSettings, now: datetime
+) -> timedelta | None:
+    """Return the time until the next check; None = it is due."""
+    checked = before.checked_at
+    if checked is None or checked > now:
+        # A check in the future is from before the clock was set back.
+        return None
+    is_requested = requested != before.last_handled_request
+    pause = min(LOOK_PAUSE, settings.interval) if is_requested else settings.interval
+    left = checked + pause - now
+    return left if left > timedelta() else None
+
+
+def _served_until(
+    refusal: Iterable[ConditionUpdate], until: datetime
+) -> tuple[ConditionUpdate, ...]:
+    """Add to a refusal until when the domain is served; the end of that is a change of status."""
+    text = f" It is served until {until:%Y-%m-%d %H:%M} UTC, and nothing new can use it."
+    return tuple(replace(each, message=each.message + text) for each in refusal)
 
 
 def _refusal(host: str, organization: Organization | None) -> tuple[ConditionUpdate, ...] | None:

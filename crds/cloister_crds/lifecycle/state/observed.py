@@ -156,6 +156,8 @@ class DnsFacts:
     """Values of the TXT records."""
     aliases: tuple[str, ...] = ()
     """Targets of the CNAME record; several while the servers differ."""
+    request: str = ""
+    """`NeedDns.request` of the lookup; a later request is for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,10 @@ class NeedDns:
     """The custom domain, whose CNAME record is looked up."""
     txt_name: str
     """Name of the TXT record."""
-    request: str
-    """Identifies the check; see `NeedRelease.request`."""
+    since: str
+    """When the Domain was checked before; so a Domain has one lookup at a time."""
+    request: str = field(default="", compare=False)
+    """The request ("check now") that was known when the lookup began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Custom domains: records, DNS checks, verification and its loss."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,6 +55,8 @@ class Zone:
                 return found
             self.asked += 1
             facts = self.facts
+            if isinstance(facts, DnsFacts):
+                facts = replace(facts, request=found.need.request)
             results[found.need] = facts if isinstance(facts, Failed) else Known(facts, self.now)
 
     @property
@@ -230,6 +233,44 @@ def test_an_entitlement_that_goes_leaves_the_time_of_grace() -> None:
     zone.now += HOUR
     zone.work(organization_of())
     assert (zone.status.verified, zone.status.lost_at) == (False, zone.now)
+
+
+def test_the_end_of_that_time_is_seen_without_an_event() -> None:
+    zone = Zone(RIGHT)
+    zone.work()
+    zone.now += HOUR
+    assert zone.work(organization_of()).requeue_after == SETTINGS.grace
+    served = zone.status.conditions
+    assert "It is served until" in served[0].message
+    zone.now += SETTINGS.grace
+    assert zone.work(organization_of()).requeue_after is None
+    assert zone.status.conditions != served, "a change of the Domain, which its Containers see"
+
+
+def test_many_requests_are_one_check_in_ten_seconds() -> None:
+    zone = Zone(RIGHT)
+    zone.work()
+    assert zone.asked == 1
+    for number in range(40):
+        zone.now += timedelta(seconds=1)
+        annotated = domain(requested_at=f"{number}").metadata
+        zone.domain = zone.domain.model_copy(update={"metadata": annotated})
+        wait = zone.work().requeue_after
+        assert wait is not None
+        assert wait <= timedelta(seconds=10) or zone.status.last_handled_request == f"{number}"
+    assert zone.asked == 5
+    assert zone.status.last_handled_request == "39"
+
+
+def test_a_request_during_a_check_is_for_the_next_one() -> None:
+    first, later = domain(requested_at="1"), domain(requested_at="2")
+    asked = decide_domain(first, ORGANIZATION, (), {}, SETTINGS, NOW).need
+    assert asked is not None
+    again = decide_domain(later, ORGANIZATION, (), {}, SETTINGS, NOW).need
+    assert again == asked, "one lookup at a time, whatever is requested meanwhile"
+    results: dict[Need, LookupResult] = {asked: Known(replace(RIGHT, request="1"), NOW)}
+    found = decide_domain(later, ORGANIZATION, (), results, SETTINGS, NOW)
+    assert (found.status.verified, found.status.last_handled_request) == (True, "1")
 
 
 def test_it_is_used_by_those_that_ask_for_it_or_serve_it() -> None:
