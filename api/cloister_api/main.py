@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
-from cloister_api.context import running
+from cloister_api.cache import CachedEnclave
+from cloister_api.context import Context, running
 from cloister_api.errors import (
     ApiError,
     error_response,
@@ -23,6 +25,8 @@ from cloister_api.errors import (
     request_id_of,
     unavailable,
 )
+from cloister_api.http.bodies import MAX_REPORT
+from cloister_api.http.callers import Callers, OpenPath
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import RequestGuard, Shutdown
 from cloister_api.openapi import routes as reference
@@ -43,6 +47,8 @@ from cloister_api.routes import (
     webhooks,
 )
 from cloister_api.settings import ApiSettings
+from cloister_api.usage.ingest import PATH as REPORT_PATH
+from cloister_api.usage.ingest import SignedReport
 from cloister_clients.kube import KubeError
 
 __all__ = ["ROUTERS", "create_app"]
@@ -133,6 +139,7 @@ def create_app(
         RequestGuard,
         authenticate=authenticate,
         take=take,
+        callers=Callers(settings.limits, open_paths(app)),
         metrics=metrics,
         shutdown=shutdown,
         hot=HOT,
@@ -143,6 +150,34 @@ def create_app(
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_framework)
     return app
+
+
+def open_paths(app: FastAPI) -> dict[str, OpenPath]:
+    """Return the paths that take bodies without an admin key, and how their headers are judged."""
+
+    async def enclave(headers: Headers) -> CachedEnclave:
+        context: Context = app.state.context
+        return context.certificates.holder(headers.get("authorization"))
+
+    async def report(headers: Headers) -> SignedReport:
+        context: Context = app.state.context
+        return await context.accounts.ingest.admit(headers)
+
+    async def release(headers: Headers) -> str:
+        context: Context = app.state.context
+        return await context.release_webhooks.admit(headers)
+
+    async def payment(headers: Headers) -> str:
+        context: Context = app.state.context
+        return await context.payments.admit_webhook(headers)
+
+    return {
+        shim.CHECK_PATH: OpenPath(),
+        certificates.PATH: OpenPath(enclave),
+        REPORT_PATH: OpenPath(report, MAX_REPORT),
+        webhooks.RELEASES_PATH: OpenPath(release),
+        webhooks.STRIPE_PATH: OpenPath(payment),
+    }
 
 
 async def on_api_error(request: Request, error: Exception) -> Response:

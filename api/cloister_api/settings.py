@@ -16,7 +16,7 @@ from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
 
-__all__ = ["ApiSettings", "ListenSettings"]
+__all__ = ["ApiSettings", "LimitSettings", "ListenSettings"]
 
 
 class ListenSettings(SettingsSection):
@@ -26,6 +26,27 @@ class ListenSettings(SettingsSection):
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """Port to bind; 0 = a free one, reported in the first line of the output. Default 8080."""
+
+
+class LimitSettings(SettingsSection):
+    """How much of the facade callers may occupy at once, by replica."""
+
+    connections: Annotated[int, Field(ge=16, le=100_000)] = 2000
+    """Connections that may be open; beyond that the one that has waited longest for a request is
+    ended. Default 2000."""
+    header_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+    """Seconds in which the headers of a request must arrive, counted from the opening of the
+    connection or the response before. Default 10."""
+    body_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+    """Seconds in which a whole body must arrive. Default 10."""
+    body_bytes: Annotated[int, Field(ge=4 * 1024 * 1024)] = 32 * 1024 * 1024
+    """Bytes of unfinished bodies that may be in memory, for each organization and for each path
+    that needs no admin key; beyond that the one that has been arriving longest is refused with 503.
+    Default 32 MiB."""
+    requests: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """Requests with admin keys that may be in progress; more are 503. Default 1000."""
+    organization_requests: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Of these, those of one organization; more are 429. Default 100."""
 
 
 class KeyCheckSettings(SettingsSection):
@@ -130,6 +151,8 @@ class ApiSettings(SettingsSection):
     Enclaves wait for it. Default false."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    """How much of the facade callers may occupy at once."""
     kubeconfig: Path | None = None
     """Kubeconfig file; unset = $KUBECONFIG, the Pod's service account, or ~/.kube/config."""
     kube_context: str | None = None

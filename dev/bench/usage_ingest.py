@@ -142,7 +142,7 @@ async def measure(name: str, place: Place, folder: Path) -> float:
     async def send(part: list[int]) -> int:
         taken = 0
         for number in part:
-            response = await ingest.accept(signed[number], bodies[number])
+            response = await ingest.accept(await ingest.admit(signed[number]), bodies[number])
             taken += response.accepted
         return taken
 

@@ -1,14 +1,19 @@
 """``cloister api``: the facade as a process. SIGTERM stops it after the requests in progress."""
 
+import asyncio
 import contextlib
 import logging
 import math
+import resource
 import signal
 import socket
 import time
+from asyncio import Protocol
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import click
 import uvicorn
@@ -20,6 +25,7 @@ from cloister_api.certificates.authority import AuthorityError
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import check_issuer, material_of
 from cloister_api.http.access_log import configure_logging
+from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import Shutdown
 from cloister_api.ledger.database import LedgerError, place_of
@@ -33,6 +39,11 @@ from cloister_clients.kube import ConfigError, KubeConfig
 __all__ = ["api"]
 
 logger = logging.getLogger(__name__)
+
+RECEIVE_BUFFER = 64 * 1024
+"""Bytes that the kernel keeps of each connection until they are read."""
+OTHER_FILES = 512
+"""Files beside connections of clients: the ledger, the cluster, sources, registries."""
 
 
 @click.command()
@@ -79,11 +90,14 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
         signal.raise_signal(signal.SIGTERM)
 
     metrics, shutdown = HttpMetrics(), Shutdown()
+    allow_files(settings.limits.connections)
+    connections = Connections(settings.limits, metrics)
     server = Draining(
         uvicorn.Config(
             create_app(settings, on_failure, metrics=metrics, shutdown=shutdown),
             loop="uvloop",
-            http="httptools",
+            http=cast("type[Protocol]", partial(BoundedProtocol, connections)),
+            ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -94,6 +108,7 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
         ),
         shutdown,
         settings.stop.drain_seconds,
+        connections,
     )
     # The server sends itself the signal again once it has stopped, which would end the process as
     # a failure; a requested stop is not a failure.
@@ -120,10 +135,19 @@ class Draining(uvicorn.Server):
         Tells the rest of the process that it stops.
     drain_seconds
         Seconds of the wait.
+    connections
+        The open connections.
     """
 
-    def __init__(self, config: uvicorn.Config, shutdown: Shutdown, drain_seconds: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        shutdown: Shutdown,
+        drain_seconds: float,
+        connections: Connections,
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._shutdown = shutdown
         self._drain_seconds = drain_seconds
         self._drained_at = math.inf
@@ -139,7 +163,8 @@ class Draining(uvicorn.Server):
 
     @override
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to stop; uvicorn calls this ten times a second."""
+        """End overdue connections, and return whether to stop; called ten times a second."""
+        self._connections.end_overdue(asyncio.get_running_loop().time())
         return await super().on_tick(counter) or time.monotonic() >= self._drained_at
 
 
@@ -170,6 +195,22 @@ def ignore(number: int, frame: FrameType | None) -> None:
     """Ignore a signal that was handled before."""
 
 
+def allow_files(connections: int) -> None:
+    """Raise the number of files that this process may open, of which connections are a part."""
+    wanted = connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        if raised < wanted:
+            logger.warning(
+                "this process may open %d files; limits.connections is %d and needs %d",
+                raised,
+                connections,
+                wanted,
+            )
+
+
 def listen(settings: ApiSettings) -> socket.socket:
     """Open the socket, so that a port of 0 is known before the first request.
 
@@ -181,6 +222,9 @@ def listen(settings: ApiSettings) -> socket.socket:
     host, port = settings.listen.host, settings.listen.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    # Connections inherit it. It bounds what each may hand over before the facade can refuse it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return listener

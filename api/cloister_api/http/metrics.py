@@ -46,6 +46,12 @@ class HttpMetrics:
             "Requests refused because an admin key was used too often.",
             registry=self.registry,
         )
+        self._dropped = Counter(
+            "cloister_api_connections_dropped",
+            "Connections that were ended before or between requests: slow, displaced or full.",
+            ("reason",),
+            registry=self.registry,
+        )
 
     def completed(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a completed request.
@@ -68,6 +74,17 @@ class HttpMetrics:
     def limited(self) -> None:
         """Count a request that was refused because of a rate."""
         self._limited.inc()
+
+    def dropped(self, reason: str) -> None:
+        """Count a connection that was ended.
+
+        Parameters
+        ----------
+        reason
+            ``slow`` = it waited too long, ``displaced`` = it gave way to a new one, ``full`` = it
+            was new and none could give way.
+        """
+        self._dropped.labels(reason).inc()
 
     def follow(self, cache: Callable[[], ClusterCache | None]) -> None:
         """Report the cluster cache at each scrape.

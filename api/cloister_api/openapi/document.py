@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, FastAPI
 
-from cloister_api.http.middleware import needs_key
+from cloister_api.http.callers import needs_key
 from cloister_api.openapi.errors import component
 from cloister_api.openapi.examples import EXAMPLES
 from cloister_api.routes.responses import (
@@ -217,14 +217,14 @@ def complete(path: str, operation: dict[str, Any]) -> None:
     described.pop("422", None)
     # What follows in the docstring is for those who read the code.
     operation["description"] = operation["description"].split("\n\nRaises\n")[0]
-    errors = {413, 415, 500}
+    errors = {500}
     if "requestBody" in operation:
-        errors.add(400)
+        errors |= {400, 408, 413, 415, 503}
         operation["requestBody"].setdefault("description", "The request.")
     if needs_key(path):
         operation["security"] = [{ADMIN_KEY: []}]
         # 400: parameters of the query that nobody reads are refused everywhere.
-        errors |= {400, 401, 403, 429, 503}
+        errors |= {400, 401, 403, 408, 413, 415, 429, 503}
     elif operation.setdefault("security", []):
         errors |= {429, 503}
     for error in errors:

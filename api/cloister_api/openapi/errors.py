@@ -73,6 +73,11 @@ KINDS: dict[int, ErrorKind] = {
         "The path does not know the method.",
         "the path does not know this method; the header Allow lists those it knows",
     ),
+    408: ErrorKind(
+        "REQUEST_TIMEOUT",
+        "The body took too long to arrive.",
+        "the body did not arrive within 10 seconds; send it again",
+    ),
     409: ErrorKind(
         "CONFLICT",
         "A name is taken, a state forbids the action, something is in use (`used_by` names the "
@@ -99,6 +104,11 @@ KINDS: dict[int, ErrorKind] = {
         "RATE_LIMITED",
         "More requests than the limits allow; Retry-After says when to try again.",
         "rate limit of this key exceeded; try again in 2 seconds",
+    ),
+    431: ErrorKind(
+        "HEADERS_TOO_LARGE",
+        "The headers are too large; sent for any path.",
+        "the headers are larger than 65536 bytes; send fewer",
     ),
     500: ErrorKind(
         "INTERNAL_ERROR",

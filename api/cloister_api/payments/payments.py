@@ -8,7 +8,7 @@ no harm.
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -132,6 +132,27 @@ class Payments:
         )
         return transactions(invoices, charges, paid_by)
 
+    async def admit_webhook(self, headers: Mapping[str, str]) -> str:
+        """Judge the headers of a webhook before its body is read, and return its signature.
+
+        Parameters
+        ----------
+        headers
+            Headers of the request, by names in lower case.
+
+        Raises
+        ------
+        ApiError
+            404 when webhooks are not accepted, 401 when the signature is missing, malformed or old.
+        """
+        if self._stripe is None or self._stripe[1].webhook is None:
+            raise NO_WEBHOOKS
+        from cloister_api.payments.webhook import check_header  # noqa: PLC0415 - imports the SDK
+
+        signature = headers.get("stripe-signature", "")
+        check_header(signature, self._clock())
+        return signature
+
     async def accept_webhook(self, body: bytes, signature: str, request_id: str) -> int:
         """Sync the subscriptions that a webhook is about.
 
@@ -140,7 +161,7 @@ class Payments:
         body
             The body as received.
         signature
-            The header Stripe-Signature.
+            The header Stripe-Signature, from `admit_webhook`.
         request_id
             Identifier of the request.
 
@@ -152,13 +173,13 @@ class Payments:
         Raises
         ------
         ApiError
-            404 when webhooks are not accepted, 401 for a wrong signature, 400 for a body that is
-            not an event, 502 or 503 when Stripe cannot be queried: it delivers again then.
+            401 for a wrong signature, 400 for a body that is not an event, 502 or 503 when Stripe
+            cannot be queried: it delivers again then.
         KubeError
             When the cluster refuses or does not respond.
         """
-        if self._stripe is None or self._stripe[1].webhook is None:
-            raise NO_WEBHOOKS
+        assert self._stripe is not None
+        assert self._stripe[1].webhook is not None
         from cloister_api.payments.webhook import customer_of, verify  # noqa: PLC0415 - as above
 
         verify(body, signature, self._stripe[1].webhook)

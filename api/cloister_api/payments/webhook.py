@@ -3,15 +3,20 @@
 This module is imported only where Stripe is set up, because of the SDK.
 """
 
+import re
+from datetime import datetime
+
 import msgspec
 import stripe
 
 from cloister_api.errors import ApiError, bad_request
 
-__all__ = ["customer_of", "verify"]
+__all__ = ["check_header", "customer_of", "verify"]
 
 TOLERANCE_SECONDS = 300
 """Greatest age of a signature; Stripe signs every attempt of a delivery again."""
+SIGNED_AT = re.compile(r"(?:^|,)t=([0-9]{1,12})(?:,|$)")
+SIGNATURE = re.compile(r"(?:^|,)v1=[0-9a-f]{64}(?:,|$)")
 BAD_SIGNATURE = ApiError(
     401,
     "UNAUTHORIZED",
@@ -49,6 +54,28 @@ class EventType(msgspec.Struct):
     """The type of an event."""
 
     type: str
+
+
+def check_header(signature: str, now: datetime) -> None:
+    """Refuse a webhook whose signature cannot be right, whatever its body is.
+
+    Parameters
+    ----------
+    signature
+        The header Stripe-Signature.
+    now
+        The time.
+
+    Raises
+    ------
+    ApiError
+        401 when the signature is missing, malformed or too old.
+    """
+    at = SIGNED_AT.search(signature)
+    if at is None or not SIGNATURE.search(signature):
+        raise BAD_SIGNATURE
+    if int(at[1]) < now.timestamp() - TOLERANCE_SECONDS:
+        raise BAD_SIGNATURE
 
 
 def verify(body: bytes, signature: str, secret: str) -> None:

@@ -15,9 +15,11 @@ from cloister_api.schemas.platform_responses import CertificateResponse, QueuedC
 from cloister_api.services.certificates import PendingCertificate
 from cloister_api.wire.json_response import JsonResponse
 
-__all__ = ["router"]
+__all__ = ["PATH", "router"]
 
-router = APIRouter(prefix="/api/shim", tags=["enclaves"], route_class=TypedRoute)
+PATH = "/api/shim/cert"
+
+router = APIRouter(tags=["enclaves"], route_class=TypedRoute)
 
 QUEUED = {"model": QueuedCertificateResponse, "headers": headers_of(RETRY_AFTER)}
 
@@ -29,12 +31,13 @@ class PemResponse(Response):
 
 
 async def enclave_of(request: Request) -> CachedEnclave:
-    """Return the enclave that a token is of; refused before the fields of the body are read."""
-    return context_of(request).certificates.holder(request.headers.get("authorization"))
+    """Return the enclave that a token is of; the guard has authenticated it."""
+    enclave: CachedEnclave = request.scope["state"]["caller"]
+    return enclave
 
 
 @router.post(
-    "/cert",
+    PATH,
     responses={**responses(401, 403, 404, 409), 202: QUEUED},
     openapi_extra={"security": [{"enclaveToken": []}]},
 )
@@ -56,7 +59,7 @@ async def sign_certificate(
     )
 
 
-@router.get("/ca", response_class=PemResponse, responses=responses(404))
+@router.get("/api/shim/ca", response_class=PemResponse, responses=responses(404))
 async def get_authority(request: Request) -> Response:
     """Return the certificate that clients of enclaves are to trust, where an own one signs."""
     return PemResponse(context_of(request).certificates.authority_pem())

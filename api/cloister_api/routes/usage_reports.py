@@ -6,7 +6,7 @@ from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.account_responses import RejectedUsageEvent, UsageReportResponse
-from cloister_api.usage.ingest import PATH
+from cloister_api.usage.ingest import PATH, SignedReport
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
@@ -24,8 +24,8 @@ router = APIRouter(tags=["usage"], route_class=TypedRoute)
 )
 async def report_usage(request: Request) -> JsonResponse[UsageReportResponse]:
     """Take a report; the response names the events that were not taken."""
-    body = await request.body()
-    receipt = await context_of(request).accounts.ingest.accept(request.headers, body)
+    report: SignedReport = request.scope["state"]["caller"]
+    receipt = await context_of(request).accounts.ingest.accept(report, await request.body())
     rejected = [
         RejectedUsageEvent(index=each.index, reason=each.reason) for each in receipt.rejected
     ]

@@ -6,6 +6,8 @@ The webhook is only a trigger: whatever it contains, the release is looked up at
 import hashlib
 import hmac
 import logging
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ __all__ = ["ReleaseWebhooks", "WebhookError", "read_webhook_secret"]
 
 logger = logging.getLogger(__name__)
 
+SIGNATURE = re.compile(r"[0-9a-f]{64}")
 LEAST_SECRET = 16
 """Fewest characters of the secret."""
 NOT_SET_UP = ApiError(
@@ -75,6 +78,28 @@ class ReleaseWebhooks:
         self._secret = secret
         self._clock = clock
 
+    async def admit(self, headers: Mapping[str, str]) -> str:
+        """Judge the headers of a webhook before its body is read, and return its signature.
+
+        Parameters
+        ----------
+        headers
+            Headers of the request, by names in lower case.
+
+        Raises
+        ------
+        ApiError
+            404 when no secret is set, 401 when there is no signature.
+        """
+        if self._secret is None:
+            raise NOT_SET_UP
+        # GitHub, "Validating webhook deliveries"; Gitea, "Webhooks".
+        sent = headers.get("x-hub-signature-256") or headers.get("x-gitea-signature") or ""
+        signature = sent.removeprefix("sha256=").lower()
+        if not SIGNATURE.fullmatch(signature):
+            raise BAD_SIGNATURE
+        return signature
+
     async def accept(self, body: bytes, event: str, signature: str) -> int:
         """Trigger the check of all deployments that follow a repository.
 
@@ -85,8 +110,7 @@ class ReleaseWebhooks:
         event
             Name of the event, such as ``release``; others are acknowledged and ignored.
         signature
-            Hexadecimal HMAC-SHA256 of the body, with or without ``sha256=`` before it (GitHub,
-            "Validating webhook deliveries"; Gitea, "Webhooks").
+            Hexadecimal HMAC-SHA256 of the body, from `admit`.
 
         Returns
         -------
@@ -96,15 +120,13 @@ class ReleaseWebhooks:
         Raises
         ------
         ApiError
-            404 when no secret is set, 401 for a wrong signature, 400 for a body that names no
-            repository.
+            401 for a wrong signature, 400 for a body that names no repository.
         KubeError
             When the cluster refuses or does not respond.
         """
-        if self._secret is None:
-            raise NOT_SET_UP
+        assert self._secret is not None
         wanted = hmac.new(self._secret, body, hashlib.sha256).hexdigest()
-        if not hmac.compare_digest(signature.removeprefix("sha256=").encode(), wanted.encode()):
+        if not hmac.compare_digest(signature, wanted):
             raise BAD_SIGNATURE
         if event != "release":
             return 0

@@ -20,7 +20,7 @@ from cloister_api.usage.signature import WRONG, ReportSignature, refused
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 from cloister_clients.clock import Clock
 
-__all__ = ["PATH", "Ingest", "ReportReceipt"]
+__all__ = ["PATH", "Ingest", "ReportReceipt", "SignedReport"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,18 @@ class ReportReceipt:
     """Events that were not accepted."""
 
 
+@dataclass(frozen=True, slots=True)
+class SignedReport:
+    """A report whose headers are right; its signature is not verified."""
+
+    signature: ReportSignature
+    """The signature headers."""
+    reporter: str
+    """Its reporter."""
+    secret: bytes = field(repr=False)
+    """What that one signs with."""
+
+
 @dataclass(slots=True)
 class QueuedReport:
     """A report that waits for its transaction."""
@@ -75,13 +87,41 @@ class Ingest:
         self._arrived = asyncio.Event()
         self._lookups: dict[str, asyncio.Future[Reporter | None]] = {}
 
-    async def accept(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
-        """Accept a report; return when its events are committed.
+    async def admit(self, headers: Mapping[str, str]) -> SignedReport:
+        """Judge the headers of a report, before its body is read.
 
         Parameters
         ----------
         headers
             Headers of the request, by names in lower case.
+
+        Raises
+        ------
+        ApiError
+            401 when one is missing or malformed, the time is off, or the reporter is unknown; 429
+            when the queue is full.
+        """
+        signed = ReportSignature.of(headers, self._service)
+        signed.check_form()
+        signed.check_time(self._clock())
+        if self._full(0):
+            raise BUSY
+        reporter = await self._reporter(signed.reporter)
+        if reporter is None or reporter.secret is None:
+            raise WRONG
+        return SignedReport(signed, reporter.id, reporter.secret)
+
+    def _full(self, size: int) -> bool:
+        """Return whether a body of a size in bytes is one too many."""
+        return self._count >= WAITING_EVENTS or self._bytes + size > WAITING_BYTES
+
+    async def accept(self, report: SignedReport, body: bytes) -> ReportReceipt:
+        """Accept a report; return when its events are committed.
+
+        Parameters
+        ----------
+        report
+            Its headers, from `admit`.
         body
             Its body.
 
@@ -91,30 +131,26 @@ class Ingest:
             400 when it is malformed, 401 when its signature is wrong, 429 when the queue is full,
             503 when the ledger does not accept it.
         """
-        if self._count >= WAITING_EVENTS or self._bytes + len(body) > WAITING_BYTES:
+        if self._full(len(body)):
             raise BUSY
         self._bytes += len(body)
         try:
-            return await self._verify(headers, body)
+            return await self._verify(report, body)
         finally:
             self._bytes -= len(body)
 
-    async def _verify(self, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
+    async def _verify(self, sent: SignedReport, body: bytes) -> ReportReceipt:
         """Verify a report and wait until it is written."""
         now = self._clock()
-        signed = ReportSignature.of(headers, self._service)
-        signed.check_time(now)
-        reporter = await self._reporter(signed.reporter)
-        if reporter is None or reporter.secret is None:
-            raise WRONG
-        digest = signed.check(reporter.secret, "POST", PATH, body)
+        signed = sent.signature
+        digest = signed.check(sent.secret, "POST", PATH, body)
         report = read_report(body)
         if report.delivery_id != signed.nonce:
             raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
         received = round(now.timestamp() * 1_000_000)
         events, rejected = judge_events(report, received)
         outcome = await self._written(
-            VerifiedReport(reporter.id, signed.nonce, digest, received, events)
+            VerifiedReport(sent.reporter, signed.nonce, digest, received, events)
         )
         if outcome.reused:
             raise refused("the nonce was used with another body; use a new delivery_id")

@@ -18,6 +18,7 @@ __all__ = ["ReportSignature", "refused", "signature_of"]
 
 SKEW = timedelta(minutes=10)
 """How far the clock of a reporter may be off."""
+SIGNATURE = re.compile(r"[0-9a-fA-F]{64}")
 RFC_3339_UTC = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|\+00:00)$")
 
 
@@ -63,6 +64,17 @@ class ReportSignature:
         if missing:
             raise refused(f"the report is not signed: {', '.join(missing)} is missing")
         return cls(*values)
+
+    def check_form(self) -> None:
+        """Refuse what is no signature, whatever the body is.
+
+        Raises
+        ------
+        ApiError
+            401 when it is none.
+        """
+        if not SIGNATURE.fullmatch(self.signature):
+            raise WRONG
 
     def check_time(self, now: datetime) -> None:
         """Refuse a report whose time is too far off.

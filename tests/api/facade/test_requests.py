@@ -286,3 +286,11 @@ async def test_request_ids_are_kept_where_they_are_harmless(facade: Facade) -> N
         assert kept.headers["x-request-id"] == "my-id.1"
         made = await client.get("/healthz", headers={"X-Request-Id": "a b"})
         assert uuid.UUID(made.headers["x-request-id"]).version == 4
+
+
+async def test_the_description_is_served(facade: Facade) -> None:
+    async with facade.client() as client:
+        document = await client.get("/openapi.json")
+        assert (document.status_code, document.json()["openapi"][:2]) == (200, "3.")
+        page = await client.get("/docs")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")

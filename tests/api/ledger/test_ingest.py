@@ -72,10 +72,15 @@ async def reports(engine: AsyncEngine, material: KeyMaterial) -> list[Sent]:
     return made
 
 
+async def deliver(taking: Ingest, headers: Mapping[str, str], body: bytes) -> ReportReceipt:
+    """Send a report: its headers first, then its body."""
+    return await taking.accept(await taking.admit(headers), body)
+
+
 async def send(taking: Ingest, one: Sent, tried: Tried) -> bool:
     """Send a report, and return whether it was accepted."""
     try:
-        taken: ReportReceipt = await taking.accept(one.headers, one.body)
+        taken = await deliver(taking, one.headers, one.body)
     except ApiError as error:
         told = (error.status, error.code, error.retry_after)
         if told != (429, "RATE_LIMITED", 1):
@@ -128,16 +133,15 @@ async def test_what_is_refused_waits_for_nothing_afterwards(
 ) -> None:
     """Reports with wrong signatures and too large ones leave no trace in what is counted."""
     monkeypatch.setattr(ingest, "WAITING_BYTES", len(reports[0].body) + 100)
+    wrong = {**reports[0].headers, "x-cloister-signature": "0" * 64}
     for _ in range(3):
         with pytest.raises(ApiError) as caught:
-            await taking.accept(
-                {**reports[0].headers, "x-cloister-signature": "0"}, reports[0].body
-            )
+            await deliver(taking, wrong, reports[0].body)
         assert caught.value.status == 401
     with pytest.raises(ApiError) as large:
-        await taking.accept(reports[0].headers, reports[0].body + b" " * 200)
+        await deliver(taking, reports[0].headers, reports[0].body + b" " * 200)
     assert large.value.status == 429
-    assert (await taking.accept(reports[0].headers, reports[0].body)).accepted == EVENTS_EACH
+    assert (await deliver(taking, reports[0].headers, reports[0].body)).accepted == EVENTS_EACH
 
 
 async def test_a_reporter_is_looked_up_once_for_all_that_wait(
@@ -158,10 +162,10 @@ async def test_a_reporter_is_looked_up_once_for_all_that_wait(
 
     monkeypatch.setattr(Reporters, "find", counting)
     first, last = reports[:-1], reports[-1]
-    taken = await asyncio.gather(*(taking.accept(one.headers, one.body) for one in first))
+    taken = await asyncio.gather(*(deliver(taking, one.headers, one.body) for one in first))
     assert sum(one.accepted for one in taken) == len(first) * EVENTS_EACH
     assert looks == 1
     assert await Reporters(engine, material).revoke("router-1", NOW)
     with pytest.raises(ApiError) as caught:
-        await taking.accept(last.headers, last.body)
+        await deliver(taking, last.headers, last.body)
     assert caught.value.status == 401

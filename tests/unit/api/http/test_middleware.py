@@ -10,8 +10,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError
+from cloister_api.http.bodies import MAX_BODY
+from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import MAX_BODY, RequestGuard, Shutdown, TakeToken, needs_key
+from cloister_api.http.middleware import RequestGuard, Shutdown, TakeToken
+from cloister_api.settings import LimitSettings
 from cloister_crds.kinds import Organization
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
@@ -75,6 +78,7 @@ async def ask(
         app,
         authenticate=admit,
         take=take,
+        callers=Callers(LimitSettings(), {}),
         metrics=HttpMetrics(),
         shutdown=shutdown or Shutdown(),
         hot={("POST", "/api/hot"): Route("/api/hot", Response(b"from memory"), methods=["POST"])},

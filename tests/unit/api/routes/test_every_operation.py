@@ -12,7 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from cloister_api.http.middleware import MAX_BODY
+from cloister_api.http.bodies import MAX_BODY
 from cloister_api.openapi.document import operations
 from cloister_api.wire.strict_json import StrictRequest, parse
 from tests.support.clients.openapi_check import described
