@@ -18,7 +18,7 @@ from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_api.wire.json_response import JsonResponse
-from cloister_clients.kube import KubeError, NotFound, Unavailable
+from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem
 
@@ -172,6 +172,14 @@ def from_kube(error: KubeError) -> ApiError:
         return unavailable(
             "the namespace of the organization does not exist yet; try again when the "
             "Organization is Ready"
+        )
+    # A policy's refusal is not: it stays one.
+    bound = isinstance(error, Forbidden) and "ValidatingAdmissionPolicy" not in error.message
+    if bound and error.details.get("kind") in {"secrets", "configmaps"}:
+        return unavailable(
+            "the operator has not yet given the API its rights in the namespace of the "
+            "organization; try again in a moment, and when it stays so, ask the administrator for "
+            "the RoleBinding cloister-api-organization there"
         )
     # The server's message may name objects of the platform; it is in the log alone.
     return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")

@@ -188,7 +188,8 @@ class OperatorSettings(SettingsSection):
     service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "cloister"
     """Name of the mount in every container and of the well-known paths. Default cloister."""
     operator_namespace: str = "cloister-system"
-    """Namespace of the operator: it holds the Lease. Default cloister-system."""
+    """Namespace of the Lease and of the accounts cloister-operator and cloister-api, which get
+    their rights in the namespaces of organizations by RoleBindings. Default cloister-system."""
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
     """Platform that images must have. Default linux/amd64."""
     follow_interval_seconds: Annotated[int, Field(ge=10)] = 300

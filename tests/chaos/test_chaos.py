@@ -120,7 +120,7 @@ def rest(place: ProxiedInstallation, tmp_path: Path) -> Iterator[httpx.Client]:
     registry = place.installation.cluster.registry
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
-        "kubeconfig": str(place.installation.cluster.kubeconfig),
+        "kubeconfig": str(place.installation.kubeconfig("api")),
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(place.installation.repositories.path)},

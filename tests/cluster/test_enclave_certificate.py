@@ -24,6 +24,7 @@ from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.demo.https_client import Page
 from tests.support.builders.signing_requests import signing_request
+from tests.support.cluster.accounts import account_kubeconfig
 from tests.support.programs.attestation import NO_KEY, report_data, report_of
 from tests.support.programs.facade import Facade, run_command, start_facade
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, operator_lock
@@ -83,7 +84,7 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("api")
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
-        "kubeconfig": str(cluster.kubeconfig),
+        "kubeconfig": str(account_kubeconfig(cluster, "api", folder)),
         "listen": {"host": cluster.host_address, "port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(folder)},

@@ -246,7 +246,7 @@ class CoreSecrets:
             await self._delete(present)
 
     async def delete_owned(self, owner: Resource, name: str) -> None:
-        """Delete the core Secret of a deleted object, if that owned it.
+        """Delete the core Secret of a deleted object, if the facade created it for that.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class CoreSecrets:
             return
         meta = present["metadata"]
         holder = owned_by(meta)
-        if holder == owner.metadata.uid or (not holder and VALUE_LABEL in labels_of(present)):
+        if VALUE_LABEL in labels_of(present) and holder in ("", owner.metadata.uid):
             await self._delete(present)
 
     async def _present(self, namespace: str | None, name: str) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ __all__ = [
     "POD_DISRUPTION_BUDGET",
     "PRIORITY_CLASS",
     "REFERENCE_GRANTS",
+    "ROLE_BINDING",
     "SECRET",
     "SERVICE",
     "TLS_ROUTES",
@@ -108,6 +109,7 @@ POD_DISRUPTION_BUDGET = KindRef("policy", "v1", "poddisruptionbudgets", "PodDisr
 PRIORITY_CLASS = KindRef(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
+ROLE_BINDING = KindRef("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CUSTOM_RESOURCE_DEFINITION = KindRef(
     "apiextensions.k8s.io",
     "v1",

@@ -10,7 +10,7 @@ from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import PUBLISHED, entries
-from cloister_crds.names import config_map_name
+from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
@@ -156,8 +156,10 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
     ------
     ApiUnresolved
         When the Enclave needs the API and that has no address.
+    EnclaveRefused
+        When somebody else's object has the name.
     Conflict
-        When another owner's object has the name.
+        When another Enclave's object has the name.
     KubeError
         When the server refuses or cannot be reached.
     """
@@ -264,16 +266,35 @@ async def _ensure(
 
 
 def _check_owner(found: Mapping[str, Any], enclave: Enclave, ref: KindRef) -> None:
-    """Refuse to build on an object that belongs to something else.
+    """Refuse to build on an object that the operator did not create for the Enclave.
+
+    Whoever may create Secrets can write any uid into an owner before the Enclave's own is created.
+    What has our label, or names an Enclave as its owner, only the operator may write (the admission
+    policy cloister-snapshots), so both are required and not the uid alone.
 
     Raises
     ------
+    EnclaveRefused
+        When it is not the operator's.
     Conflict
-        When the Enclave is not among the owners.
+        When it belongs to another Enclave, with which it will go.
     """
-    owners = {each["uid"] for each in found["metadata"].get("ownerReferences") or ()}
-    if enclave.metadata.uid not in owners:
-        name = found["metadata"]["name"]
+    metadata, ours = found["metadata"], enclave.owner_reference()
+    owners = [
+        each
+        for each in metadata.get("ownerReferences") or ()
+        if all(each.get(part) == ours[part] for part in ("apiVersion", "kind", "controller"))
+    ]
+    labelled = (metadata.get("labels") or {}).get(ENCLAVE_LABEL) == enclave.metadata.name
+    fixed = ref == POD or bool(found.get("immutable"))
+    if not (owners and labelled and fixed):
+        raise EnclaveRefused(
+            f"{ref.kind} {metadata['name']} exists and was not created by the operator: an enclave "
+            "is not made of it. Delete it, and set spec.relaunch to another value."
+        )
+    if all(each["uid"] != enclave.metadata.uid for each in owners):
         raise Conflict(
-            409, "AlreadyExists", f"{ref.kind} {name} exists and does not belong to its Enclave"
+            409,
+            "AlreadyExists",
+            f"{ref.kind} {metadata['name']} exists and belongs to another Enclave",
         )

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from cloister_clients.kube import Conflict, KubeError
+from cloister_clients.kube import Conflict, Forbidden, KubeError
 from cloister_clients.kube.kinds import SECRET
+from cloister_crds.kinds import Organization
 from cloister_crds.names import VALUE_LABEL
-from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, SECRET_KIND, Body
+from cloister_operator.cache.projections import ORGANIZATION, REGISTRY_CREDENTIAL, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.workqueue.keys import Key
@@ -45,6 +46,9 @@ async def collect_garbage(context: ProcessContext) -> None:
 async def delete_orphaned_secrets(context: ProcessContext) -> None:
     """Delete every orphaned core Secret.
 
+    Each namespace is listed by itself: the operator may read core Secrets in the namespaces of
+    organizations alone. One that refuses, since it is being made or deleted, costs itself only.
+
     Raises
     ------
     KubeError
@@ -52,15 +56,25 @@ async def delete_orphaned_secrets(context: ProcessContext) -> None:
     LeadershipLost
         When this process no longer leads.
     """
+    for entry in context.store.entries(ORGANIZATION):
+        namespace = context.models.read(Organization, entry).spec.namespace
+        try:
+            await _delete_in(context, namespace)
+        except Forbidden as error:
+            logger.info("core Secrets of %s cannot be read at present: %s", namespace, error)
+
+
+async def _delete_in(context: ProcessContext, namespace: str) -> None:
+    """Delete the orphaned core Secrets of a namespace."""
     age = GRACE_FACTOR * context.settings.claim_age_seconds
-    page = await context.client.list(SECRET, label_selector=VALUE_LABEL, metadata_only=True)
+    page = await context.client.list(
+        SECRET, namespace, label_selector=VALUE_LABEL, metadata_only=True
+    )
     candidates = ownerless(page.items, age, context.now())
-    for namespace in sorted({each["metadata"]["namespace"] for each in candidates}):
-        named = await _named(context, namespace)
-        for each in candidates:
-            metadata = each["metadata"]
-            if metadata["namespace"] == namespace and metadata["name"] not in named:
-                await _delete(context, metadata)
+    named = await _named(context, namespace) if candidates else set()
+    for each in candidates:
+        if each["metadata"]["name"] not in named:
+            await _delete(context, each["metadata"])
 
 
 def ownerless(items: Iterable[Body], age: float, now: datetime) -> list[Body]:

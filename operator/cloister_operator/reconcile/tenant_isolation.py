@@ -1,11 +1,11 @@
-"""Tenant isolation: NetworkPolicies and the PodDisruptionBudget of an organization's namespace."""
+"""Tenant isolation: what guards an organization's namespace, and who may act in it."""
 
 import json
 from contextlib import suppress
 from typing import Any
 
 from cloister_clients.kube import KindRef, NotFound
-from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET
+from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE_BINDING
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_operator.context import ProcessContext
@@ -15,6 +15,7 @@ from cloister_operator.enclave.network.network_policy import (
 )
 from cloister_operator.enclave.network.tls_route import build_reference_grant
 from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
+from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["delete_isolation", "ensure_isolation"]
@@ -69,18 +70,24 @@ async def delete_isolation(context: ProcessContext, key: Key, organization: Orga
 async def _guards(
     context: ProcessContext, organization: Organization
 ) -> list[tuple[KindRef, dict[str, Any]]]:
-    """Build the guards of a namespace."""
+    """Build the guards of a namespace; its RoleBindings first, which permit the operator the rest.
+
+    The authorizer knows a new RoleBinding some moments later: until then the server refuses the
+    rest, and the key is repeated.
+    """
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.cluster_network.read()).api
+    operator = context.settings.operator_namespace
+    bindings = build_role_bindings(slug, namespace, operator_namespace=operator)
     guards: list[tuple[KindRef, dict[str, Any]]] = [
+        *((ROLE_BINDING, each) for each in bindings),
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),
         (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
     ]
     gateway = context.gateway
     if gateway is not None:
-        operator = context.settings.operator_namespace
         grant = build_reference_grant(
             gateway.grant, slug, namespace, routes=gateway.route, operator_namespace=operator
         )

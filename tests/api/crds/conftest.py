@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dev import cluster as local
-from tests.support.cluster.admission_policies import MANIFESTS
+from tests.support.cluster.accounts import install_roles, organization_namespace
 from tests.support.cluster.clusters import install_crds, session_name
 
 
@@ -34,8 +35,8 @@ def guarded(worker_id: str) -> Iterator[Path]:
     name = f"{session_name()}-guarded-{worker_id}"
     found = local.up(name, node=False)
     install_crds(found)
-    roles = MANIFESTS / "roles"
-    for place in (roles / "accounts.yaml", roles):
-        found.kubectl("apply", "--server-side", "-f", str(place))
+    install_roles(found)
+    made = [body for _, body in organization_namespace("acme")]
+    found.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(made))
     yield found.kubeconfig
     local.down(name)

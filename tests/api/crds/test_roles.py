@@ -61,9 +61,13 @@ async def may(guarded: Path) -> AsyncIterator[May]:
         return bool(verdict.body["status"]["allowed"])
 
     async def known() -> bool:
-        return await ask(OPERATOR, "list", "/pods") and await ask(
-            API, "list", "cloister.dev/containers"
+        asked = (
+            (OPERATOR, "list", "/pods"),
+            (API, "list", "cloister.dev/containers"),
+            (OPERATOR, "create", "/secrets"),
+            (API, "get", "/secrets"),
         )
+        return all([await ask(*each) for each in asked])
 
     await until(known, what="the roles are known to the authorizer")
     yield ask
@@ -111,8 +115,6 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
         ("delete", "/namespaces"),
         ("patch", "networking.k8s.io/networkpolicies"),
         ("patch", "policy/poddisruptionbudgets"),
-        ("patch", "gateway.networking.k8s.io/tlsroutes"),
-        ("delete", "gateway.networking.k8s.io/tlsroutes"),
         ("patch", "gateway.networking.k8s.io/referencegrants"),
         ("update", "cloister.dev/enclaves/finalizers"),
         ("update", "cloister.dev/containers/finalizers"),
@@ -133,7 +135,9 @@ async def test_the_operator_makes_what_enclaves_are_made_of(
         ("update", "/pods/ephemeralcontainers"),
         ("create", "/serviceaccounts/token"),
         ("impersonate", "/users"),
-        ("create", "rbac.authorization.k8s.io/rolebindings"),
+        ("delete", "rbac.authorization.k8s.io/rolebindings"),
+        ("create", "rbac.authorization.k8s.io/clusterrolebindings"),
+        ("patch", "rbac.authorization.k8s.io/clusterroles"),
         ("update", "admissionregistration.k8s.io/validatingadmissionpolicies"),
         ("update", "apiextensions.k8s.io/customresourcedefinitions"),
         ("update", "/namespaces"),

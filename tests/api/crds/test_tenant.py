@@ -118,11 +118,12 @@ async def _until_the_policies_work(people: People) -> None:
 
 
 def pod(name: str) -> dict[str, Any]:
+    one = {"name": "a", "image": "registry.example.com/a:1"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "a", "image": "registry.example.com/a:1"}]},
+        "metadata": {"name": name, "labels": {"cloister.dev/enclave": name}},
+        "spec": {"automountServiceAccountToken": False, "containers": [one]},
     }
 
 

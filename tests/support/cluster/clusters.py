@@ -26,6 +26,7 @@ from cloister_clients.kube import KubeConfig
 from dev import cluster as local
 from dev.cluster.binaries import ensure
 from dev.cluster.requirements import docker_is_available
+from tests.support.cluster.accounts import install_roles
 
 __all__ = [
     "administrator",
@@ -160,6 +161,7 @@ def _bring_up(fixture: str) -> local.Cluster:
     done = Path(os.environ[MARKS], f"crds-{name}")
     if not done.exists():
         install_crds(found)
+        install_roles(found)
         done.touch()
     return found
 

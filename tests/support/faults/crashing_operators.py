@@ -12,6 +12,7 @@ from typing import Any
 
 from cloister_clients.kube.kinds import LEASE
 from dev.cluster import Cluster
+from tests.support.cluster.accounts import account_user
 from tests.support.cluster.direct_client import DirectClient
 from tests.support.cluster.gateway_crds import install_gateway_crds
 from tests.support.faults.fault_kinds import Fault
@@ -66,6 +67,7 @@ def proxied_installation(
     usual = {"claimAgeSeconds": 0, "lease": QUICK_LEASE, "workers": 64}
     with operator_lock(cluster.name), faulty_proxy(cluster.kubeconfig, folder) as proxy:
         installed = Installation(cluster, folder, usual | (settings or {}))
+        proxy.user = account_user("operator", installed.system)
         direct = DirectClient(cluster.kubeconfig)
         played = SimulatedNodes(direct, **nodes)
         gateway = SimulatedGateway(direct, installed.system)

@@ -68,6 +68,8 @@ class FaultyProxy:
     """Configuration of the real server."""
     folder: Path
     """Where kubeconfigs are written."""
+    user: dict[str, str] = field(default_factory=dict)
+    """User of the kubeconfigs, such as the account that the programs act as."""
     faults: Sequence[Fault] = ()
     """The active faults; may be replaced at any time."""
     writes: list[Write] = field(default_factory=list)
@@ -106,7 +108,7 @@ class FaultyProxy:
         known = set(self.ports)
         port = next(int(each[1]) for each in self._runner.addresses if int(each[1]) not in known)
         path = self.folder / f"{name}.kubeconfig"
-        path.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}")))
+        path.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{port}", self.user)))
         self.ports[port] = ProxyPort(name, port, path)
         return self.ports[port]
 
@@ -283,13 +285,14 @@ def _refusal(injection: Injection) -> web.Response:
     return web.json_response(body, status=injection.status, headers=headers)
 
 
-def _kubeconfig(server: str) -> dict[str, Any]:
-    """Build a kubeconfig without a user: the proxy has the certificate."""
+def _kubeconfig(server: str, user: dict[str, str]) -> dict[str, Any]:
+    """Build a kubeconfig without a certificate: the proxy has it."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "faulty",
-        "contexts": [{"name": "faulty", "context": {"cluster": "faulty"}}],
+        "contexts": [{"name": "faulty", "context": {"cluster": "faulty", "user": "faulty"}}],
+        "users": [{"name": "faulty", "user": user}],
         "clusters": [{"name": "faulty", "cluster": {"server": server}}],
     }
 

@@ -25,6 +25,7 @@ from cloister_crds.kinds import (
 from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
+from tests.support.cluster.accounts import account_user
 from tests.support.faults.fault_kinds import WriteRecorder
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.faults.mutations import CALLS, Call, Sent, simulated_domain_checks
@@ -46,6 +47,7 @@ Seen = Counter[str]
 def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyProxy]:
     """Provide a proxy in front of the API server."""
     with faulty_proxy(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
+        running.user = account_user("api")
         yield running
 
 

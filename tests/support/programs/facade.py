@@ -33,7 +33,7 @@ from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.tables.core import ADMIN_KEYS, AUDIT
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, NotFound
-from cloister_clients.kube.kinds import NAMESPACE, of
+from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain, Enclave, Host, HostnameClaim, Organization
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
@@ -42,6 +42,7 @@ from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
 from dev.plain_http import NO_TRUST
 from tests.support.clients.openapi_check import check_response
+from tests.support.cluster.accounts import account_kubeconfig, organization_namespace
 from tests.support.cluster.clusters import administrator, unique
 from tests.support.servers.git import Repositories, Repository
 from tests.support.servers.registry import Registry, registry
@@ -133,8 +134,7 @@ def run_command(
         timeout=120,
         env={**os.environ, **(environment or {})},
     )
-    if check:
-        assert done.returncode == 0, f"cloister {' '.join(arguments)}: {done.stderr}"
+    assert not check or done.returncode == 0, f"cloister {' '.join(arguments)}: {done.stderr}"
     return done
 
 
@@ -223,7 +223,8 @@ class FacadeInstallation:
         repository = Repositories(self.settings.parent / "repositories").create(self.repo)
         repository.release("v1.0.0", config_file(self.image))
         repository.release("v1.1.0", config_file(self.image))
-        await self.kube.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+        for kind, body in organization_namespace(self.organization):
+            await self.kube.create(kind, body)
         host = {"tee": "None", "networkIsolation": "Container", "default": True}
         await self.kube.create(of(Host), {"metadata": {"name": self.host}, "spec": host})
         spec = {
@@ -438,7 +439,7 @@ def facade_settings(
     host = facade_registry[0].host
     settings = {
         "containersDomain": DOMAIN,
-        "kubeconfig": str(api_cluster.kubeconfig),
+        "kubeconfig": str(account_kubeconfig(api_cluster, "api", folder)),
         "listen": {"port": 0},
         "stop": {"drainSeconds": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},

@@ -24,6 +24,7 @@ import yaml
 
 from cloister_crds.kinds import KINDS, Container, Enclave
 from dev.plain_http import NO_TRUST
+from tests.support.cluster.accounts import account_kubeconfig, roles_in
 from tests.support.servers.git import Repositories, Repository
 from tests.support.waiting import until_sync
 
@@ -213,7 +214,8 @@ class Installation:
         folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.system}})
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.system}}
+        self.apply(namespace, *roles_in(self.system))
 
     def create_organization(self, *, host: dict[str, Any] | None = None) -> None:
         """Create the Organization with its namespace, which the operator adopts, and a Host."""
@@ -249,6 +251,10 @@ class Installation:
         body = manifest("Container", name, {"host": self.host, **spec}, self.namespace)
         self.apply(body)
 
+    def kubeconfig(self, program: str) -> Path:
+        """Write the kubeconfig of a program, with the rights of its account."""
+        return account_kubeconfig(self.cluster, program, self.folder, self.system)
+
     def write_settings(self, kubeconfig: Path | None = None) -> Path:
         """Write the settings of the next operator, which uses that kubeconfig."""
         usual = {
@@ -256,7 +262,7 @@ class Installation:
             "shimImage": NO_IMAGE,
             "guestImage": NO_IMAGE,
             "enclaveNetwork": {"resolvers": self.cluster.resolvers},
-            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "kubeconfig": str(kubeconfig or self.kubeconfig("operator")),
             "operatorNamespace": self.system,
             "drainSeconds": 1,
             "sources": {"kind": "git", "base": str(self.repositories.path)},
@@ -272,7 +278,7 @@ class Installation:
     def operator(
         self, *, environment: dict[str, str] | None = None, kubeconfig: Path | None = None
     ) -> OperatorProcess:
-        """Start an operator with the cluster's kubeconfig or that one."""
+        """Start an operator with its account's kubeconfig or that one."""
         log = self.folder / f"operator-{len(self.processes)}.log"
         process = OperatorProcess(self.write_settings(kubeconfig), log, environment or {})
         self.processes.append(process)
@@ -293,6 +299,8 @@ class Installation:
             self.kubectl(*remove, f"organization/{self.slug}", f"host/host-{self.slug}")
             self._release_organization()
             self.kubectl(*remove, f"namespace/{self.namespace}", f"namespace/{self.system}")
+            bindings = [each for each in roles_in(self.system) if "subjects" in each]
+            self.kubectl(*remove, "-f", "-", stdin=yaml.safe_dump_all(bindings))
             self._release_claims()
             self._release_enclaves()
 

@@ -60,7 +60,7 @@ def _settings(installation: Installation) -> Path:
     of_cluster = {"allowPrivate": [registry], "plainHttp": [registry]}
     settings = {
         "containersDomain": CONTAINERS_DOMAIN,
-        "kubeconfig": str(installation.cluster.kubeconfig),
+        "kubeconfig": str(installation.kubeconfig("api")),
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(installation.repositories.path)},
