@@ -1,6 +1,7 @@
 """Tenant isolation: what guards an organization's namespace, and who may act in it."""
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -54,13 +55,29 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
 async def delete_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:
     """Delete the guards of a namespace that stays when its Organization goes.
 
+    The operator's own RoleBinding goes last, since it permits the rest: without it nothing is left.
+
     Raises
     ------
     KubeError
         When the server refuses or cannot be reached.
     """
-    for kind, body in await _guards(context, organization):
-        name, namespace = body["metadata"]["name"], organization.spec.namespace
+    guards, namespace = await _guards(context, organization), organization.spec.namespace
+    own_kind, own = guards[0]
+    with suppress(NotFound):
+        await context.client.get(own_kind, own["metadata"]["name"], namespace)
+        await _delete_guards(context, key, namespace, guards[::-1])
+
+
+async def _delete_guards(
+    context: ProcessContext,
+    key: Key,
+    namespace: str,
+    guards: Iterable[tuple[KindRef, dict[str, Any]]],
+) -> None:
+    """Delete guards in this order, where they exist."""
+    for kind, body in guards:
+        name = body["metadata"]["name"]
         with suppress(NotFound):
             found = await context.client.get(kind, name, namespace)
             uid = found["metadata"]["uid"]

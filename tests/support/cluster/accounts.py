@@ -67,16 +67,14 @@ def organization_namespace(slug: str) -> list[tuple[KindRef, dict[str, Any]]]:
 
 
 def roles_in(namespace: str) -> list[dict[str, Any]]:
-    """Return the shipped bindings, and roles of one namespace, for accounts in another one."""
+    """Return the shipped roles and bindings, for accounts in another namespace."""
     found = []
     for file in ("operator.yaml", "api.yaml"):
         for document in yaml.safe_load_all((_ROLES / file).read_text()):
-            if document["kind"] == "ClusterRole":
-                continue
             metadata = document["metadata"]
             if metadata.get("namespace") == SYSTEM:
                 metadata["namespace"] = namespace
-            else:
+            elif "subjects" in document:
                 metadata["name"] += f"-{namespace}"
             for subject in document.get("subjects", ()):
                 subject["namespace"] = namespace
