@@ -106,11 +106,10 @@ async def _until_the_policies_work(people: People) -> None:
 
     async def refused() -> bool:
         status = {"status": {"phase": "ready"}}
-        verdicts = [
-            await people.trespasser.post(f"{CORE}/pods", pod("probe"), dryRun="All"),
-            await people.trespasser.post(f"{CORE}/secrets", snapshot("probe"), dryRun="All"),
-            await people.admin.patch(f"{OURS}/containers/probe/status", status, dryRun="All"),
-        ]
+        forged = ("a Pod", "a snapshot Secret", "the token of an account")
+        verdicts = [await people.trespasser.post(*FORGED[each], dryRun="All") for each in forged]
+        status_path = f"{OURS}/containers/probe/status"
+        verdicts.append(await people.admin.patch(status_path, status, dryRun="All"))
         working = await people.operator.post(f"{CORE}/pods", pod("probe"), dryRun="All")
         return working.accepted and all(verdict.status == FORBIDDEN for verdict in verdicts)
 

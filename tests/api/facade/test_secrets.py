@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from cloister_clients.kube.kinds import SECRET, of
+from cloister_clients.kube.kinds import ROLE_BINDING, SECRET, of
 from cloister_crds.kinds import Secret
 from cloister_crds.names import VALUE_LABEL, secret_object_name
+from tests.support.cluster.accounts import organization_namespace
+from tests.support.cluster.clusters import unique
 from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
@@ -214,4 +216,30 @@ async def test_another_organization_learns_nothing(
             nowhere = await client.request(method, "/api/secrets/NO_SUCH", json=body)
             assert there.status_code == nowhere.status_code == 404
             assert there.json()["error"] == nowhere.json()["error"]
+    assert await value_of(world, "API_KEY") == FIRST
+
+
+async def test_a_namespace_without_rights_for_the_facade_is_answered_to_retry(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    binding = "cloister-api-organization"
+    await world.kube.delete(ROLE_BINDING, binding, world.namespace)
+    body = {"name": "API_KEY", "value": FIRST}
+    async with facade.client(world.key) as client:
+
+        async def refused() -> bool:
+            answer = await client.post(
+                "/api/secrets", json={**body, "name": unique("K").replace("-", "_")}
+            )
+            return answer.status_code == 503 and binding in answer.json()["error"]
+
+        await until(refused, what="the authorizer has forgotten the RoleBinding")
+        for kind, made in organization_namespace(world.organization):
+            if made["metadata"]["name"] == binding:
+                await world.kube.create(kind, made)
+
+        async def accepted() -> bool:
+            return (await client.post("/api/secrets", json=body)).status_code == 201
+
+        await until(accepted, what="the authorizer knows the RoleBinding")
     assert await value_of(world, "API_KEY") == FIRST
