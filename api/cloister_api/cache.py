@@ -66,7 +66,7 @@ class CachedContainer:
     @property
     def id(self) -> str:
         """Identifier in the API: the uid, or the one it had before a restore."""
-        return self.container.metadata.identifier
+        return self.container.identifier
 
     @property
     def going(self) -> bool:

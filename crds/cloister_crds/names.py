@@ -17,7 +17,6 @@ __all__ = [
     "CONTAINER_ANNOTATION",
     "CONTAINER_LABEL",
     "ENCLAVE_LABEL",
-    "ID_ANNOTATION",
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ORGANIZATION_LABEL",
@@ -54,8 +53,6 @@ ENCLAVE_LABEL = "cloister.dev/enclave"
 """Label with the Enclave that an object belongs to."""
 VALUE_LABEL = "cloister.dev/value-of"
 """Label of a core Secret that the facade made: its value is for a ``secret`` or a ``registry``."""
-ID_ANNOTATION = "cloister.dev/id"
-"""Annotation of an object that a restore created again: the uid that it had before."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 """Label with the program that looks after an object."""
 MANAGED_BY = "cloister"

@@ -47,7 +47,7 @@ class Principal:
     @property
     def organization_id(self) -> str:
         """Identifier of the organization, which outlives a restore."""
-        return self.organization.metadata.identifier
+        return self.organization.identifier
 
     @property
     def namespace(self) -> str:

@@ -55,7 +55,7 @@ class Organizations:
     def of_key(self, key: AdminKey) -> Organization | None:
         """Return the Organization of a key; None = not cached, or another one has the slug."""
         entry = self._reflector.get(key.organization)
-        if entry is None or entry.value.metadata.identifier != key.organization_id:
+        if entry is None or entry.value.identifier != key.organization_id:
             return None
         return entry.value
 
@@ -77,7 +77,7 @@ class Organizations:
         except NotFound as error:
             raise forbidden(GONE) from error
         organization = Organization.read(found)
-        if organization.metadata.identifier != key.organization_id:
+        if organization.identifier != key.organization_id:
             raise forbidden(GONE)
         if administers(organization, key.created_by):
             return organization

@@ -115,7 +115,7 @@ async def create_key(
     async with opened(settings) as ledger:
         key, value = await ledger.keys.create(
             organization=slug,
-            organization_id=organization.metadata.identifier,
+            organization_id=organization.identifier,
             user=user,
             name=name,
             now=now,

@@ -97,7 +97,7 @@ async def runtime(settings: ApiSettings, organization: str, begin: int, end: int
         except NotFound as error:
             raise click.ClickException(f"there is no organization {organization}") from error
     async with migrated_ledger(settings) as engine:
-        return await MeteringStore(engine).of(found.metadata.identifier, begin, end)
+        return await MeteringStore(engine).of(found.identifier, begin, end)
 
 
 @ledger.command("rotate-key")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cloister_api.commands.identifiers import read_backup, restore_identifiers
 from cloister_api.commands.options import finish, kubeconfig_option
 from cloister_api.context import FIELD_MANAGER
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, KubeConfig
@@ -26,7 +27,7 @@ __all__ = ["org"]
 
 @click.group()
 def org() -> None:
-    """Organizations: create, list."""
+    """Organizations: create, list, restore-ids."""
 
 
 @org.command()
@@ -131,6 +132,26 @@ async def read_organizations(kubeconfig: Path | None) -> list[Organization]:
     async with open_client(kubeconfig) as client:
         page = await client.list(of(Organization))
     return [Organization.read(item) for item in page.items]
+
+
+@org.command("restore-ids")
+@click.argument("backup", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@kubeconfig_option
+def restore_ids(backup: Path, kubeconfig: Path | None) -> None:
+    """Write the identifiers that objects have in BACKUP into those that were restored.
+
+    BACKUP is what `kubectl get org,ctr,cdep,csec,sshkeys,registrycredentials,cdom -A -o json` wrote
+    before the loss. Apply its objects first.
+    """
+
+    async def restored() -> tuple[int, list[str]]:
+        async with open_client(kubeconfig) as client:
+            return await restore_identifiers(client, read_backup(backup))
+
+    written, refused = finish(restored())
+    click.echo(f"{written} identifiers restored")
+    if refused:
+        raise click.ClickException("not restored: " + "; ".join(refused))
 
 
 def open_client(kubeconfig: Path | None) -> KubeClient:

@@ -8,15 +8,15 @@ at any moment: the next iteration finds what was not committed.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
-from cloister_api.metering.slices import ServedEnclave, due_until
-from cloister_api.metering.store import MeteringStore
+from cloister_api.metering.slices import ServedEnclave, due_until, unfit
+from cloister_api.metering.store import PAGE, MeteringStore
 from cloister_clients.clock import Clock
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
@@ -63,6 +63,7 @@ class Metering:
         self._lease = lease
         self._clock = clock
         self._known: dict[str, tuple[int, bool]] = {}
+        self._unfit: set[str] = set()
 
     async def run(self) -> None:
         """Meter until cancelled."""
@@ -77,6 +78,8 @@ class Metering:
 
     async def meter(self) -> None:
         """Write the run time that is due, and remove the finalizers of metered Enclaves.
+
+        Finalizers of what is metered are removed whatever failed before.
 
         Raises
         ------
@@ -94,7 +97,7 @@ class Metering:
         present = {enclave.uid for enclave in enclaves}
         self._known = {uid: state for uid, state in self._known.items() if uid in present}
         organizations = {
-            entry.value.spec.namespace: entry.value.metadata.identifier
+            entry.value.spec.namespace: entry.value.identifier
             for entry in self._cache.organizations.all()
         }
         served = (
@@ -102,12 +105,13 @@ class Metering:
             for enclave in enclaves
             if enclave.promoted_at is not None and FINALIZER in enclave.finalizers
         )
-        due = [one for one in served if self._is_due(one, now)]
-        if due:
-            self._known |= await self._store.meter(due, now)
-        for enclave in enclaves:
-            if self._is_over(enclave):
-                await self._remove_finalizer(enclave)
+        due = [one for one in served if self._is_due(one, now) and self._fits(one)]
+        self._unfit &= present
+        try:
+            for first in range(0, len(due), PAGE):
+                self._known |= await self._store.meter(due[first : first + PAGE], now)
+        finally:
+            await self._remove_finalizers([each for each in enclaves if self._is_over(each)])
 
     def _served(
         self, enclave: CachedEnclave, begin: datetime, organizations: Mapping[str, str]
@@ -139,6 +143,36 @@ class Metering:
         if not enclave.deleting or FINALIZER not in enclave.finalizers:
             return False
         return enclave.promoted_at is None or self._known.get(enclave.uid, (0, False))[1]
+
+    def _fits(self, served: ServedEnclave) -> bool:
+        """Return whether the ledger has room for an enclave's values; say once which it has not."""
+        problem = unfit(served)
+        if problem and served.enclave not in self._unfit:
+            self._unfit.add(served.enclave)
+            logger.error(
+                "run time of Enclave %s of organization %s is not metered: %s",
+                served.enclave,
+                served.organization,
+                problem,
+            )
+        return not problem
+
+    async def _remove_finalizers(self, enclaves: Sequence[CachedEnclave]) -> None:
+        """Remove the finalizers of metered Enclaves; one that fails keeps no other's.
+
+        Raises
+        ------
+        KubeError
+            When the cluster refused one.
+        """
+        failed: KubeError | None = None
+        for enclave in enclaves:
+            try:
+                await self._remove_finalizer(enclave)
+            except KubeError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def _remove_finalizer(self, enclave: CachedEnclave) -> None:
         """Remove the finalizer, unless the Enclave has changed since it was checked."""

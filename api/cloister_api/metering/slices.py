@@ -4,11 +4,21 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["SECONDS", "ServedEnclave", "Slice", "due_until", "slice_id", "slices_of"]
+__all__ = [
+    "SECONDS",
+    "ServedEnclave",
+    "Slice",
+    "due_until",
+    "slice_id",
+    "slices_of",
+    "unfit",
+]
 
 SECONDS = 300
 """Length of a slice."""
 WIDTH = SECONDS * 1_000_000
+INTEGER = 2**31
+"""First number that a column of integers does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,19 @@ class Slice:
     """Second that the slice begins with, a multiple of `SECONDS`."""
     microseconds: int
     """How long it served in it; more than 0."""
+
+
+def unfit(served: ServedEnclave) -> str:
+    """Return which value of an enclave the ledger has no room for; empty = all fit."""
+    texts = {"enclave": 64, "organization": 64, "container": 64, "name": 253}
+    for field, longest in texts.items():
+        value = getattr(served, field)
+        if len(value) > longest or not value.isprintable():
+            return f"{field} {value[:longest]!r} is longer than {longest} or not printable"
+    for field in ("cpus", "memory_mb", "gpus"):
+        if not 0 <= getattr(served, field) < INTEGER:
+            return f"{field} is {getattr(served, field)}"
+    return ""
 
 
 def due_until(served: ServedEnclave, now: int) -> int:

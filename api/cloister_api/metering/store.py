@@ -1,11 +1,13 @@
 """Run time in the ledger: written by the loop, summed for reports, checked."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
@@ -18,7 +20,9 @@ from cloister_api.metering.slices import (
     slices_of,
 )
 
-__all__ = ["LEASE", "MeteringStore", "RunTime", "check_runtime"]
+__all__ = ["LEASE", "PAGE", "MeteringStore", "RunTime", "check_runtime"]
+
+logger = logging.getLogger(__name__)
 
 LEASE = "runtime"
 """Name of the lease in the ledger."""
@@ -58,29 +62,48 @@ class MeteringStore:
     ) -> dict[str, tuple[int, bool]]:
         """Write how long enclaves served until now; idempotent.
 
+        What the ledger refuses of one Enclave costs no other its run time.
+
         Parameters
         ----------
         everyone
-            The enclaves, as they are in the cache.
+            The enclaves, as they are in the cache; `PAGE` at most, as one transaction meters them.
         now
             The present, in Unix microseconds.
 
         Returns
         -------
         dict
-            By uid of the Enclave, until when it is metered and whether that is its end.
+            By uid of the Enclave, until when it is metered and whether that is its end; without
+            those that were refused.
 
         Raises
         ------
         SQLAlchemyError
-            When the ledger refuses; pages before are written.
+            When the ledger does not respond.
         """
-        done: dict[str, tuple[int, bool]] = {}
-        for begin in range(0, len(everyone), PAGE):
-            page = everyone[begin : begin + PAGE]
-            async with self._engine.begin() as connection:
-                done.update(await connection.run_sync(write, page, now))
-        return done
+        try:
+            return await self._write(everyone, now)
+        except (DataError, IntegrityError):
+            done: dict[str, tuple[int, bool]] = {}
+            for served in everyone:
+                try:
+                    done |= await self._write([served], now)
+                except (DataError, IntegrityError) as error:
+                    logger.error(  # noqa: TRY400 - the statement says what was refused
+                        "run time of Enclave %s of organization %s is not metered: the ledger "
+                        "refuses it: %s",
+                        served.enclave,
+                        served.organization,
+                        error.orig,
+                    )
+            return done
+
+    async def _write(
+        self, everyone: Sequence[ServedEnclave], now: int
+    ) -> dict[str, tuple[int, bool]]:
+        async with self._engine.begin() as connection:
+            return await connection.run_sync(write, everyone, now)
 
     async def of(self, organization: str, begin: int, end: int) -> list[RunTime]:
         """Return how long the containers of an organization served, in slices that begin in a span.
@@ -201,10 +224,10 @@ def check_runtime(connection: Connection) -> Iterable[str]:
     one, every = RUNTIME_SLICES.c, RUNTIME_ENCLAVES.c
     total = func.sum(one.microseconds)
     crowded = (
-        select(every.container, one.begin)
+        select(every.organization, every.container, one.begin)
         .select_from(RUNTIME_SLICES)
         .outerjoin(RUNTIME_ENCLAVES, one.enclave == every.enclave)
-        .group_by(every.container, one.begin)
+        .group_by(every.organization, every.container, one.begin)
         .having((total > SECONDS * 1_000_000) | (func.min(one.microseconds) <= 0))
         .limit(SHOWN)
     )

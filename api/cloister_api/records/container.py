@@ -151,7 +151,7 @@ def container_record(
     message = status.message or (update.message if update is not None else "")
     return ContainerResponse(
         id=cached.id,
-        deployment_id=deployment.metadata.identifier if deployment is not None else "",
+        deployment_id=deployment.identifier if deployment is not None else "",
         name=container.display_name,
         repo=spec.repo,
         status=state.phase,

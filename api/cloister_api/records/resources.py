@@ -61,7 +61,7 @@ def secret_record(secret: Secret, users: tuple[str, ...]) -> SecretResponse:
     """Return the record of a secret."""
     meta = secret.metadata
     return SecretResponse(
-        id=meta.identifier,
+        id=secret.identifier,
         name=secret.spec.name,
         created_at=created_at(meta),
         updated_at=value_written_at(meta, secret.status.value_updated_at),
@@ -73,7 +73,7 @@ def secret_record(secret: Secret, users: tuple[str, ...]) -> SecretResponse:
 def key_record(key: SSHKey, users: tuple[str, ...]) -> SshKeyResponse:
     """Return the record of an SSH key."""
     return SshKeyResponse(
-        id=key.metadata.identifier,
+        id=key.identifier,
         name=key.metadata.name,
         key_type=key.spec.public_key.split(" ", 1)[0],
         created_at=created_at(key.metadata),
@@ -86,7 +86,7 @@ def domain_record(domain: Domain, users: tuple[str, ...]) -> DomainResponse:
     status = domain.status
     records = status.records or DomainRecords()
     return DomainResponse(
-        id=domain.metadata.identifier,
+        id=domain.identifier,
         domain=domain.spec.domain,
         verification_nonce=records.txt_value.rpartition(":")[2],
         cname_hash=records.cname_target.partition(".")[0],
@@ -130,7 +130,7 @@ def deployment_record(
     own = [each for each in containers if each.spec.repo == deployment.spec.repo]
     counts = Counter(COUNTS.get(shown_state(each).phase, "deploying_count") for each in own)
     return DeploymentResponse(
-        id=deployment.metadata.identifier,
+        id=deployment.identifier,
         repo=deployment.spec.repo,
         default_staging=deployment.spec.default_staging,
         created_at=created_at(deployment.metadata),

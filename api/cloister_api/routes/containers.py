@@ -303,8 +303,10 @@ async def get_metrics(
     """Return the utilization of what serves over time."""
     context = context_of(request)
     window = window_of(time)
-    held = await context.reader.get(principal_of(request), container_id, token)
-    return JsonResponse(await context.utilization.of(held.id, window, context.clock()))
+    principal = principal_of(request)
+    held = await context.reader.get(principal, container_id, token)
+    series = (principal.organization_id, held.id)
+    return JsonResponse(await context.utilization.of(series, window, context.clock()))
 
 
 @router.post(

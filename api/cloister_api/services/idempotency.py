@@ -16,11 +16,11 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.ledger.audit import AuditTrail
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds.meta import GROUP, ObjectMeta, Resource
+from cloister_crds.kinds.meta import GROUP, Record
 
 __all__ = ["CREATED", "CreateRequest", "IdempotentRequests", "is_repeatable"]
 
-T = TypeVar("T", bound=Resource)
+T = TypeVar("T", bound=Record)
 
 REQUEST_ANNOTATION = f"{GROUP}/create-request"
 """Digest of the request that created an object, by which a retry finds it."""
@@ -73,19 +73,19 @@ class IdempotentRequests:
         self._client = client
         self._audit = audit
 
-    async def was_created_by(self, meta: ObjectMeta, request: CreateRequest) -> bool:
+    async def was_created_by(self, present: Record, request: CreateRequest) -> bool:
         """Return whether an object was created by an earlier attempt of a request.
 
         Parameters
         ----------
-        meta
-            Metadata of the object.
+        present
+            The object.
         request
             The request.
         """
-        if meta.annotations.get(REQUEST_ANNOTATION) != request.digest:
+        if present.metadata.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
-        return await is_repeatable(self._audit, request, meta.identifier)
+        return await is_repeatable(self._audit, request, present.identifier)
 
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
@@ -101,8 +101,9 @@ class IdempotentRequests:
             present = kind.read(await self._client.get(of(kind), name, namespace))
         except NotFound:
             return None
-        meta = present.metadata
-        if meta.deletion_timestamp is not None or not await self.was_created_by(meta, request):
+        if present.metadata.deletion_timestamp is not None:
+            return None
+        if not await self.was_created_by(present, request):
             return None
         return present
 

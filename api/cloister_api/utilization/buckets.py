@@ -10,6 +10,7 @@ __all__ = [
     "LEVELS",
     "Amounts",
     "PodSample",
+    "SeriesKey",
     "UsageInterval",
     "add_interval",
     "interval_between",
@@ -27,6 +28,8 @@ LEVELS = (
 """Sizes of buckets and how long they are kept: a little longer than the windows that read them
 (`cloister_api.usage.windows`)."""
 
+SeriesKey = tuple[str, str]
+"""Identifiers of an organization and of a container of it."""
 Amounts = tuple[int, int, int, int, int]
 """In the order of the columns `AMOUNTS` of the ledger."""
 
@@ -45,8 +48,8 @@ class PodSample:
 class UsageInterval:
     """What a container used over an interval of time."""
 
-    container: str
-    """Identifier of the container."""
+    container: SeriesKey
+    """Whose usage it is."""
     begin: float
     """Unix second that it begins with."""
     end: float
@@ -65,7 +68,7 @@ def interval_between(
     before: PodSample | None,
     now: PodSample,
     *,
-    container: str,
+    container: SeriesKey,
     cpus: float,
     memory_mb: float,
     longest: float,
@@ -79,7 +82,7 @@ def interval_between(
     now
         This sample.
     container
-        Identifier of the container.
+        Whose usage it is.
     cpus
         Processors that it has.
     memory_mb
@@ -134,7 +137,9 @@ def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -
     return used / (now.at - before.at)
 
 
-def add_interval(sums: dict[tuple[int, str, int], list[int]], interval: UsageInterval) -> None:
+def add_interval(
+    sums: dict[tuple[int, SeriesKey, int], list[int]], interval: UsageInterval
+) -> None:
     """Spread what was used over the buckets of every size that the interval overlaps.
 
     Its ends are rounded to whole milliseconds first: if each bucket's part were rounded by itself,

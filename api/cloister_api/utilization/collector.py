@@ -16,6 +16,7 @@ from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
 from cloister_api.utilization.buckets import (
     PodSample,
+    SeriesKey,
     UsageInterval,
     add_interval,
     interval_between,
@@ -48,8 +49,8 @@ PRUNE_SECONDS = 600.0
 class ScrapeTarget:
     """An active enclave."""
 
-    container: str
-    """Identifier of its container."""
+    container: SeriesKey
+    """Identifiers of its organization and its container."""
     enclave: CachedEnclave
     """The enclave; its Pod has the same name."""
 
@@ -130,11 +131,19 @@ class UtilizationCollector:
     def _targets(self) -> Mapping[str, list[ScrapeTarget]]:
         """Return the active enclaves by node."""
         nodes: defaultdict[str, list[ScrapeTarget]] = defaultdict(list)
+        organizations = {
+            entry.value.spec.namespace: entry.value.identifier
+            for entry in self._cache.organizations.all()
+        }
         for entry in self._cache.containers.all():
+            organization = organizations.get(entry.namespace)
+            if organization is None:
+                continue
             active = entry.value.container.status.active_enclave
             enclave = self._cache.enclaves.get(active, entry.namespace) if active else None
             if enclave is not None and enclave.value.node:
-                nodes[enclave.value.node].append(ScrapeTarget(entry.value.id, enclave.value))
+                key = (organization, entry.value.id)
+                nodes[enclave.value.node].append(ScrapeTarget(key, enclave.value))
         return nodes
 
     async def _of_node(
@@ -187,7 +196,7 @@ class UtilizationCollector:
 
     async def _write(self, intervals: list[UsageInterval]) -> None:
         for begin in range(0, len(intervals), PAGE):
-            sums: dict[tuple[int, str, int], list[int]] = {}
+            sums: dict[tuple[int, SeriesKey, int], list[int]] = {}
             for interval in intervals[begin : begin + PAGE]:
                 add_interval(sums, interval)
             await self._store.add(sums)

@@ -1,9 +1,10 @@
 """Sums of utilization in the ledger: written by the collector, read as series.
 
-In the tables a container has a number in ``usage_names``; that belongs to its identifier in the
-API, which a restore keeps.
+In the tables a container has a number in ``usage_names``; that belongs to the identifiers of its
+organization and of itself, which a restore keeps.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from cachetools import LRUCache
 from sqlalchemy import BigInteger, Select, delete, func, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.bulk import add_to_sums
@@ -18,9 +20,11 @@ from cloister_api.ledger.tables.usage import NAMES
 from cloister_api.ledger.tables.utilization import AMOUNTS, UTILIZATION
 from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
 from cloister_api.usage.windows import Span, Window, duration_text, span_of
-from cloister_api.utilization.buckets import LEVELS
+from cloister_api.utilization.buckets import LEVELS, SeriesKey
 
 __all__ = ["UtilizationStore"]
+
+logger = logging.getLogger(__name__)
 
 KIND = "container"
 _KEPT = 20_000
@@ -35,30 +39,48 @@ class UtilizationStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._numbers: LRUCache[str, int] = LRUCache(_KEPT)
+        self._numbers: LRUCache[SeriesKey, int] = LRUCache(_KEPT)
 
-    async def add(self, sums: Mapping[tuple[int, str, int], Sequence[int]]) -> None:
-        """Add to sums.
+    async def add(self, sums: Mapping[tuple[int, SeriesKey, int], Sequence[int]]) -> None:
+        """Add to sums. What the ledger refuses of one container costs no other its sums.
 
         Parameters
         ----------
         sums
-            By size of the bucket, identifier of the container, and begin of the bucket.
+            By size of the bucket, organization and container, and begin of the bucket.
 
         Raises
         ------
         SQLAlchemyError
-            When the ledger refuses.
+            When the ledger does not respond.
         """
-        if sums:
-            async with self._engine.begin() as connection:
-                numbers = await connection.run_sync(self._write, sums)
-            # Only committed numbers may be cached.
-            self._numbers.update(numbers)
+        if not sums:
+            return
+        try:
+            await self._add(sums)
+        except (DataError, IntegrityError):
+            for container in {container for _, container, _ in sums}:
+                own = {place: value for place, value in sums.items() if place[1] == container}
+                try:
+                    await self._add(own)
+                except (DataError, IntegrityError) as error:
+                    logger.error(  # noqa: TRY400 - the statement says what was refused
+                        "utilization of container %s of organization %s is not kept: the ledger "
+                        "refuses it: %s",
+                        container[1],
+                        container[0],
+                        error.orig,
+                    )
+
+    async def _add(self, sums: Mapping[tuple[int, SeriesKey, int], Sequence[int]]) -> None:
+        async with self._engine.begin() as connection:
+            numbers = await connection.run_sync(self._write, sums)
+        # Only committed numbers may be cached.
+        self._numbers.update(numbers)
 
     def _write(
-        self, connection: Connection, sums: Mapping[tuple[int, str, int], Sequence[int]]
-    ) -> dict[str, int]:
+        self, connection: Connection, sums: Mapping[tuple[int, SeriesKey, int], Sequence[int]]
+    ) -> dict[SeriesKey, int]:
         containers = {container for _, container, _ in sums}
         kept = {each: self._numbers[each] for each in containers if each in self._numbers}
         new = sorted(containers - kept.keys())
@@ -71,13 +93,15 @@ class UtilizationStore:
         add_to_sums(connection, UTILIZATION, KEYS, AMOUNTS, rows)
         return made
 
-    async def of(self, container: str, window: Window, now: datetime) -> ContainerMetricsResponse:
+    async def of(
+        self, container: SeriesKey, window: Window, now: datetime
+    ) -> ContainerMetricsResponse:
         """Return the series of a container.
 
         Parameters
         ----------
         container
-            Its identifier.
+            Identifiers of its organization and of itself.
         window
             The window.
         now
@@ -129,26 +153,33 @@ class UtilizationStore:
                 await connection.execute(old)
 
 
-def number_of(connection: Connection, container: str) -> int:
+def name_of(container: SeriesKey) -> str:
+    """Return the name that a container's number belongs to."""
+    return "/".join(container)
+
+
+def number_of(connection: Connection, container: SeriesKey) -> int:
     """Return the number of a container; assign one to a new container."""
-    same = (NAMES.c.kind == KIND) & (NAMES.c.name == container)
+    same = (NAMES.c.kind == KIND) & (NAMES.c.name == name_of(container))
     found = connection.execute(select(NAMES.c.id).where(same)).scalar()
     if found is None:
-        made = NAMES.insert().values(kind=KIND, name=container).returning(NAMES.c.id)
+        made = NAMES.insert().values(kind=KIND, name=name_of(container)).returning(NAMES.c.id)
         found = connection.execute(made).scalar_one()
     return int(found)
 
 
-def points_of(container: str, window: Window, span: Span) -> Select[Any]:
+def points_of(container: SeriesKey, window: Window, span: Span) -> Select[Any]:
     """Build the query of a series."""
     begin = (UTILIZATION.c.bucket // window.interval * window.interval).label("begin")
-    number = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name == container)
+    # Series of older releases have the identifier of the container alone as their name.
+    names = (name_of(container), container[1])
+    numbers = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name.in_(names))
     sums = [func.sum(UTILIZATION.c[name]).cast(BigInteger) for name in AMOUNTS]
     return (
         select(begin, *sums)
         .where(
             UTILIZATION.c.level == window.level,
-            UTILIZATION.c.container == number.scalar_subquery(),
+            UTILIZATION.c.container.in_(numbers),
             UTILIZATION.c.bucket >= span.begin,
             UTILIZATION.c.bucket < span.end,
         )

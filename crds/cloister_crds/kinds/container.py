@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import (
     COMMIT_PATTERN,
     HOSTNAME_PATTERN,
@@ -309,7 +309,7 @@ class HistoryEntry(Model):
     """at is when that was seen, in UTC."""
 
 
-class ContainerStatus(Status):
+class ContainerStatus(RecordStatus):
     """Observed state of a Container."""
 
     phase: ContainerPhase | None = None
@@ -350,7 +350,7 @@ def _is_named(container: "Container") -> bool:
     )
 
 
-class Container(Resource):
+class Container(Record):
     """One repository's configuration file, at one release, running as a confidential enclave."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import Count, Flag, Repo, Word
 from cloister_crds.schema.markers import Column, immutable
 
@@ -35,7 +35,7 @@ class DeploymentCounts(Model):
     """deploying ones: pending, deploying and started."""
 
 
-class DeploymentStatus(Status):
+class DeploymentStatus(RecordStatus):
     """Observed state of a Deployment."""
 
     counts: DeploymentCounts = Field(default_factory=DeploymentCounts)
@@ -44,7 +44,7 @@ class DeploymentStatus(Status):
     """lastHandledRequest is the value of cloister.dev/requested-at that was handled last."""
 
 
-class Deployment(Resource):
+class Deployment(Record):
     """The Containers of one repository in one organization."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

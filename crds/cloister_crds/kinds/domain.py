@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import Flag, Hostname, Timestamp, Word
 from cloister_crds.schema.markers import Column, ListType, immutable
 
@@ -29,7 +29,7 @@ class DomainRecords(Model):
     """cnameTarget is the target of the domain's CNAME record."""
 
 
-class DomainStatus(Status):
+class DomainStatus(RecordStatus):
     """Observed state of a Domain."""
 
     records: DomainRecords | None = None
@@ -50,7 +50,7 @@ class DomainStatus(Status):
     """lastHandledRequest is the value of cloister.dev/requested-at that was handled last."""
 
 
-class Domain(Resource):
+class Domain(Record):
     """A custom domain of the organization."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

@@ -6,7 +6,7 @@ them (field validation).
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -20,8 +20,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import override
 
-from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Whole
-from cloister_crds.names import ID_ANNOTATION
+from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Uuid, Whole
 from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
 
 __all__ = [
@@ -36,6 +35,8 @@ __all__ = [
     "Model",
     "ObjectMeta",
     "OwnerReference",
+    "Record",
+    "RecordStatus",
     "Resource",
     "Status",
 ]
@@ -134,11 +135,6 @@ class ObjectMeta(Model):
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
-    @property
-    def identifier(self) -> str:
-        """Identifier in the REST API, which outlives a restore: the uid, or that of before it."""
-        return self.annotations.get(ID_ANNOTATION) or self.uid
-
     @classmethod
     @override
     def __get_pydantic_json_schema__(
@@ -199,6 +195,22 @@ class Status(Model):
     that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
     conditions: Conditions = ()
     """conditions are the observations, one of each type; ``Ready`` is the summary."""
+
+
+class RecordStatus(Status):
+    """What the status of a kind begins with that is a record of the REST API."""
+
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            rule="!has(oldSelf.id) || (has(self.id) && self.id == oldSelf.id)",
+            message="id cannot be changed; delete the object and restore it again",
+            field_path=".id",
+        ),
+    )
+
+    id: Uuid | None = None
+    """id is the metadata.uid that a restored object had when it was first created: its identifier
+    in the REST API. Written once, by `cloister org restore-ids`; unset = metadata.uid."""
 
 
 class KindInfo(Model):
@@ -268,3 +280,16 @@ class Resource(Model):
             "controller": True,
             "blockOwnerDeletion": block,
         }
+
+
+class Record(Resource):
+    """Base of the kinds that are records of the REST API."""
+
+    if TYPE_CHECKING:
+        # Each kind declares it after its spec, in the order of the schema.
+        status: RecordStatus
+
+    @property
+    def identifier(self) -> str:
+        """Identifier in the REST API: the uid, or the one that it had before a restore."""
+        return self.status.id or self.metadata.uid

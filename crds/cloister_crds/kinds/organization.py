@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, Strict
 
-from cloister_crds.kinds.meta import GROUP, KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import GROUP, KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import LABEL_PATTERN, Count, Flag, Whole
 from cloister_crds.schema.markers import Cel, Column, ListType, immutable, matches
 
@@ -171,7 +171,7 @@ class OrganizationCounts(Model):
     """failed are the Containers that failed."""
 
 
-class OrganizationStatus(Status):
+class OrganizationStatus(RecordStatus):
     """Observed state of an Organization."""
 
     counts: OrganizationCounts = Field(default_factory=OrganizationCounts)
@@ -185,7 +185,7 @@ def _is_slug(name: str) -> bool:
     return len(name) <= 63 and re.fullmatch(LABEL_PATTERN, name) is not None  # noqa: PLR2004 - RFC 1123
 
 
-class Organization(Resource):
+class Organization(Record):
     """A customer: members, limits, entitlements, and a namespace for all it has."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

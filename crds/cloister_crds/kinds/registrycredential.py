@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import Flag, Timestamp, Word
 from cloister_crds.kinds.secret import SecretRef
 from cloister_crds.schema.markers import Cel, Column, immutable
@@ -35,7 +35,7 @@ class RegistryCredentialSpec(Model):
     """secretRef is where the credentials are: a docker configuration (key .dockerconfigjson)."""
 
 
-class RegistryCredentialStatus(Status):
+class RegistryCredentialStatus(RecordStatus):
     """Observed state of a RegistryCredential."""
 
     username: Word = ""
@@ -46,7 +46,7 @@ class RegistryCredentialStatus(Status):
     """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
 
 
-class RegistryCredential(Resource):
+class RegistryCredential(Record):
     """How the organization logs in to a private registry."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

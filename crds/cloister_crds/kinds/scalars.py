@@ -21,6 +21,7 @@ __all__ = [
     "OBJECT_NAME_PATTERN",
     "REPO_PATTERN",
     "TAG_PATTERN",
+    "UUID_PATTERN",
     "Commit",
     "Count",
     "Flag",
@@ -30,6 +31,7 @@ __all__ = [
     "Tag",
     "Text",
     "Timestamp",
+    "Uuid",
     "Whole",
     "Word",
 ]
@@ -49,6 +51,8 @@ TAG_PATTERN = r"^[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]*$"
 "git-check-ref-format")."""
 HOSTNAME_PATTERN = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """A lowercase DNS name with at least two labels (RFC 1123)."""
+UUID_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+"""A UUID in the form of metadata.uid (RFC 9562, "UUID Format")."""
 TIME_PATTERN = (
     r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?Z$"
@@ -160,6 +164,12 @@ Commit = Annotated[
     matches(COMMIT_PATTERN, "commit is written in full: 40 lowercase hexadecimal digits"),
 ]
 """A git commit."""
+Uuid = Annotated[
+    str,
+    Field(max_length=36),
+    matches(UUID_PATTERN, "id is a UUID in lowercase, as metadata.uid is"),
+]
+"""A UUID."""
 Hostname = Annotated[
     str,
     Field(min_length=3, max_length=253),

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import ObjectName, Repo, Timestamp, Word
 from cloister_crds.schema.markers import (
     Cel,
@@ -60,7 +60,7 @@ class SecretSpec(Model):
     """secretRef is where the value is."""
 
 
-class SecretStatus(Status):
+class SecretStatus(RecordStatus):
     """Observed state of a Secret."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
@@ -69,7 +69,7 @@ class SecretStatus(Status):
     """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
 
 
-class Secret(Resource):
+class Secret(Record):
     """A named value that configuration files may refer to."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
+from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import Word
 from cloister_crds.schema.markers import Column, ListType, immutable, matches
 
@@ -29,7 +29,7 @@ class SSHKeySpec(Model):
     """publicKey is one line of an OpenSSH public key file. Immutable."""
 
 
-class SSHKeyStatus(Status):
+class SSHKeyStatus(RecordStatus):
     """Observed state of an SSHKey."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
@@ -38,7 +38,7 @@ class SSHKeyStatus(Status):
     """keyType such as ssh-ed25519; empty until seen."""
 
 
-class SSHKey(Resource):
+class SSHKey(Record):
     """A public key that may log in to debug enclaves."""
 
     INFO: ClassVar[KindInfo] = KindInfo(

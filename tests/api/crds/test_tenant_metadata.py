@@ -214,3 +214,25 @@ async def test_only_administrators_connect_through_the_cluster(
     admitted = await (policed.post(path, None) if "port" in door else policed.get(path))
     assert admitted.status != FORBIDDEN
     await stranger.aclose()
+
+
+async def test_an_administrator_restores_identifiers_and_nobody_else(
+    policed: ApiServer, tenant: ApiServer, facade: ApiServer
+) -> None:
+    await tenant.post(f"{PLACE}/domains", body("domains", "restored"))
+    path = f"{PLACE}/domains/restored/status"
+    restored = {"status": {"id": UID}}
+    stranger = policed.impersonating("stranger", "system:authenticated")
+    for somebody in (tenant, facade, stranger):
+        assert (await somebody.patch(path, restored)).status == FORBIDDEN
+    await stranger.aclose()
+    assert_refused(
+        await policed.patch(path, {"status": {"id": UID, "verified": True}}), "change spec instead"
+    )
+    nonsense = await policed.patch(path, {"status": {"id": "x" * 36}})
+    assert "id is a UUID in lowercase" in nonsense.message
+    assert (await policed.patch(path, restored)).accepted
+    for change in (f"{UID[:-1]}5", None):
+        again = await policed.patch(path, {"status": {"id": change}})
+        assert "id cannot be changed" in again.message
+    await tenant.delete(f"{PLACE}/domains/restored")

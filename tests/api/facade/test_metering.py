@@ -138,11 +138,15 @@ async def test_blue_green_and_kills_at_random_times_lose_and_double_nothing(
 async def test_a_ledger_that_was_down_loses_nothing(
     world: FacadeInstallation, tmp_path: Path
 ) -> None:
+    """Beside it somebody tries to stop the metering of all with an identifier that has no room."""
     with postgres() as server:
         url = server.ledger().render_as_string(hide_password=False)
         settings = metering(world, tmp_path, url.replace("+psycopg", ""))
         start = utc_now().replace(microsecond=0) - timedelta(minutes=16)
         uid = await enclave(world, "web-a-1", start)
+        other = await enclave(world, "web-b-1", start)
+        claimed = {"metadata": {"annotations": {"cloister.dev/id": "x" * 300}}}
+        await world.kube.merge_patch(of(Container), "web", claimed, world.namespace)
         with start_facade(settings) as facade:
 
             async def metered() -> bool:
@@ -163,6 +167,8 @@ async def test_a_ledger_that_was_down_loses_nothing(
         with start_facade(settings):
             await until(lambda: gone(world, "web-a-1"), within=PATIENCE, what="the end")
         assert (await slices(settings, uid))[1] == (end - start) / timedelta(microseconds=1)
+        assert (await slices(settings, other))[0] >= 3
+    await world.end_enclave("web-b-1")
 
 
 async def test_an_enclave_from_before_is_left_alone(

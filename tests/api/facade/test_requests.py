@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from cloister_api.commands.identifiers import restore_identifiers
 from cloister_api.ledger.keys.key_format import generate
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.meta import Record
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
@@ -134,9 +136,10 @@ async def test_a_later_organization_of_the_name_does_not_inherit_keys(
             await until(admitted)
         assert (await client.get("/api/containers")).status_code == 403
         # What a restore does: the Organization has the identifier that it had before.
-        annotations = {"cloister.dev/id": present["metadata"]["uid"]}
-        patch = {"metadata": {"annotations": annotations}}
-        await world.kube.merge_patch(of(Organization), world.organization, patch)
+        backup: dict[type[Record], dict[tuple[str, str], str]] = {
+            Organization: {("", world.organization): present["metadata"]["uid"]}
+        }
+        assert await restore_identifiers(world.kube, backup) == (1, [])
 
         async def restored() -> bool:
             return (await client.get("/api/containers")).status_code == 200

@@ -4,12 +4,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import delete, func, insert, select, update
+import pytest
+from sqlalchemy import URL, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_to_read
 from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
-from cloister_api.metering.slices import SECONDS, ServedEnclave
+from cloister_api.metering.slices import SECONDS, ServedEnclave, unfit
 from cloister_api.metering.store import MeteringStore, check_runtime
 
 WIDTH = SECONDS * 1_000_000
@@ -117,6 +118,39 @@ async def test_run_time_is_summed_by_container_and_size(engine: AsyncEngine) -> 
         ("c", 4, WIDTH),
     ]
     assert await store.of("acme", 0, START // 1_000_000 - 2 * SECONDS) == []
+
+
+async def test_what_the_ledger_refuses_of_one_enclave_costs_no_other(
+    engine: AsyncEngine, place: Place
+) -> None:
+    """PostgreSQL refuses what is too long, or has a NUL character; SQLite takes it."""
+    store, end = MeteringStore(engine), START + WIDTH
+    bad = served("e2", START, end, container="x" * 300)
+    worse = served("e3", START, end, container="\x00")
+    states = await store.meter(
+        [served("e1", START, end), bad, worse, served("e4", START, end)], end
+    )
+    assert states["e1"] == states["e4"] == (end, True)
+    if isinstance(place, URL):
+        assert states.keys() == {"e1", "e4"}
+    assert (await total(engine))["e4"] == WIDTH
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"container": "x" * 65}, "container"),
+        ({"organization": "a\x00"}, "organization"),
+        ({"gpus": -1}, "gpus"),
+        ({"memory_mb": 2**31}, "memory_mb"),
+    ],
+)
+def test_what_no_ledger_has_room_for_is_told_by_name(
+    change: dict[str, str | int], field: str
+) -> None:
+    one = served("e", START, None)
+    assert unfit(one) == ""
+    assert unfit(replace(one, **change)).startswith(field)  # type: ignore[arg-type]  # fields by name
 
 
 async def test_what_cannot_be_is_found(engine: AsyncEngine, place: Place) -> None:

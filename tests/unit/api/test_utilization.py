@@ -8,6 +8,7 @@ from cloister_api.usage.windows import WINDOWS
 from cloister_api.utilization.buckets import (
     LEVELS,
     PodSample,
+    SeriesKey,
     UsageInterval,
     add_interval,
     interval_between,
@@ -53,7 +54,7 @@ def look(at: float, **readings: tuple[float, float]) -> PodSample:
 
 
 def between(before: PodSample | None, now: PodSample) -> UsageInterval | None:
-    return interval_between(before, now, container="c", cpus=2, memory_mb=4, longest=60)
+    return interval_between(before, now, container=("acme", "c"), cpus=2, memory_mb=4, longest=60)
 
 
 def test_usage_between_two_samples_is_summed_over_containers() -> None:
@@ -102,9 +103,9 @@ def test_a_counter_that_was_not_read_again_is_compared_later() -> None:
 )
 def test_every_size_of_bucket_has_the_whole_time(steps: list[float], cpu: float, size: int) -> None:
     begin = end = 1_700_000_003.25
-    sums: dict[tuple[int, str, int], list[int]] = {}
+    sums: dict[tuple[int, SeriesKey, int], list[int]] = {}
     for step in steps:
-        add_interval(sums, UsageInterval("c", end, end + step, cpu, 4, 512, 1024))
+        add_interval(sums, UsageInterval(("acme", "c"), end, end + step, cpu, 4, 512, 1024))
         end += step
     own = [values for (level, _, _), values in sums.items() if level == size]
     assert sum(values[0] for values in own) == round(end * 1000) - round(begin * 1000)
@@ -121,9 +122,9 @@ def test_every_size_of_bucket_has_the_whole_time(steps: list[float], cpu: float,
 @pytest.mark.parametrize("part", [0.0004, 0.0005, 0.003, 0.5, 0.9996])
 def test_a_bucket_of_a_few_milliseconds_shows_what_the_whole_stretch_shows(part: float) -> None:
     """A stretch may begin and end at any fraction of a second."""
-    sums: dict[tuple[int, str, int], list[int]] = {}
+    sums: dict[tuple[int, SeriesKey, int], list[int]] = {}
     begin = 1_700_000_004 + part
-    add_interval(sums, UsageInterval("c", begin, begin + 60, 1, 2, 2 << 20, 8 << 20))
+    add_interval(sums, UsageInterval(("acme", "c"), begin, begin + 60, 1, 2, 2 << 20, 8 << 20))
     assert len(sums) >= 15
     for values in sums.values():
         shown = point(*values)

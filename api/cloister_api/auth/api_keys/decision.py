@@ -72,7 +72,7 @@ def judge(
         401, then 403, then 402 (spec 25.4); None = it may be used.
     """
     expired = key.expires_at is not None and key.expires_at <= now
-    if organization is None or organization.metadata.identifier != key.organization_id:
+    if organization is None or organization.identifier != key.organization_id:
         return UNKNOWN_KEY
     if key.disabled or expired:
         return UNKNOWN_KEY

@@ -146,7 +146,7 @@ class ContainerCreator:
     ) -> CachedContainer | None:
         """Find the Container that an earlier, unanswered attempt of the same request created."""
         for held in same_name:
-            if await self._idempotency.was_created_by(held.container.metadata, request):
+            if await self._idempotency.was_created_by(held.container, request):
                 return held
         return None
 

@@ -255,7 +255,7 @@ class Deployments:
             404 when the organization has none.
         """
         for held in self._shown(principal).values():
-            if held.value.metadata.identifier == given:
+            if held.value.identifier == given:
                 return held
         raise not_found("deployment")
 

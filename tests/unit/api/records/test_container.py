@@ -65,7 +65,9 @@ def shown(one: CachedContainer, deployment: Deployment | None = None) -> dict[st
 def test_metadata_is_read_for_what_the_record_needs() -> None:
     one = held()
     assert one.id == "u1"
-    assert held(annotations={"cloister.dev/id": "before"}).id == "before"
+    assert held(annotations={"cloister.dev/id": "theirs"}).id == "u1", "tenants write annotations"
+    before = "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"
+    assert held(status={"id": before}).id == before
     assert one.updated_at == "2026-11-22T06:00:00Z"
     assert one.owners == {"tag": frozenset({"flux"}), "repo": frozenset({"flux"})}
     assert not one.going
