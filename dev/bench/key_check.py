@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,13 +30,15 @@ from sqlalchemy import insert
 from cloister_api.auth.api_keys.cache import ApiKeyCache
 from cloister_api.auth.api_keys.hosts import HostnameOwners
 from cloister_api.cache import ClusterCache
+from cloister_api.http.connections import BoundedProtocol, Connections
+from cloister_api.http.metrics import HttpMetrics
 from cloister_api.ledger.database import Place, open_ledger
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.replicas import Replicas
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.main import create_app
-from cloister_api.settings import ApiSettings
+from cloister_api.settings import ApiSettings, LimitSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
 from dev.bench.usage_ingest import places
@@ -130,7 +133,10 @@ def serve(listener: socket.socket, place: Place, folder: Path, pipe: Connection)
         following = asyncio.create_task(key_cache.run())
         config = uvicorn.Config(
             application(key_cache, folder),
-            http="httptools",
+            http=cast(
+                "type[asyncio.Protocol]",
+                partial(BoundedProtocol, Connections(LimitSettings(), HttpMetrics())),
+            ),
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive
 
 from cloister_api.errors import ApiError
 
-__all__ = ["MAX_BODY", "MAX_REPORT", "BodyLane", "has_body", "replayed"]
+__all__ = ["MAX_BODY", "MAX_REPORT", "BodyLane", "declared_size", "replayed"]
 
 MAX_BODY = 1024 * 1024
 """Largest body in bytes."""
@@ -100,12 +100,9 @@ class BodyLane:
             400 when it was cut off, 408 when it takes too long, 413 when it is too large, 415 when
             it is not declared as JSON, 503 when it gave way to others.
         """
-        declared = headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > bound:
-            raise too_large(bound)
         message = await self._whole(receive, bound)
-        if message["body"] and media_type(headers.get("content-type", "")) != "application/json":
-            raise MEDIA_TYPE
+        if message["body"]:
+            check_media_type(headers)
         return message
 
     async def _whole(self, receive: Receive, bound: int) -> Message:
@@ -155,9 +152,35 @@ class BodyLane:
             self._bytes -= body.size
 
 
-def has_body(headers: Headers) -> bool:
-    """Return whether a request has a body."""
-    return headers.get("content-length", "") not in {"", "0"} or "transfer-encoding" in headers
+def declared_size(headers: Headers, bound: int) -> int | None:
+    """Return the size of a body that its headers declare, in bytes; None = they do not.
+
+    Raises
+    ------
+    ApiError
+        413 when it is larger than the bound, 415 when it is not declared as JSON.
+    """
+    if "transfer-encoding" in headers:
+        return None
+    declared = headers.get("content-length", "")
+    size = int(declared) if declared.isdecimal() else 0
+    if size > bound:
+        raise too_large(bound)
+    if size:
+        check_media_type(headers)
+    return size
+
+
+def check_media_type(headers: Headers) -> None:
+    """Refuse a body that is not declared as JSON.
+
+    Raises
+    ------
+    ApiError
+        415.
+    """
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise MEDIA_TYPE
 
 
 def replayed(body: Message, receive: Receive) -> Receive:
@@ -187,8 +210,3 @@ def too_slow(seconds: float) -> ApiError:
         f"the body did not arrive within {seconds:g} seconds; send it again",
         headers=CLOSE,
     )
-
-
-def media_type(content_type: str) -> str:
-    """Return the media type of a Content-Type header without its parameters."""
-    return content_type.partition(";")[0].strip().lower()

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from cloister_api.errors import ApiError, unavailable
-from cloister_api.http.bodies import MAX_BODY, BodyLane, has_body, replayed
+from cloister_api.http.bodies import MAX_BODY, BodyLane, declared_size, replayed
 from cloister_api.settings import LimitSettings
 
-__all__ = ["Callers", "OpenPath", "needs_key"]
+__all__ = ["ARRIVED", "Callers", "OpenPath", "needs_key"]
 
 OPEN_PREFIXES = (
     "/api/config/models",
@@ -24,6 +24,8 @@ OPEN_PREFIXES = (
     "/api/webhooks/",
 )
 """Paths under /api that need no admin key (spec 20.6)."""
+ARRIVED = "cloister.arrived"
+"""Key of a scope whose body has arrived with the headers, so that to receive it is not to wait."""
 BUSY = unavailable("the facade serves as many requests as it may; try again", retry_after=1)
 
 
@@ -85,15 +87,15 @@ class Callers:
         else:
             del self._requests[slug]
 
-    async def read(self, caller: str, headers: Headers, receive: Receive, bound: int) -> Receive:
+    async def read(self, caller: str, scope: Scope, receive: Receive, bound: int) -> Receive:
         """Read the body of a request, and return a receive function that gives it.
 
         Parameters
         ----------
         caller
             Whose bodies share a lane: an organization, or an open path.
-        headers
-            Headers of the request.
+        scope
+            The request.
         receive
             The server's receive function.
         bound
@@ -102,9 +104,11 @@ class Callers:
         Raises
         ------
         ApiError
-            As `BodyLane.read`.
+            As `declared_size` and `BodyLane.read`.
         """
-        if not has_body(headers):
+        headers = Headers(scope=scope)
+        size = declared_size(headers, bound)
+        if size == 0 or (size is not None and ARRIVED in scope):
             return receive
         lane = self._lanes.get(caller)
         if lane is None:

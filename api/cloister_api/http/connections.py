@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from cloister_api.errors import ApiError, unavailable
+from cloister_api.http.callers import ARRIVED
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.schemas.errors import ErrorResponse
 from cloister_api.settings import LimitSettings
@@ -180,6 +181,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def _size(self) -> int:
         """Return the bytes of the request line and the headers."""
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    @override
+    def on_message_complete(self) -> None:
+        """Note that the whole request has arrived."""
+        self.scope[ARRIVED] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     @override
     def on_response_complete(self) -> None:

@@ -175,7 +175,7 @@ class RequestGuard:
         self._callers.enter(slug)
         try:
             self._refuse_method(scope)
-            receive = await self._callers.read(slug, headers, receive, MAX_BODY)
+            receive = await self._callers.read(slug, scope, receive, MAX_BODY)
             await self._app_of(scope)(scope, receive, response.send)
         finally:
             self._callers.leave(slug)
@@ -197,7 +197,7 @@ class RequestGuard:
         if known is not None:
             if known.check is not None:
                 scope["state"]["caller"] = await known.check(headers)
-            receive = await self._callers.read(path, headers, receive, known.most_bytes)
+            receive = await self._callers.read(path, scope, receive, known.most_bytes)
         await self._app_of(scope)(scope, receive, response.send)
 
     def _refuse_method(self, scope: Scope) -> None:
