@@ -35,6 +35,7 @@ from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.containers.creator import ContainerCreator
+from cloister_api.services.containers.lookups import Lookups
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import PullCredentials, ReleaseResolver
@@ -49,6 +50,7 @@ from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollec
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.lanes.outside import OutsideLanes
 from cloister_clients.registry import RegistryClient
 from cloister_clients.sources import provider_from
 
@@ -334,12 +336,23 @@ def updater_of(
 def resolver_of(base: Infrastructure) -> ReleaseResolver:
     """Build the resolver of releases and images."""
     settings = base.settings
-    return ReleaseResolver(
+    lanes = OutsideLanes(
+        total=settings.lookups.at_once,
+        per_organization=settings.lookups.per_organization,
+        sources=settings.sources,
+        clock=base.clock,
+    )
+    lookups = Lookups(
         provider_from(settings.sources),
         RegistryClient(settings.registry),
+        lanes=lanes,
+        settings=settings.lookups,
+        clock=base.clock,
+    )
+    return ReleaseResolver(
+        lookups,
         credentials=PullCredentials(base.client, base.cache, settings.registry.private_hosts),
         service=settings.service,
-        clock=base.clock,
     )
 
 

@@ -16,7 +16,7 @@ from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
 
-__all__ = ["ApiSettings", "LimitSettings", "ListenSettings"]
+__all__ = ["ApiSettings", "LimitSettings", "ListenSettings", "LookupSettings"]
 
 
 class ListenSettings(SettingsSection):
@@ -47,6 +47,21 @@ class LimitSettings(SettingsSection):
     """Requests with admin keys that may be in progress; more are 503. Default 1000."""
     organization_requests: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Of these, those of one organization; more are 429. Default 100."""
+
+
+class LookupSettings(SettingsSection):
+    """Lookups at sources and registries for requests, by replica."""
+
+    at_once: Annotated[int, Field(ge=1, le=256)] = 32
+    """Lookups at once, at sources and at registries each. Default 32."""
+    per_organization: Annotated[int, Field(ge=1, le=256)] = 4
+    """How many of these one organization may have, so that one whose servers are slow does not make
+    the others wait. Default 4."""
+    requests_per_organization: Annotated[int, Field(ge=1, le=1000)] = 32
+    """Requests of one organization that may look something up at once; more are 429. Default 32."""
+    request_seconds: Annotated[float, Field(ge=1, le=600)] = 30.0
+    """Seconds that all lookups of one request may take together; what has no response by then
+    counts as unavailable. Default 30."""
 
 
 class KeyCheckSettings(SettingsSection):
@@ -149,6 +164,8 @@ class ApiSettings(SettingsSection):
     metering: bool = False
     """Whether the run time of containers is metered; the operator needs the same setting, so that
     Enclaves wait for it. Default false."""
+    lookups: LookupSettings = Field(default_factory=LookupSettings)
+    """Lookups at sources and registries for requests."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     limits: LimitSettings = Field(default_factory=LimitSettings)

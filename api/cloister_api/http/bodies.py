@@ -160,12 +160,12 @@ def declared_size(headers: Headers, bound: int) -> int | None:
     ApiError
         413 when it is larger than the bound, 415 when it is not declared as JSON.
     """
-    if "transfer-encoding" in headers:
-        return None
     declared = headers.get("content-length", "")
     size = int(declared) if declared.isdecimal() else 0
     if size > bound:
         raise too_large(bound)
+    if "transfer-encoding" in headers:
+        return None
     if size:
         check_media_type(headers)
     return size

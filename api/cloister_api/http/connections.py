@@ -185,7 +185,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def on_message_complete(self) -> None:
         """Note that the whole request has arrived."""
-        self.scope[ARRIVED] = True  # type: ignore[literal-required]
+        self.scope[ARRIVED] = True  # type: ignore[literal-required]  # a key of ours, not of ASGI
         super().on_message_complete()
 
     @override

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import httpx
-
 from cloister_clients.clock import Clock
-from cloister_clients.registry import RegistryError, parse_reference
-from cloister_clients.sources import SourceKind, SourceSettings
+from cloister_clients.lanes.fair_queue import Shares
+from cloister_clients.lanes.lane import Lane
+from cloister_clients.lanes.outside import PER_HOST, OutsideLanes, registry_of
+from cloister_clients.sources import SourceSettings
 from cloister_crds.lifecycle.state.observed import (
     Need,
     NeedDns,
@@ -15,15 +15,11 @@ from cloister_crds.lifecycle.state.observed import (
     NeedRelease,
     NeedSecretValues,
 )
-from cloister_operator.lookups.fair_queue import Shares
-from cloister_operator.lookups.lane import Lane
 
 __all__ = ["Lanes"]
 
 _API_SERVER = Shares(total=64, per_organization=16, per_host=64)
 """The API server has priorities and queues of its own."""
-_PER_HOST = 8
-"""Lookups at one source or registry at once."""
 
 
 class Lanes:
@@ -32,13 +28,11 @@ class Lanes:
     def __init__(
         self, *, total: int, per_organization: int, sources: SourceSettings, clock: Clock
     ) -> None:
-        shares = Shares(total, per_organization, _PER_HOST)
         self._cluster = Lane(_API_SERVER, clock)
-        self._dns = Lane(shares, clock)
-        self._sources = Lane(_shares_of_sources(shares, sources), clock)
-        self._registries = Lane(shares, clock)
-        # A directory on this machine has no host.
-        self._source_host = httpx.URL(sources.address).host
+        self._dns = Lane(Shares(total, per_organization, PER_HOST), clock)
+        self._outside = OutsideLanes(
+            total=total, per_organization=per_organization, sources=sources, clock=clock
+        )
 
     @property
     def by_name(self) -> Mapping[str, Lane]:
@@ -46,8 +40,8 @@ class Lanes:
         return {
             "api-server": self._cluster,
             "dns": self._dns,
-            "sources": self._sources,
-            "registries": self._registries,
+            "sources": self._outside.sources,
+            "registries": self._outside.registries,
         }
 
     def of(self, need: Need) -> Lane:
@@ -58,40 +52,20 @@ class Lanes:
             case NeedDns():
                 return self._dns
             case NeedRelease() | NeedLatest():
-                return self._sources
+                return self._outside.sources
             case NeedImage():
-                return self._registries
+                return self._outside.registries
 
     def host(self, need: Need) -> str:
         """Return the remote host that a lookup queries; empty = none that is shared out."""
         match need:
             case NeedRelease() | NeedLatest():
-                return self._source_host
+                return self._outside.source_host
             case NeedImage():
-                return _registry(need.image)
+                return registry_of(need.image)
             case NeedSecretValues() | NeedDns():
                 return ""
 
     def unavailable(self, need: Need) -> str:
         """Return the reason of a lookup whose host does not respond."""
         return "RegistryUnavailable" if isinstance(need, NeedImage) else "SourceUnavailable"
-
-
-def _shares_of_sources(shares: Shares, sources: SourceSettings) -> Shares:
-    """Return the shares at the source provider: git works on few lookups at once.
-
-    One organization has a quarter of them, since one with slow repositories would otherwise leave
-    nothing.
-    """
-    if sources.kind is not SourceKind.GIT:
-        return shares
-    total = min(shares.total, sources.fetches_at_once)
-    return Shares(total, min(shares.per_organization, max(1, total // 4)), total)
-
-
-def _registry(image: str) -> str:
-    """Return the registry of an image; empty = the reference is invalid, and nothing is queried."""
-    try:
-        return parse_reference(image).registry
-    except RegistryError:
-        return ""

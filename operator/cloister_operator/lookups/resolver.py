@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
+from cloister_clients.lanes.lane import HostLeftAlone
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.observed import (
     Failed,
@@ -30,7 +31,6 @@ from cloister_crds.lifecycle.state.observed import (
 )
 from cloister_operator.cache.memory_size import memory_size
 from cloister_operator.lookups.external_lookup import Lookup, TimedOut
-from cloister_operator.lookups.lane import HostLeftAlone
 from cloister_operator.lookups.lanes import Lanes
 from cloister_operator.lookups.lookup_users import LookupUsers
 from cloister_operator.lookups.result_cache import ResultCache

@@ -10,16 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
+from cloister_api.services.containers.lookups import LookupDeadline, Lookups
 from cloister_api.services.containers.refusals import denial, refusal, to_wire
-from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient
-from cloister_clients.registry import PrivateRegistry, RegistryClient, RegistryError
-from cloister_clients.registry.stored import (
-    StoredCredentials,
-    fitting_credentials,
-    stored_credentials,
-)
-from cloister_clients.sources import SourceError, SourceProvider
+from cloister_clients.registry import PrivateRegistry
+from cloister_clients.registry.stored import StoredCredentials, stored_credentials
+from cloister_clients.sources import SourceError
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
@@ -34,9 +30,6 @@ __all__ = [
     "admitted_problems",
     "refusal_of_source",
 ]
-
-AT_ONCE = 8
-"""Images of one request that are looked up at the same time."""
 
 FIELDS = {
     "RepositoryNotFound": "repo",
@@ -93,25 +86,14 @@ class PullCredentials:
 class ReleaseResolver:
     """Looks releases up at the source of repositories, and their images at registries."""
 
-    def __init__(
-        self,
-        source: SourceProvider,
-        registry: RegistryClient,
-        *,
-        credentials: PullCredentials,
-        service: str,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, lookups: Lookups, *, credentials: PullCredentials, service: str) -> None:
+        self._lookups = lookups
         self._credentials = credentials
-        self._source = source
-        self._registry = registry
         self._rules = Rules(service=service, release=True)
-        self._clock = clock
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._source.aclose()
-        await self._registry.aclose()
+        await self._lookups.aclose()
 
     async def find(self, repo: str, tag: str, organization: Organization) -> ResolvedRelease:
         """Read a release, parse its file and look its images up.
@@ -127,13 +109,23 @@ class ReleaseResolver:
 
         Raises
         ------
+        ApiError
+            429 when the organization looks up too much at once, 503 when a source is not queried at
+            present or not in time.
         SourceError
             When there is no such release, or the source does not respond.
         KubeError
             When the cluster does not respond.
         """
-        tiers = Tiers.of(organization)
-        release = await self._source.resolve(repo, tag)
+        with self._lookups.request(organization.metadata.name) as until:
+            return await self._find(repo, tag, organization, until)
+
+    async def _find(
+        self, repo: str, tag: str, organization: Organization, until: LookupDeadline
+    ) -> ResolvedRelease:
+        """Do the work of `find` until a deadline."""
+        slug, tiers = organization.metadata.name, Tiers.of(organization)
+        release = await self._lookups.release(repo, tag, slug, until)
         rules = replace(
             self._rules,
             cpu_tiers=tiers.cpus,
@@ -156,7 +148,12 @@ class ReleaseResolver:
             return ResolvedRelease(facts)
         images = {container.image for container in parsed.config.containers}
         stored = await self._credentials.of(organization)
-        found = await self._look_up(sorted(images), stored)
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                image: group.create_task(self._lookups.image(image, slug, stored, until))
+                for image in sorted(images)
+            }
+        found = {image: task.result() for image, task in tasks.items()}
         failed = {image: each for image, each in found.items() if isinstance(each, Failed)}
         sizes = {image: each for image, each in found.items() if isinstance(each, int)}
         return ResolvedRelease(facts, failed, sizes)
@@ -176,7 +173,7 @@ class ReleaseResolver:
         Raises
         ------
         ApiError
-            400, 402, 403 or 503.
+            400, 402, 403, 429 or 503.
         KubeError
             When the cluster does not respond.
         """
@@ -191,26 +188,6 @@ class ReleaseResolver:
         if refused is not None:
             raise refused
         return found
-
-    async def _look_up(
-        self, images: list[str], stored: tuple[StoredCredentials, ...]
-    ) -> dict[str, Failed | int]:
-        """Look images up; return what is wrong with each, or the size of what it says."""
-        bound = asyncio.Semaphore(AT_ONCE)
-
-        async def check(image: str) -> Failed | int:
-            async with bound:
-                try:
-                    chosen = fitting_credentials(image, stored)
-                    credentials = chosen.credentials if chosen is not None else None
-                    resolved = await self._registry.resolve(image, credentials=credentials)
-                except RegistryError as error:
-                    return Failed(error.reason, error.message, error.transient, self._clock())
-                return resolved.runtime_size
-
-        async with asyncio.TaskGroup() as group:
-            tasks = {image: group.create_task(check(image)) for image in images}
-        return {image: task.result() for image, task in tasks.items()}
 
 
 def admitted_problems(facts: RequestFacts) -> tuple[Problem, ...]:

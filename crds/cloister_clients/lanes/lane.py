@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cloister_clients.clock import Clock
-from cloister_operator.lookups.circuit_breaker import CircuitBreaker
-from cloister_operator.lookups.fair_queue import FairQueue, Shares
+from cloister_clients.lanes.circuit_breaker import CircuitBreaker
+from cloister_clients.lanes.fair_queue import FairQueue, Shares
 
 __all__ = ["HostLeftAlone", "Lane", "Turn"]
 
