@@ -10,21 +10,20 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 from dev.cluster.errors import LocalClusterError
 from dev.cluster.progress import Progress, duration
+from dev.cluster.toolchain import environment, go_version
 from dev.cluster.versions import Module, load
 
-__all__ = ["binary", "cache_folder", "ensure", "go_version", "key_of", "missing"]
+__all__ = ["binary", "cache_folder", "ensure", "key_of", "missing"]
 
 SHOWN = 15
 """Lines of a failed build that the error shows."""
@@ -33,36 +32,6 @@ SHOWN = 15
 def cache_folder() -> Path:
     """Return the folder of built programs: ``$CLOISTER_CACHE`` or ``~/.cache/cloister``."""
     return Path(os.environ.get("CLOISTER_CACHE") or Path.home() / ".cache" / "cloister")
-
-
-@cache
-def go_version() -> str:
-    """Return the version of the installed Go.
-
-    Returns
-    -------
-    str
-        Such as ``1.26.8``.
-
-    Raises
-    ------
-    LocalClusterError
-        When Go is missing, or older than the modules need.
-    """
-    wanted = load().go
-    remedy = f"install Go {wanted} or newer (https://go.dev/dl) and put it on PATH"
-    if shutil.which("go") is None:
-        raise LocalClusterError(f"Go is not installed, but the cluster is built with it: {remedy}")
-    response = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"go(\d+(?:\.\d+)+)", response)
-    version = found[1] if found else ""
-    if _numbers(version) < _numbers(wanted):
-        raise LocalClusterError(f"Go {version or response.strip()} is too old: {remedy}")
-    return version
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part)
 
 
 def key_of(module: Module, go: str) -> str:
@@ -147,16 +116,6 @@ def _lock(module: Module) -> Iterator[None]:
         yield
 
 
-def _environment(module: Module) -> dict[str, str]:
-    return {
-        **os.environ,
-        "CGO_ENABLED": "1" if module.cgo else "0",
-        # The machine's own flags are not part of the key, so they must not reach the build.
-        "GOFLAGS": "-buildvcs=false -mod=readonly",
-        "GOWORK": "off",
-    }
-
-
 def _flags(module: Module) -> list[str]:
     tags = ["-tags", ",".join(module.tags)] if module.tags else []
     return ["-trimpath", *tags]
@@ -167,15 +126,15 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
     target = _folder(module)
     target.mkdir(parents=True, exist_ok=True)
     packages = [module.binaries[name] for name in names]
-    environment = _environment(module)
+    clean = environment(cgo=module.cgo)
     progress.say(f"{title}: {', '.join(names)}")
-    total = _stale(module, packages, environment)
+    total = _stale(module, packages, clean)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         command = ["go", "build", "-v", *_flags(module), "-ldflags", module.ldflags]
         with subprocess.Popen(
             [*command, "-o", f"{scratch}/", *packages],
             cwd=module.folder,
-            env=environment,
+            env=clean,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -203,12 +162,12 @@ def _follow(
     return lines
 
 
-def _stale(module: Module, packages: list[str], environment: dict[str, str]) -> int:
+def _stale(module: Module, packages: list[str], clean: dict[str, str]) -> int:
     """Count the packages that the build must compile, for the progress display."""
     response = subprocess.run(
         ["go", "list", *_flags(module), "-deps", "-f", "{{if .Stale}}x{{end}}", *packages],
         cwd=module.folder,
-        env=environment,
+        env=clean,
         capture_output=True,
         text=True,
         check=False,

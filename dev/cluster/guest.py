@@ -1,17 +1,18 @@
 """Build the guest, Cloister's program inside enclaves, from ``operator/guest`` into the cache.
 
-Its module is part of the product, not of the cluster. Its bytes depend on flags and sources alone.
+Its module is part of the product, not of the cluster. Its bytes depend on its sources and the
+pinned release of Go alone.
 """
 
 import fcntl
 import hashlib
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
-from dev.cluster.binaries import cache_folder, go_version
+from dev.cluster.binaries import cache_folder
 from dev.cluster.errors import LocalClusterError
+from dev.cluster.toolchain import environment, go_version
 
 __all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
 
@@ -69,7 +70,7 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
     done = subprocess.run(
         ["go", "build", *REPRODUCIBLE, "-o", str(target), package],
         cwd=module,
-        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from dev.cluster import LocalClusterError
+from dev.cluster.toolchain import environment
 
 __all__ = ["REPO", "SERVICE", "build_program", "release"]
 
@@ -53,7 +54,7 @@ def build_program(version: str, target: Path) -> Path:
         ],
         cwd=SERVICE,
         check=True,
-        env={**os.environ, "CGO_ENABLED": "0"},
+        env=environment(),
     )
     return program
 

@@ -2,6 +2,8 @@ module cloister.dev/guest
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/erofs/go-erofs v0.3.1
 	github.com/google/nftables v0.3.0

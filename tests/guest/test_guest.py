@@ -4,7 +4,6 @@ The tests themselves are beside the Go code, in operator/guest; this file vets,
 runs and builds. Namespace tests need root and skip with a reason elsewhere.
 """
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import pytest
 
 from dev.cluster.guest import MODULE, build
 from dev.cluster.images import guest_image
+from dev.cluster.toolchain import environment
 
 __all__: list[str] = []
 
@@ -39,7 +39,7 @@ def go(
     done = subprocess.run(
         ["go", *arguments],
         cwd=directory,
-        env={**os.environ, **(variables or {})},
+        env={**environment(), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 
 from cloister_cli.models import models
 from cloister_clients.modelstore import derived_salt
+from dev.cluster.guest import MODULE, build
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
 
 __all__: list[str] = []
 
-MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
 REPO = "example/weights@" + "0123456789" * 4
 SIZE = 24 * 1024 * 1024 + 12345
 """Bytes of the large file: its hash tree has two levels."""
@@ -37,8 +37,7 @@ pytestmark = [
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the guest."""
     binary = tmp_path_factory.mktemp("guest") / "guest"
-    subprocess.run(["go", "build", "-o", str(binary), "."], cwd=MODULE, check=True, timeout=600)
-    return binary
+    return build(MODULE, binary)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from dev.bench.scale.cloister import SideResult, follow
 from dev.bench.scale.environment import BenchEnvironment
 from dev.bench.scale.measurements import Readiness
 from dev.cluster import LocalClusterError, binaries
+from dev.cluster.toolchain import environment
 from dev.cluster.versions import load
 from dev.plain_http import NO_TRUST
 from tests.support.waiting import until
@@ -150,6 +151,7 @@ def _manifests() -> Path:
         check=True,
         capture_output=True,
         cwd=module.folder,
+        env=environment(),
     )
     folder = Path(json.loads(reported.stdout)["Dir"]) / "manifests" / "crds"
     if not folder.is_dir():

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from dev.cluster import Cluster
+from dev.cluster.toolchain import environment
 
 __all__ = ["GATEWAY_CRDS", "gateway_crd_files", "install_gateway_crds"]
 
@@ -21,6 +22,7 @@ def gateway_crd_files() -> tuple[Path, ...]:
     done = subprocess.run(
         ["go", "mod", "download", "-json", "sigs.k8s.io/gateway-api"],
         cwd=_MODULE,
+        env=environment(),
         check=True,
         capture_output=True,
         text=True,

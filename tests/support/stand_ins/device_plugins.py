@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dev.cluster import Cluster
+from dev.cluster.toolchain import environment
 from tests.support.waiting import until_sync
 
 __all__ = ["DevicePlugin", "build_plugin"]
@@ -24,7 +25,7 @@ def build_plugin(folder: Path) -> Path:
     """Build the program."""
     program = folder / "device-plugin"
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(program), "."]
-    subprocess.run(command, cwd=MODULE, check=True, timeout=900)
+    subprocess.run(command, cwd=MODULE, env=environment(), check=True, timeout=900)
     return program
 
 

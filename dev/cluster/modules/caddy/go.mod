@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/caddy
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/caddyserver/caddy/v2/cmd/caddy
 
 require (

@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/cni
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	github.com/containernetworking/plugins/plugins/ipam/host-local
 	github.com/containernetworking/plugins/plugins/main/bridge

@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/coredns
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/coredns/coredns
 
 require (

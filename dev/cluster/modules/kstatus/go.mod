@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/kstatus
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/fluxcd/cli-utils v1.3.0
 	k8s.io/apimachinery v0.37.0

@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/kubernetes
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager

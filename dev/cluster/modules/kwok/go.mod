@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/kwok
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool sigs.k8s.io/kwok/cmd/kwok
 
 require (

@@ -1,3 +1,5 @@
 module cloister.dev/dev/cluster/pause
 
 go 1.26.0
+
+toolchain go1.26.8

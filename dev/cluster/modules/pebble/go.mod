@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/pebble
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/letsencrypt/pebble/v2/cmd/pebble
 
 require (

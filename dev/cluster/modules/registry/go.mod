@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/registry
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/distribution/distribution/v3/cmd/registry
 
 require (

@@ -2,6 +2,8 @@ module cloister.dev/dev/cluster/rollouts
 
 go 1.26.0
 
+toolchain go1.26.8
+
 replace (
 	github.com/go-check/check => github.com/go-check/check v0.0.0-20180628173108-788fd7840127
 	github.com/go-telegram-bot-api/telegram-bot-api/v5 => github.com/OvyFlash/telegram-bot-api/v5 v5.0.0-20240108230938-63e5c59035bf

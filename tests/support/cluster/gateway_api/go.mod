@@ -3,4 +3,6 @@ module cloister.dev/tests/gateway-api
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require sigs.k8s.io/gateway-api v1.6.3

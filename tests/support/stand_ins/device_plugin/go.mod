@@ -2,6 +2,8 @@ module cloister.dev/tests/device_plugin
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	google.golang.org/grpc v1.79.3
 	k8s.io/kubelet v0.36.3
