@@ -117,6 +117,8 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
     shared = Counter(written(event) for event in ran.events if owner_of(event) is None)
     assert set(shared) <= {
         ("create", "deployments"),
+        ("create", "rolebindings"),
+        ("patch", "organizations"),
         ("create", "networkpolicies"),
         ("create", "poddisruptionbudgets"),
         ("create", "events"),
@@ -126,6 +128,9 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
     assert shared["create", "deployments"] <= WORKERS
     # One Event reports that a Container is ready; the audit log does not name its object.
     assert shared["create", "events"] <= COUNT + FEW
+    # The finalizer that guards the Organization, and the rights of operator and facade in it.
+    assert shared["patch", "organizations"] <= 1
+    assert shared["create", "rolebindings"] <= 2
     assert shared["create", "networkpolicies"] <= 2
     assert shared["create", "poddisruptionbudgets"] <= 1
 
@@ -170,4 +175,4 @@ def test_a_reconcile_writes_one_status(ran: Ran) -> None:
 
 def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:
     resources = {resource for _, _, resource in ran.restart}
-    assert resources <= {"networkpolicies", "poddisruptionbudgets"}
+    assert resources <= {"networkpolicies", "poddisruptionbudgets", "rolebindings"}
