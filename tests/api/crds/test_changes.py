@@ -55,6 +55,7 @@ KEY = {"publicKey": "ssh-ed25519 AAAA me"}
 NAME = "name cannot be changed, added or removed; make another Container"
 REPLACES = "replaces cannot be changed, added or removed; make another Container"
 SECRET_REPO = "repo cannot be changed, added or removed; make another Secret"
+IDENTIFIER = "id cannot be changed; delete the object and restore it again"
 IMMUTABLE = "an Enclave is immutable; change the Container it belongs to"
 
 CHANGES = {
@@ -207,8 +208,25 @@ async def test_each_change_is_taken_or_refused_with_its_sentence(
         assert verdict.accepted, verdict.message
 
 
+@pytest.mark.parametrize("change", ["3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e45", None])
+async def test_an_identifier_that_a_restore_wrote_stays(
+    server: ApiServer, change: str | None
+) -> None:
+    head = {"apiVersion": "cloister.dev/v1alpha1", "kind": "Domain"}
+    body = {**head, "metadata": {"name": unique("c")}, "spec": {"domain": "a.example.com"}}
+    place = f"{ROOT}/namespaces/default/domains"
+    assert (await server.post(place, body)).accepted
+    path = f"{place}/{body['metadata']['name']}"
+    restored = {"status": {"id": "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"}}
+    assert (await server.patch(f"{path}/status", restored)).accepted
+    verdict = await server.patch(f"{path}/status", {"status": {"id": change}})
+    assert verdict.status == INVALID
+    assert IDENTIFIER in verdict.message
+    await server.delete(path)
+
+
 def test_the_table_holds_every_rule_about_a_change() -> None:
-    told = {change.words for change in CHANGES.values()}
+    told = {change.words for change in CHANGES.values()} | {IDENTIFIER}
     rules = set()
     for kind in KINDS:
         schema = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]
