@@ -18,7 +18,7 @@ help: ## List the commands
 $(UV):
 	@echo "Setting up uv $(UV_VERSION) in $(CACHE)"
 	@$(PYTHON) -m venv $(CACHE)/uv-$(UV_VERSION)
-	@$(CACHE)/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(CACHE)/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r dev/uv-requirements.txt
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
 	@$(UV) sync --quiet --frozen --all-extras
