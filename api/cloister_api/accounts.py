@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.auth.api_keys.cache import ApiKeyCache
 from cloister_api.auth.api_keys.hosts import HostnameOwners
-from cloister_api.auth.token_bucket import RateLimit
+from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.catalog import Catalog
 from cloister_api.ledger.audit import AuditTrail
@@ -111,6 +111,7 @@ async def open_accounts(
         clock,
         Replicas(engine, str(uuid.uuid4())),
         RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
+        UnknownKeyLimit(limit.unknown_per_second),
     )
     writing = open_writer(place_of(settings.ledger))
     reporters = Reporters(engine, material)

@@ -16,6 +16,7 @@ from cloister_api.accounts import Accounts, open_accounts
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
+from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.certificates.account import AcmeAccount
 from cloister_api.certificates.authority import CertificateAuthority
@@ -217,7 +218,11 @@ async def running(
         stack.push_async_callback(engine.dispose)
         cache = ClusterCache(client)
         base = Infrastructure(settings, clock, client, cache, engine, AuditTrail(engine))
-        admin_keys = AdminKeyCache(AdminKeys(engine, material), material)
+        admin_keys = AdminKeyCache(
+            AdminKeys(engine, material),
+            material,
+            UnknownKeyLimit(settings.admin_keys.unknown_per_second),
+        )
         await admin_keys.refresh()
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)

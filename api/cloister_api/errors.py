@@ -18,6 +18,7 @@ from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_api.wire.json_response import JsonResponse
+from cloister_api.wire.strict_json import TOO_DEEP, DepthError
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem
@@ -36,6 +37,7 @@ __all__ = [
     "not_found",
     "payment_required",
     "problems_of_file",
+    "too_deep",
     "unavailable",
     "wrong_method",
 ]
@@ -89,6 +91,11 @@ class ApiError(Exception):
 def bad_request(field: str, message: str, *, code: str = "Invalid") -> ApiError:
     """400 about one field."""
     return ApiError(400, "BAD_REQUEST", message, [Detail(field, code, message)])
+
+
+def too_deep(error: DepthError) -> ApiError:
+    """400: the body is nested too deeply."""
+    return bad_request("", error.msg, code="TooDeep")
 
 
 def payment_required() -> ApiError:
@@ -202,8 +209,7 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     """Translate one problem that the framework found."""
     kind = problem["type"]
     if kind == "json_invalid":
-        reason = problem.get("ctx", {}).get("error", "")
-        return Detail("", "InvalidJson", f"the body is not JSON: {reason}")
+        return not_json(problem.get("ctx", {}).get("error", ""))
     location = [str(part) for part in problem["loc"]]
     field = ".".join(location[1:] if location[:1] in (["body"], ["query"]) else location)
     if kind == "extra_forbidden":
@@ -217,6 +223,13 @@ def detail_of(problem: dict[str, Any]) -> Detail:
         wanted = WORDS_OF_PATTERNS.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
     return Detail(field, "Invalid", str(problem["msg"]))
+
+
+def not_json(reason: str) -> Detail:
+    """Return why a body was not parsed."""
+    if reason == TOO_DEEP:
+        return Detail("", "TooDeep", reason)
+    return Detail("", "InvalidJson", f"the body is not JSON: {reason}")
 
 
 WORDS: dict[HTTPStatus, tuple[ErrorCode, str]] = {

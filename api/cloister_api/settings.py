@@ -72,6 +72,9 @@ class KeyCheckSettings(SettingsSection):
     knows at most once a second, so this limits shims, not requests."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Checks that a key may make at once over all replicas. Default 100."""
+    unknown_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
+    """Checks per second, by replica, with keys that are well-formed and unknown, and ten times as
+    many at once; more are 429. Known keys do not count. Default 100."""
 
 
 class AdminKeySettings(SettingsSection):
@@ -81,6 +84,9 @@ class AdminKeySettings(SettingsSection):
     """Requests per second of one key over all replicas; None = no limit."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Requests that a key may make at once over all replicas. Default 100."""
+    unknown_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
+    """Requests per second, by replica, with keys that are well-formed and unknown, and ten times as
+    many at once; more are 429. Known keys do not count. Default 100."""
 
 
 class MetricsSettings(SettingsSection):

@@ -29,6 +29,7 @@ from sqlalchemy import insert
 
 from cloister_api.auth.api_keys.cache import ApiKeyCache
 from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
@@ -104,7 +105,9 @@ async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
         SimpleNamespace(organizations=CacheStub(ACME), containers=CacheStub(), ready=True),
     )
     hosts = HostnameOwners(cache, DOMAIN)
-    key_cache = ApiKeyCache(engine, material, hosts, utc_now, Replicas(engine, "bench"), None)
+    key_cache = ApiKeyCache(
+        engine, material, hosts, utc_now, Replicas(engine, "bench"), None, UnknownKeyLimit(1000)
+    )
     await key_cache.refresh()
     return key_cache, values
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from datetime import datetime
 
+from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeySealer
 
@@ -26,9 +27,10 @@ USE_SECONDS = 60.0
 class AdminKeyCache:
     """All admin keys by their index."""
 
-    def __init__(self, keys: AdminKeys, material: KeySealer) -> None:
+    def __init__(self, keys: AdminKeys, material: KeySealer, unknown: UnknownKeyLimit) -> None:
         self._keys = keys
         self._material = material
+        self._unknown = unknown
         self._by_index: dict[bytes, AdminKey] = {}
         self._count = -1
         self._polled_at = 0.0
@@ -44,10 +46,18 @@ class AdminKeyCache:
         return list(self._by_index.values())
 
     async def find(self, index: bytes) -> AdminKey | None:
-        """Return the key with an index; None = there is none."""
+        """Return the key with an index; None = there is none.
+
+        Raises
+        ------
+        ApiError
+            429 when too many unknown ones were looked up.
+        """
         key = self._by_index.get(index)
         if key is None:
-            await self._poll_since(asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            self._unknown.take(now)
+            await self._poll_since(now)
             key = self._by_index.get(index)
         return key
 

@@ -1,9 +1,15 @@
 """Rate limits as token buckets, one for each key; a limit is divided among the replicas."""
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
-__all__ = ["Bucketed", "RateLimit", "TokenBucket", "consume"]
+from cloister_api.errors import ApiError
+
+__all__ = ["Bucketed", "RateLimit", "TokenBucket", "UnknownKeyLimit", "consume"]
+
+UNKNOWN_SECONDS = 10.0
+"""Seconds whose unknown keys may come at once."""
 
 
 class Bucketed(Protocol):
@@ -72,3 +78,43 @@ def consume(bucket: Bucketed, rate: RateLimit, now: float) -> float:
         return (1 - tokens) / rate.per_second
     bucket.tokens = tokens - 1
     return 0.0
+
+
+class UnknownKeyLimit:
+    """How many keys that nobody here knows are looked up in the ledger.
+
+    It is not the limit of a client, since gateways and enclaves send the keys of many: known keys
+    are never limited by it, and beyond it unknown ones are 429 rather than 401.
+
+    Parameters
+    ----------
+    per_second
+        Keys per second, by replica.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = RateLimit(per_second, max(1.0, per_second * UNKNOWN_SECONDS))
+        self._bucket = TokenBucket()
+
+    def take(self, now: float) -> None:
+        """Count a key that is not in memory.
+
+        Parameters
+        ----------
+        now
+            Monotonic time in seconds.
+
+        Raises
+        ------
+        ApiError
+            429 when there were too many.
+        """
+        wait = consume(self._bucket, self._rate, now)
+        if wait:
+            raise ApiError(
+                429,
+                "RATE_LIMITED",
+                "this API key is unknown, and too many unknown ones were sent; check the key, or "
+                "try again after Retry-After",
+                retry_after=ceil(wait),
+            )

@@ -9,7 +9,8 @@ from datetime import datetime
 import msgspec
 import stripe
 
-from cloister_api.errors import ApiError, bad_request
+from cloister_api.errors import ApiError, bad_request, too_deep
+from cloister_api.wire.strict_json import DepthError, decode
 
 __all__ = ["check_header", "customer_of", "verify"]
 
@@ -54,6 +55,10 @@ class EventType(msgspec.Struct):
     """The type of an event."""
 
     type: str
+
+
+TYPE = msgspec.json.Decoder(EventType)
+EVENT = msgspec.json.Decoder(StripeEvent)
 
 
 def check_header(signature: str, now: datetime) -> None:
@@ -111,10 +116,12 @@ def customer_of(body: bytes) -> str | None:
         400 when the body is not an event.
     """
     try:
-        kind = msgspec.json.decode(body, type=EventType).type
+        kind = decode(TYPE, body).type
         if kind != "customer.deleted" and not kind.startswith("customer.subscription."):
             return None
-        about = msgspec.json.decode(body, type=StripeEvent).data.object
+        about = decode(EVENT, body).data.object
+    except DepthError as error:
+        raise too_deep(error) from error
     except msgspec.DecodeError as error:
         raise bad_request("", f"the body is not an event of Stripe: {error}") from error
     if kind == "customer.deleted":

@@ -36,6 +36,16 @@ class TypedRoute(APIRoute):
             options["response_model"] = model
         super().__init__(path, endpoint, **options)
 
+    @override
+    def get_route_handler(self) -> Handler:
+        """Build the handler, which parses bodies within bounds."""
+        handle = super().get_route_handler()
+
+        async def handle_bounded(given: Request) -> Response:
+            return await handle(StrictRequest(given.scope, given.receive))
+
+        return handle_bounded
+
 
 class StrictRoute(TypedRoute):
     """A route that refuses whatever it would not read."""
@@ -43,7 +53,7 @@ class StrictRoute(TypedRoute):
     @override
     def get_route_handler(self) -> Handler:
         """Build the handler; it checks the names in query and body before anything else."""
-        handle = super().get_route_handler()
+        handle = APIRoute.get_route_handler(self)
         required = {
             each.alias: missing_words(each.field_info.json_schema_extra)
             for each in self.dependant.query_params

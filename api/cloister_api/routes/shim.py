@@ -12,11 +12,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from cloister_api.errors import ApiError, bad_request, error_response, unavailable
+from cloister_api.errors import ApiError, bad_request, error_response, too_deep, unavailable
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import Handler, TypedRoute
 from cloister_api.schemas.account_responses import KeyCheckResponse
 from cloister_api.wire.json_response import JsonResponse, encode
+from cloister_api.wire.strict_json import DepthError, decode
 
 __all__ = ["CHECK", "CHECK_PATH", "CheckKeyRequest", "router"]
 
@@ -73,7 +74,9 @@ def read(body: bytes) -> CheckKeyRequest:
         400 when it is not one; the message holds no value of it.
     """
     try:
-        return DECODER.decode(body)
+        return decode(DECODER, body)
+    except DepthError as error:
+        raise too_deep(error) from error
     except msgspec.ValidationError as error:
         raise bad_request(
             "", f"the body does not have the form that it must have: {error}"

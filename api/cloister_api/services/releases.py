@@ -9,12 +9,13 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
 from cloister_api.cache import ClusterCache
-from cloister_api.errors import ApiError, bad_request
+from cloister_api.errors import ApiError, bad_request, too_deep
+from cloister_api.wire.strict_json import DepthError, decode
 from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
@@ -39,6 +40,21 @@ BAD_SIGNATURE = ApiError(
     "UNAUTHORIZED",
     "the signature is missing or wrong; configure the webhook with this installation's secret",
 )
+
+
+class EventRepository(msgspec.Struct):
+    """The repository of an event."""
+
+    full_name: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ReleaseEvent(msgspec.Struct):
+    """A release event; it has more."""
+
+    repository: EventRepository
+
+
+EVENT = msgspec.json.Decoder(ReleaseEvent)
 
 
 class WebhookError(Exception):
@@ -169,13 +185,11 @@ def repository_of(body: bytes) -> str:
         400 when there is none.
     """
     try:
-        event: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+        event = decode(EVENT, body)
+    except DepthError as error:
+        raise too_deep(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(
-            "", "the body is not JSON; send the webhook as application/json"
+            "", f"the body is no release event: {error}; send the webhook as application/json"
         ) from error
-    repository = event.get("repository") if isinstance(event, dict) else None
-    name = repository.get("full_name") if isinstance(repository, dict) else None
-    if not isinstance(name, str) or not name:
-        raise bad_request("repository.full_name", "repository.full_name: is missing")
-    return name
+    return event.repository.full_name

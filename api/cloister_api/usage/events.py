@@ -10,7 +10,8 @@ from typing import Annotated
 import msgspec
 from typing_extensions import override
 
-from cloister_api.errors import ApiError, bad_request
+from cloister_api.errors import ApiError, bad_request, too_deep
+from cloister_api.wire.strict_json import DepthError, decode
 
 __all__ = [
     "MAX_EVENTS",
@@ -120,10 +121,12 @@ def read_report(body: bytes) -> UsageReport:
         400 when it is malformed.
     """
     try:
-        report = REPORTS.decode(body)
+        report = decode(REPORTS, body)
+    except DepthError as error:
+        raise too_deep(error) from error
     except msgspec.ValidationError as error:
         raise bad_request("", f"the report does not have its form: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(400, "BAD_REQUEST", "the body is not JSON") from error
     if "\x00" in report.delivery_id:
         raise bad_request("delivery_id", "delivery_id holds the character NUL")
@@ -185,10 +188,10 @@ def judge_events(
     """
     taken: list[CountedEvent] = []
     refused: list[RejectedEvent] = []
-    decode = EVENTS.decode
+    read_event = EVENTS.decode
     for index, raw in enumerate(report.events):
         try:
-            taken.append(counted(decode(raw), now_us))
+            taken.append(counted(read_event(raw), now_us))
         except (msgspec.MsgspecError, RefusedError, UnicodeDecodeError, RecursionError) as error:
             refused.append(RejectedEvent(index, str(error)))
     return taken, refused

@@ -1,17 +1,38 @@
-"""A JSON parser that reports names repeated in one object.
+"""Parsing of JSON from the wire: bounded in depth, and with a report of repeated names.
 
 JSON leaves open what a repeated name means (RFC 8259, section 4); parsers take the last value, so
-that those before it would be accepted and then ignored.
+that those before it would be accepted and then ignored. It leaves open as well how deep values may
+be nested; parsers and whoever walks a value later recurse.
 """
 
 import json
+import re
 from collections import Counter
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeVar
 
+import msgspec
 from fastapi import Request
 from typing_extensions import override
 
-__all__ = ["StrictRequest", "parse"]
+__all__ = ["MAX_DEPTH", "TOO_DEEP", "DepthError", "StrictRequest", "decode", "parse"]
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+"""How deep arrays and objects of a body may be nested."""
+TOO_DEEP = f"arrays and objects are nested more than {MAX_DEPTH} levels deep; nest them less"
+
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+OTHERS = bytes(each for each in range(256) if each not in STEP)
+
+
+class DepthError(json.JSONDecodeError):
+    """A body is nested too deeply."""
+
+    def __init__(self) -> None:
+        super().__init__(TOO_DEEP, "", 0)
 
 
 class RepeatedNames(dict[str, Any]):
@@ -21,6 +42,37 @@ class RepeatedNames(dict[str, Any]):
         super().__init__(pairs)
         self.pairs = pairs
         """The names and values as they were sent."""
+
+
+def check_depth(text: bytes) -> None:
+    """Refuse JSON that is nested too deeply, before it is parsed; other faults are left to parsers.
+
+    Raises
+    ------
+    DepthError
+        When it is.
+    """
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return
+    brackets = STRING.sub(b"", text).translate(None, OTHERS)
+    if max(accumulate(map(STEP.__getitem__, brackets)), default=0) > MAX_DEPTH:
+        raise DepthError
+
+
+def decode(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
+    """Decode JSON into a form in which nothing is nested deeply.
+
+    Raises
+    ------
+    DepthError
+        When something that the form leaves out is nested too deeply.
+    msgspec.DecodeError, UnicodeDecodeError
+        When it does not have the form.
+    """
+    try:
+        return decoder.decode(text)
+    except RecursionError as error:
+        raise DepthError from error
 
 
 def parse(text: bytes) -> tuple[Any, list[str]]:
@@ -34,8 +86,9 @@ def parse(text: bytes) -> tuple[Any, list[str]]:
     Raises
     ------
     ValueError
-        When it is not JSON; also RecursionError when it is nested too deeply.
+        When it is not JSON, or a DepthError.
     """
+    check_depth(text)
     repeated = False
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,7 +132,7 @@ class StrictRequest(Request):
         Raises
         ------
         ValueError
-            When it is not JSON; also RecursionError when it is nested too deeply.
+            When it is not JSON, or a DepthError.
         """
         value, _ = await self._parse()
         return value
@@ -88,7 +141,7 @@ class StrictRequest(Request):
         """Return the paths of repeated names; a body that is not JSON has none."""
         try:
             _, names = await self._parse()
-        except (ValueError, RecursionError):
+        except ValueError:
             # The framework calls `json` next and turns the same failure into a response.
             return []
         return names
@@ -99,7 +152,7 @@ class StrictRequest(Request):
         if self._parsed is None:
             try:
                 self._parsed = parse(await self.body())
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 self._failure = error
                 raise
         return self._parsed

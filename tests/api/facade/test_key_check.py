@@ -261,3 +261,27 @@ async def test_a_key_that_is_checked_too_often_is_429(
     assert statuses.count(200) <= 2
     assert answer.json()["code"] == "RATE_LIMITED"
     assert int(answer.headers["retry-after"]) > 100
+
+
+async def test_many_unknown_keys_are_429_and_known_ones_go_on(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    key = await key_of(facade, world)
+    few = {"unknownPerSecond": 0.01}
+    document = {**yaml.safe_load(world.settings.read_text()), "keyCheck": few, "adminKeys": few}
+    settings = world.settings.with_name(f"{world.organization}-unknown.yml")
+    settings.write_text(yaml.safe_dump(document))
+    with start_facade(settings) as guessed:
+        async with guessed.client() as client, guessed.client(world.key) as admin:
+            for status in (401, 429):
+                answer = await client.post(CHECK, json={"api_key": generate(REGULAR_PREFIX)})
+                assert answer.status_code == status
+            assert answer.json()["code"] == "RATE_LIMITED"
+            assert int(answer.headers["retry-after"]) > 1
+            for status in (401, 429):
+                header = {"authorization": f"Bearer {generate()}"}
+                answer = await client.get("/api/containers", headers=header)
+                assert answer.status_code == status
+            assert (await client.post(CHECK, json={"api_key": "tk_nonsense"})).status_code == 401
+            assert (await client.post(CHECK, json={"api_key": key})).status_code == 200
+            assert (await admin.get("/api/containers")).status_code == 200

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.api_keys.cache import ApiKeyCache
 from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.errors import ApiError
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.keys import rotation
@@ -41,7 +42,7 @@ def book_on(engine: AsyncEngine, material: KeyMaterial) -> ApiKeyCache:
     """Make the key check of a replica, for the one organization."""
     hosts = cast("HostnameOwners", SimpleNamespace(organization=lambda _: ACME))
     replicas = Replicas(engine, str(id(engine)))
-    return ApiKeyCache(engine, material, hosts, lambda: NOW, replicas, None)
+    return ApiKeyCache(engine, material, hosts, lambda: NOW, replicas, None, UnknownKeyLimit(1000))
 
 
 async def status(cache: ApiKeyCache, value: str) -> int:
@@ -162,7 +163,7 @@ async def test_admin_keys_and_the_audit_trail_work_alike(
     engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     keys = AdminKeys(engine, material)
-    cache = AdminKeyCache(keys, material)
+    cache = AdminKeyCache(keys, material, UnknownKeyLimit(1000))
     await cache.refresh()
     made, value = await keys.create(
         organization="acme", organization_id="id-1", user="ada", name="ci", now=NOW

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.auth.api_keys.decision import UNKNOWN_KEY, CachedApiKey, judge
 from cloister_api.auth.api_keys.hosts import HostnameOwners
-from cloister_api.auth.token_bucket import RateLimit, consume
+from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit, consume
 from cloister_api.errors import ApiError
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, well_formed
@@ -46,6 +46,7 @@ class ApiKeyCache:
         clock: Clock,
         replicas: Replicas,
         rate: RateLimit | None,
+        unknown: UnknownKeyLimit,
     ) -> None:
         self._engine = engine
         self._material = material
@@ -55,6 +56,7 @@ class ApiKeyCache:
         self._replicas = replicas
         self._whole_rate = rate
         self._rate = rate
+        self._unknown = unknown
         self.facades = 1
         """How many replicas run; this one is among them."""
         self._by_index: dict[bytes, CachedApiKey] = {}
@@ -103,7 +105,9 @@ class ApiKeyCache:
         index = self._material.index(value)
         key = self._by_index.get(index)
         if key is None:
-            await self._poll_since(asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            self._unknown.take(now)
+            await self._poll_since(now)
             key = self._by_index.get(index)
         # The lookup compared hashes of secrets, not secrets; this comparison takes constant time.
         if key is None or not hmac.compare_digest(key.index, index):

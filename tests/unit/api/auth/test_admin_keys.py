@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import LedgerError, migrate, open_ledger
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
@@ -170,7 +171,7 @@ async def test_a_key_is_revoked_once_and_for_good(keys: AdminKeys) -> None:
 
 
 async def test_the_ring_follows_changes_by_others(keys: AdminKeys, material: KeyMaterial) -> None:
-    cache = AdminKeyCache(keys, material)
+    cache = AdminKeyCache(keys, material, UnknownKeyLimit(1000))
     await cache.refresh()
     key, value = await make(keys)
     assert await cache.find(cache.index(value)) == key

@@ -4,7 +4,7 @@ The operations come from the OpenAPI document, so that a new one cannot be forgo
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -12,9 +12,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from cloister_api.errors import ApiError
 from cloister_api.http.bodies import MAX_BODY
 from cloister_api.openapi.document import operations
-from cloister_api.wire.strict_json import StrictRequest, parse
+from cloister_api.payments.webhook import customer_of
+from cloister_api.routes.shim import CHECK_PATH, read
+from cloister_api.services.releases import repository_of
+from cloister_api.usage.events import read_report
+from cloister_api.wire.strict_json import MAX_DEPTH, TOO_DEEP, DepthError, StrictRequest, parse
 from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import REACHED, bare_app, bare_client, reported
 
@@ -331,3 +336,58 @@ async def test_a_body_is_parsed_once(
     monkeypatch.undo()
     assert reported(response, 404)["error"] == REACHED
     assert len(parsed) == 1
+
+
+def nested(levels: int) -> tuple[bytes, ...]:
+    """Return JSON in which values are nested, in the ways in which they can be."""
+    return (
+        b"[" * levels + b"]" * levels,
+        b'{"a":' * levels + b"1" + b"}" * levels,
+        b'{"group_name":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}",
+        b'{"a": "[[[\\"{", "b":' + b"[1," * (levels - 1) + b"1" + b"]" * (levels - 1) + b"}",
+    )
+
+
+TAKING_BODIES = sorted(
+    (method.upper(), path)
+    for path, method, operation in operations(described())
+    if "requestBody" in operation
+)
+"""Every operation that takes a body, whoever may call it."""
+READ_BY_SERVICES = {"/api/internal/usage-reports", "/api/webhooks/releases", "/api/webhooks/stripe"}
+"""Paths whose services read the body once its signature is verified."""
+
+
+@pytest.mark.parametrize(("method", "path"), TAKING_BODIES)
+async def test_values_that_are_nested_deeply_are_refused_with_a_sentence(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    for levels in (MAX_DEPTH + 1, 20_000):
+        for content in nested(levels):
+            answer = await client.request(method, filled(path), content=content, headers=headers)
+            if path in READ_BY_SERVICES:
+                assert reported(answer, 404)["error"] == REACHED
+                continue
+            refused = reported(answer, 400)
+            if path != CHECK_PATH:  # It refuses unknown fields before it looks at their values.
+                assert refused["error"] == TOO_DEEP
+                assert [each["code"] for each in refused["details"]] == ["TooDeep"]
+
+
+@pytest.mark.parametrize("read", [read_report, repository_of, customer_of, read])
+def test_services_refuse_values_that_are_nested_deeply(read: Callable[[bytes], object]) -> None:
+    for content in nested(20_000):
+        with pytest.raises(ApiError) as caught:
+            read(content)
+        assert caught.value.status == 400
+
+
+def test_the_depth_of_a_body_is_exact() -> None:
+    for content in nested(MAX_DEPTH):
+        assert parse(content)[0] is not None
+    for content in nested(MAX_DEPTH + 1):
+        with pytest.raises(DepthError):
+            parse(content)
+    brackets = b'["' + b"[" * 1000 + b'\\"' + b"{" * 1000 + b'"]'
+    assert parse(brackets)[0] == json.loads(brackets)
