@@ -213,10 +213,11 @@ async def test_an_identifier_that_a_restore_wrote_stays(
     server: ApiServer, change: str | None
 ) -> None:
     head = {"apiVersion": "cloister.dev/v1alpha1", "kind": "Domain"}
-    body = {**head, "metadata": {"name": unique("c")}, "spec": {"domain": "a.example.com"}}
+    name = unique("c")
+    body = {**head, "metadata": {"name": name}, "spec": {"domain": "a.example.com"}}
     place = f"{ROOT}/namespaces/default/domains"
     assert (await server.post(place, body)).accepted
-    path = f"{place}/{body['metadata']['name']}"
+    path = f"{place}/{name}"
     restored = {"status": {"id": "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"}}
     assert (await server.patch(f"{path}/status", restored)).accepted
     verdict = await server.patch(f"{path}/status", {"status": {"id": change}})
