@@ -26,7 +26,7 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKeys
-from cloister_api.ledger.keys.key_material import KeyMaterial, ReloadingKeyMaterial
+from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer, ReloadingKeyMaterial
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as METERING_LEASE
@@ -218,11 +218,7 @@ async def running(
         stack.push_async_callback(engine.dispose)
         cache = ClusterCache(client)
         base = Infrastructure(settings, clock, client, cache, engine, AuditTrail(engine))
-        admin_keys = AdminKeyCache(
-            AdminKeys(engine, material),
-            material,
-            UnknownKeyLimit(settings.admin_keys.unknown_per_second),
-        )
+        admin_keys = admin_keys_of(base, material)
         await admin_keys.refresh()
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)
@@ -263,6 +259,12 @@ async def running(
             )
         )
         yield context
+
+
+def admin_keys_of(base: Infrastructure, material: KeySealer) -> AdminKeyCache:
+    """Build the cache of admin keys."""
+    limit = UnknownKeyLimit(base.settings.admin_keys.unknown_per_second)
+    return AdminKeyCache(AdminKeys(base.engine, material), material, limit)
 
 
 def build(
