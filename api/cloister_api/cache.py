@@ -17,6 +17,7 @@ from cloister_crds.kinds import (
     Domain,
     Enclave,
     Host,
+    HostnameClaim,
     Organization,
     RegistryCredential,
     Secret,
@@ -162,6 +163,8 @@ class CachedEnclave:
     """When it was promoted, in UTC; None = never."""
     demoted_at: datetime | None
     """When it was demoted, in UTC; None = never."""
+    debug: bool
+    """Whether it is a debug enclave."""
     deleting: bool
     """Whether it is being deleted."""
     finalizers: tuple[str, ...]
@@ -199,6 +202,7 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
         container_uid=enclave.spec.container.uid,
         promoted_at=enclave.status.promoted_at,
         demoted_at=enclave.status.demoted_at,
+        debug=enclave.spec.debug,
         deleting=meta.deletion_timestamp is not None,
         finalizers=meta.finalizers,
         version=meta.resource_version,
@@ -232,6 +236,8 @@ class ClusterCache:
         """RegistryCredentials of all organizations; their values are in core Secrets."""
         self.domains = Reflector(client, of(Domain), Domain.read)
         """Domains of all organizations."""
+        self.claims = Reflector(client, of(HostnameClaim), HostnameClaim.read)
+        """Claims of host names."""
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
@@ -246,6 +252,7 @@ class ClusterCache:
             self.ssh_keys,
             self.registry_credentials,
             self.domains,
+            self.claims,
         )
 
     @property

@@ -21,6 +21,7 @@ from cloister_api.cache import ClusterCache
 from cloister_api.certificates.account import AcmeAccount
 from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.certificates.challenges import ChallengeRecords
+from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.queue import CertificateQueue
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
@@ -374,13 +375,12 @@ def queue_of(base: Infrastructure, orders: CertificateOrders) -> CertificateQueu
     acme = base.settings.certificates and base.settings.certificates.acme
     if not acme:
         return None
-    enclaves = base.cache.enclaves
+    return CertificateQueue(acme, orders, base.clock, permitted_names_of(base))
 
-    def wanted(uid: str) -> bool:
-        entry = enclaves.by_uid(uid)
-        return not enclaves.ready or (entry is not None and entry.value.live)
 
-    return CertificateQueue(acme, orders, base.clock, wanted)
+def permitted_names_of(base: Infrastructure) -> PermittedNames:
+    """Return which names enclaves may have certified."""
+    return PermittedNames(base.cache, base.clock, base.settings.containers_domain)
 
 
 def certificates_of(
@@ -394,6 +394,8 @@ def certificates_of(
         When the own authority cannot be used.
     """
     return Certificates(
+        client=base.client,
+        permitted=permitted_names_of(base),
         cache=base.cache,
         orders=orders,
         audit=base.audit,

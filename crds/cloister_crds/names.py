@@ -220,12 +220,13 @@ def snapshot_name(enclave: str) -> str:
     return f"{enclave}-secrets"
 
 
-def challenge_name(hostname: str) -> str:
+def challenge_name(label: str) -> str:
     """Name, relative to a zone of ours, at which control of a custom domain is proven.
 
-    The owner of the domain points `_acme-challenge.<domain>` there, once.
+    The owner of the domain points `_acme-challenge.<domain>` there, once. The label is in the
+    status of the Domain: it differs between organizations.
     """
-    return f"{sha256(hostname.encode()).hexdigest()[:32]}.challenges"
+    return f"{label}.challenges"
 
 
 def object_names(name: str, *, debug: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from cloister_clients.registry import RegistryClient
 from cloister_clients.server_clock import ServerClock
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
-from cloister_crds.lifecycle.names.domains import DomainSettings
+from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
 from cloister_operator.cache.model_cache import ModelCache
@@ -80,6 +80,19 @@ def _cluster_network(
     """Make the reader of the cluster's network, with the API endpoint of the settings."""
     api = ApiEndpointResolver.of(settings.api_address, settings.api_authorities)
     return ClusterNetworkReader(client, store, settings.enclave_network, client.clock, api)
+
+
+def _domains(settings: OperatorSettings) -> DomainSettings | None:
+    """Return the settings of custom domains; None = there are none.
+
+    Raises
+    ------
+    OSError, ValueError
+        When the installation key cannot be read or is too short.
+    """
+    if settings.domains is None:
+        return None
+    return settings.domains.read(settings.service, settings.containers_domain)
 
 
 def _lanes(settings: OperatorSettings, clock: Clock) -> Lanes:
@@ -212,7 +225,7 @@ class ProcessContext:
             liveness=liveness,
             watched=watched,
             gateway=gateway,
-            domains=settings.domains.read(settings.service) if settings.domains else None,
+            domains=_domains(settings),
             clock=client.clock,
         )
 

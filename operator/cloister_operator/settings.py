@@ -17,7 +17,7 @@ from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
-from cloister_crds.lifecycle.names.domains import DomainSettings
+from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
 from cloister_operator.enclave.network.cluster_network import DnsResolver
 from cloister_operator.enclave.plan import BuildSettings
@@ -138,13 +138,15 @@ class CustomDomainSettings(SettingsSection):
     dns: DnsSettings = Field(default_factory=DnsSettings)
     """How the servers of a zone are found and queried."""
 
-    def read(self, service: str) -> DomainSettings:
+    def read(self, service: str, containers_domain: str) -> DomainSettings:
         """Read the installation key and return the settings that decisions depend on.
 
         Parameters
         ----------
         service
             Name in the label of TXT records.
+        containers_domain
+            Domain of generated host names.
 
         Raises
         ------
@@ -163,6 +165,7 @@ class CustomDomainSettings(SettingsSection):
             key=key,
             target=self.target,
             service=service,
+            containers_domain=containers_domain,
             interval=timedelta(seconds=self.check_seconds),
             grace=timedelta(seconds=self.grace_seconds),
         )

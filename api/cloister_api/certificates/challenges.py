@@ -50,6 +50,8 @@ class Proof:
     """Host name."""
     value: str
     """Content of the TXT record."""
+    label: str = ""
+    """Label of the name that the owner of a custom domain points at, from the Domain's status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,12 @@ class ChallengeRecords:
         zone = self._zone_of(owner)
         if zone is not None:
             return TxtRecord(zone, owner, proof.value)
-        target = dns.name.from_text(challenge_name(proof.name), self._zones[0])
+        if not proof.label:
+            raise ChallengeError(
+                f"{proof.name}: the status of its Domain has no challengeLabel yet; see that the "
+                "operator runs, in the release of the API"
+            )
+        target = dns.name.from_text(challenge_name(proof.label), self._zones[0])
         found = await self._alias(owner)
         if found != target:
             actual = f"it points to {found}" if found else "there is none"

@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 from cloister_api.certificates.account import AcmeAccount, AcmeError
 from cloister_api.certificates.authority import SignedCertificate
 from cloister_api.certificates.challenges import ChallengeError, ChallengeRecords
 from cloister_api.certificates.limits import longest_window, permitted_at
+from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.settings import AcmeSettings
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
 from cloister_clients.clock import Clock
@@ -47,7 +49,7 @@ class CertificateQueue:
         settings: AcmeSettings,
         orders: CertificateOrders,
         clock: Clock,
-        wanted: Callable[[str], bool],
+        permitted: PermittedNames,
     ) -> None:
         """Read the keys of the account and of the updates.
 
@@ -59,8 +61,8 @@ class CertificateQueue:
             Orders in the ledger.
         clock
             The clock.
-        wanted
-            Returns whether the Enclave with a uid still needs its certificate.
+        permitted
+            Which names an Enclave may have certified now.
 
         Raises
         ------
@@ -70,7 +72,7 @@ class CertificateQueue:
         self._settings = settings
         self._orders = orders
         self._clock = clock
-        self._wanted = wanted
+        self._permitted = permitted
         self._records = ChallengeRecords(settings.dns)
         self._accounts = [AcmeAccount(settings) for _ in range(WORKERS)]
         self._triggered = asyncio.Event()
@@ -122,8 +124,9 @@ class CertificateQueue:
         )
         if order is None:
             return False
-        if not self._wanted(order.enclave_uid):
-            await self._orders.note_refused(order, holder, "the enclave was terminated")
+        refusal = self._refusal(order)
+        if refusal:
+            await self._orders.note_refused(order, holder, refusal)
             return True
         logger.info("certificate of %s: %s", order.enclave, ", ".join(order.names))
         try:
@@ -137,6 +140,15 @@ class CertificateQueue:
                 "certificate of %s was issued, valid until %s", order.enclave, signed.not_after
             )
         return True
+
+    def _refusal(self, order: CertificateOrder) -> str:
+        """Return why an order is no longer wanted; empty = it is. An order may wait for long."""
+        if not self._permitted.ready:
+            return ""
+        enclave = self._permitted.live(order.enclave_uid)
+        if enclave is None:
+            return "the enclave was terminated"
+        return self._permitted.refusal(enclave, order.names)
 
     async def _process(
         self, account: AcmeAccount, order: CertificateOrder, holder: str
@@ -153,7 +165,10 @@ class CertificateQueue:
         else:
             opened = await asyncio.to_thread(account.send, order.request)
             await self._orders.note_sent(order, holder, opened.url)
-        proofs = account.proofs(opened)
+        proofs = [
+            replace(each, label=self._permitted.challenge_label(order.enclave_uid, each.name))
+            for each in account.proofs(opened)
+        ]
         await self._records.publish(proofs)
         try:
             return await asyncio.to_thread(account.finish, opened)
@@ -214,6 +229,9 @@ class CertificateQueue:
                     orders_before=now - KEPT,
                     submissions_before=now - longest_window(self._settings.limits),
                 )
+                if self._permitted.ready:
+                    existing = self._permitted.existing()
+                    await self._orders.drop_keys(bound_before=now - KEPT, live=existing)
             except Exception:  # as above
                 logger.exception("old orders of certificates cannot be deleted")
             await asyncio.sleep(SWEEP_SECONDS)

@@ -42,6 +42,12 @@ class CertificateRequest:
         return self.csr.public_bytes(serialization.Encoding.PEM).decode()
 
     @property
+    def key_digest(self) -> str:
+        """SHA-256 of the public key (SubjectPublicKeyInfo) in hexadecimal."""
+        encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        return hashlib.sha256(self.csr.public_key().public_bytes(encoding, form)).hexdigest()
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the request in hexadecimal: the same request sent again has the same."""
         der = self.csr.public_bytes(serialization.Encoding.DER)

@@ -4,7 +4,7 @@ Added by `cloister_api.services.certificates`, processed by the queue of the ACM
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables.core import (
+    CERTIFICATE_KEYS,
     CERTIFICATE_ORDERS,
     CERTIFICATE_SUBMISSIONS,
     CERTIFICATE_TURNS,
@@ -23,6 +24,7 @@ from cloister_api.ledger.tables.core import (
 __all__ = ["CertificateOrder", "CertificateOrders", "OrderState", "Submission"]
 
 ORDERS, SUBMISSIONS = CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
+KEYS = CERTIFICATE_KEYS
 
 
 class OrderState(StrEnum):
@@ -123,6 +125,78 @@ class CertificateOrders:
         )
         async with self._engine.connect() as connection:
             return list((await connection.execute(query)).scalars())
+
+    async def first_request(self, enclave_uid: str) -> str | None:
+        """Return the oldest request of an enclave that is kept, PEM; None = there is none."""
+        query = (
+            select(ORDERS.c.request)
+            .where(ORDERS.c.enclave_uid == enclave_uid)
+            .order_by(ORDERS.c.created_at, ORDERS.c.id)
+            .limit(1)
+        )
+        async with self._engine.connect() as connection:
+            return (await connection.execute(query)).scalar_one_or_none()
+
+    async def bound_key(self, enclave_uid: str) -> str | None:
+        """Return the digest of the key that an enclave's token is bound to; None = not yet."""
+        query = select(KEYS.c.key_digest).where(KEYS.c.enclave_uid == enclave_uid)
+        async with self._engine.connect() as connection:
+            return (await connection.execute(query)).scalar_one_or_none()
+
+    async def bind_key(self, enclave_uid: str, key_digest: str, now: datetime) -> str:
+        """Bind an enclave's token to a key, unless another process was faster.
+
+        Returns
+        -------
+        str
+            Digest of the key that it is bound to.
+        """
+        row = {"enclave_uid": enclave_uid, "key_digest": key_digest, "bound_at": now}
+        try:
+            async with self._engine.begin() as connection:
+                await connection.execute(insert(KEYS).values(row))
+        except IntegrityError:
+            pass
+        bound = await self.bound_key(enclave_uid)
+        assert bound is not None
+        return bound
+
+    async def note_second_key(
+        self, enclave_uid: str, now: datetime, *, again_after: timedelta
+    ) -> bool:
+        """Record that another key was refused; return False when that was recorded a moment ago.
+
+        Parameters
+        ----------
+        enclave_uid
+            The Enclave.
+        now
+            The time, in UTC.
+        again_after
+            How long a record lasts.
+        """
+        change = update(KEYS).where(
+            KEYS.c.enclave_uid == enclave_uid,
+            or_(KEYS.c.refused_at.is_(None), KEYS.c.refused_at <= now - again_after),
+        )
+        async with self._engine.begin() as connection:
+            return (await connection.execute(change.values(refused_at=now))).rowcount > 0
+
+    async def drop_keys(self, *, bound_before: datetime, live: Collection[str]) -> None:
+        """Forget the keys of enclaves that are gone.
+
+        Parameters
+        ----------
+        bound_before
+            Only keys that were bound before; a younger enclave may not be known yet.
+        live
+            uids of the Enclaves that exist.
+        """
+        async with self._engine.begin() as connection:
+            old = select(KEYS.c.enclave_uid).where(KEYS.c.bound_at < bound_before)
+            for uid in (await connection.execute(old)).scalars().all():
+                if uid not in live:
+                    await connection.execute(delete(KEYS).where(KEYS.c.enclave_uid == uid))
 
     async def add(
         self,

@@ -13,12 +13,16 @@ from datetime import datetime, timedelta
 
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.certificates.authority import AuthorityError, CertificateAuthority
+from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.request import CertificateRequest, RequestError, read_request
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.errors import ApiError, bad_request, conflict, forbidden, not_found, unavailable
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders, OrderState
 from cloister_clients.clock import Clock
+from cloister_clients.kube import KubeClient, KubeError
+from cloister_clients.kube.kinds import EVENT, of
+from cloister_crds.kinds import Container
 from cloister_crds.tokens import token_digest, token_holder
 
 __all__ = ["Certificates", "IssuedCertificate", "PendingCertificate"]
@@ -26,6 +30,7 @@ __all__ = ["Certificates", "IssuedCertificate", "PendingCertificate"]
 logger = logging.getLogger(__name__)
 
 HOUR = timedelta(hours=1)
+REPORTER = "cloister.dev/api"
 SOONEST, LATEST = 2, 300
 """Bounds of Retry-After, in seconds."""
 UNKNOWN = ApiError(
@@ -61,18 +66,22 @@ class Certificates:
     def __init__(
         self,
         *,
+        client: KubeClient,
         cache: ClusterCache,
         orders: CertificateOrders,
         audit: AuditTrail,
         clock: Clock,
         settings: CertificateSettings | None,
         authority: CertificateAuthority | None,
+        permitted: PermittedNames,
         trigger: Callable[[], None],
     ) -> None:
         """Prepare the service.
 
         Parameters
         ----------
+        client
+            Client of the cluster, for Events.
         cache
             Custom resources in memory.
         orders
@@ -85,15 +94,19 @@ class Certificates:
             The issuer; None = there is none.
         authority
             The own authority; None = another issuer signs.
+        permitted
+            Which names an enclave may have certified now.
         trigger
             Called when an order was queued.
         """
+        self._client = client
         self._cache = cache
         self._orders = orders
         self._audit = audit
         self._clock = clock
         self._settings = settings
         self._authority = authority
+        self._permitted = permitted
         self._trigger = trigger
 
     def authority_pem(self) -> str:
@@ -125,9 +138,9 @@ class Certificates:
         Raises
         ------
         ApiError
-            400 when the request is invalid, 403 when it names a host of another one, 409 when the
-            authority refused it, 429 when the enclave requests too often, 503 when no issuer can
-            sign at present.
+            400 when the request is invalid; 403 when it names a host that its container does not
+            have now, or is of a second key; 409 when the authority refused it; 429 when the
+            enclave requests too often; 503 when no issuer can sign at present.
         """
         if self._settings is None:
             raise unavailable(
@@ -145,8 +158,12 @@ class Certificates:
                 f"{', '.join(foreign)}: not a host name of this enclave; it may request "
                 f"{', '.join(enclave.hostnames) or 'none'}"
             )
+        refusal = self._permitted.refusal(enclave, checked.names)
+        if refusal:
+            raise forbidden(refusal)
         order = await self._orders.find(enclave.uid, checked.digest)
         if order is None:
+            await self._check_key(enclave, checked, request_id)
             order = await self._new_order(enclave, checked, request_id)
         return self._outcome(order)
 
@@ -158,7 +175,7 @@ class Certificates:
         ApiError
             401 when there is none; 503 until the cache has been filled.
         """
-        if not self._cache.enclaves.ready:
+        if not self._permitted.ready:
             raise unavailable("the facade has not read the cluster yet; try again")
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
@@ -204,10 +221,69 @@ class Certificates:
             certificate=certificate,
             not_after=not_after,
         )
-        await self._record(enclave, order, request_id, now)
+        result = "200" if order.state is OrderState.ISSUED else "202"
+        await self._record(enclave, "certificate.order", result, request_id, now)
         if order.state is OrderState.QUEUED:
             self._trigger()
         return order
+
+    async def _check_key(
+        self, enclave: CachedEnclave, request: CertificateRequest, request_id: str
+    ) -> None:
+        """Bind an enclave's token to the first key that it is used with.
+
+        Raises
+        ------
+        ApiError
+            403 for another key.
+        """
+        now = self._clock()
+        bound = await self._orders.bound_key(enclave.uid)
+        if bound is None:
+            # An enclave of an earlier release has orders, and is bound to the key of the first.
+            first = await self._orders.first_request(enclave.uid)
+            key = read_request(first).key_digest if first else request.key_digest
+            bound = await self._orders.bind_key(enclave.uid, key, now)
+        if bound == request.key_digest:
+            return
+        if await self._orders.note_second_key(enclave.uid, now, again_after=HOUR):
+            logger.warning(
+                "the token of enclave %s/%s was used with a second key",
+                enclave.namespace,
+                enclave.name,
+            )
+            await self._record(enclave, "certificate.second_key", "403", request_id, now)
+            await self._create_event(enclave, now)
+        raise forbidden(
+            "the token of this enclave is bound to the key that it was first used with, and this "
+            "request is of another one; only a new enclave can have a new key: relaunch the "
+            "container, and find out who else has read the token"
+        )
+
+    async def _create_event(self, enclave: CachedEnclave, now: datetime) -> None:
+        """Report the use of a token with a second key where `kubectl describe` shows it."""
+        body = {
+            "metadata": {"name": f"{enclave.uid}.second-key.{int(now.timestamp())}"},
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": REPORTER,
+            "reportingInstance": REPORTER,
+            "action": "SignCertificate",
+            "reason": "SecondKey",
+            "regarding": {
+                "apiVersion": of(Container).api_version,
+                "kind": "Container",
+                "namespace": enclave.namespace,
+                "name": enclave.container,
+                "uid": enclave.container_uid,
+            },
+            "note": f"The token of enclave {enclave.name} was used with a second key, which was "
+            "refused: somebody else may have read the token. Relaunch the container.",
+            "type": "Warning",
+        }
+        try:
+            await self._client.create(EVENT, body, enclave.namespace)
+        except KubeError as error:
+            logger.warning("the Event about a second key was not written: %s", error)
 
     async def _check_rate(self, enclave: CachedEnclave, most: int, now: datetime) -> None:
         """Refuse more new requests of an enclave within an hour than are allowed.
@@ -248,9 +324,9 @@ class Certificates:
         return IssuedCertificate(order.certificate, order.not_after)
 
     async def _record(
-        self, enclave: CachedEnclave, order: CertificateOrder, request_id: str, now: datetime
+        self, enclave: CachedEnclave, action: str, result: str, request_id: str, now: datetime
     ) -> None:
-        """Write the audit row of a new order."""
+        """Write an audit row."""
         slugs = (
             one.value.metadata.name
             for one in self._cache.organizations.all()
@@ -263,8 +339,8 @@ class Certificates:
                 organization=next(slugs, enclave.namespace),
                 actor=f"enclave {enclave.name}"[:253],
                 key_id=None,
-                action="certificate.order",
+                action=action,
                 target=enclave.uid,
-                result=f"{200 if order.state is OrderState.ISSUED else 202}",
+                result=result,
             )
         )

@@ -27,6 +27,11 @@ class DomainRecords(Model):
     """txtValue is its exact value."""
     cname_target: Word = ""
     """cnameTarget is the target of the domain's CNAME record."""
+    challenge_name: Word = ""
+    """challengeName is the host of the CNAME record by which certificates are proven."""
+    challenge_label: Word = ""
+    """challengeLabel is the first label of its target, which is <challengeLabel>.challenges in the
+    first zone of the API's settings."""
 
 
 class DomainStatus(RecordStatus):
@@ -40,6 +45,8 @@ class DomainStatus(RecordStatus):
     """verifiedAt is when it was verified, in UTC; unset = it is not."""
     lost_at: Timestamp | None = None
     """lostAt is when it lost its verification, in UTC; unset = it did not, or is verified again."""
+    served_until: Timestamp | None = None
+    """servedUntil is when one that lost its verification ceases to be served, in UTC."""
     checked_at: Timestamp | None = None
     """checkedAt is when DNS was last checked, in UTC; unset = never."""
     cname_configured: Flag | None = None

@@ -38,20 +38,25 @@ def wanted_routes(
     -------
     Mapping[str, str]
         Names of Services by host name. A custom domain that is no longer served is not among them,
-        nor a name that another Container holds.
+        nor a name that another Container holds; a preview is its whose the generated name is.
     """
     if state.settings.gateway is None:
         return {}
     name = state.container.metadata.name
-    claims = state.observed.claims
     wanted = {}
     for host in target.spec.hostnames if target is not None else ():
-        claim = claims.get(host)
-        if claim is not None and is_held_by(claim, state.container) and state.accepts(host):
+        if _holds(state, host) and state.accepts(host):
             wanted[host] = service_name(name)
-    if staged is not None and staged.spec.preview:
+    # A preview's name follows from the generated one, and belongs to whoever holds that.
+    generated = state.internal_hostname
+    if staged is not None and staged.spec.preview and _holds(state, generated):
         wanted[staged.spec.preview] = preview_service_name(name)
     return wanted
+
+
+def _holds(state: RolloutState, host: str) -> bool:
+    claim = state.observed.claims.get(host)
+    return claim is not None and is_held_by(claim, state.container)
 
 
 def changed_routes(

@@ -15,7 +15,7 @@ from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.names.domains import find_domain, may_serve
-from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
+from cloister_crds.lifecycle.names.hostnames import internal_hostname, wanted_hostnames
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
@@ -269,6 +269,14 @@ class RolloutState:
             self.container, self.observed.organization, self.settings.containers_domain
         )
         return tuple(each for each in wanted if self.accepts(each))
+
+    @property
+    def internal_hostname(self) -> str:
+        """The generated host name; empty without an Organization."""
+        organization = self.observed.organization
+        if organization is None:
+            return ""
+        return internal_hostname(self.container, organization, self.settings.containers_domain)
 
     def is_custom(self, hostname: str) -> bool:
         """Return whether a host name is a custom domain, not a generated one."""

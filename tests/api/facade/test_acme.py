@@ -15,13 +15,14 @@ import httpx
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
 from sqlalchemy import select
 
 from cloister_api.ledger.database import open_ledger
 from cloister_api.ledger.tables.core import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 from cloister_crds.names import challenge_name
-from tests.support.builders.signing_requests import signing_request
+from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.programs.facade import (
     DOMAIN,
     Facade,
@@ -29,6 +30,7 @@ from tests.support.programs.facade import (
     run_command,
     start_facade,
 )
+from tests.support.programs.facade_enclaves import challenge_label, enclave_with_token
 from tests.support.servers.acme import AcmeNameServer, Pebble, name_server, pebble, resolver
 from tests.support.waiting import until
 
@@ -123,6 +125,8 @@ class Asker:
     """Its token."""
     request: str = field(repr=False)
     """Its signing request."""
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    """Its key, to which its token is bound."""
     asked: int = 0
     """How often it has asked."""
 
@@ -176,9 +180,10 @@ async def an_enclave(
     clients: Sequence[httpx.AsyncClient], world: FacadeInstallation, name: str, *hostnames: str
 ) -> Asker:
     """Make an Enclave that asks for its host names."""
-    token = await world.enclave_with_token(name, *hostnames)
+    token = await enclave_with_token(world, name, *hostnames)
     names = hostnames or (f"{name}.{world.organization}.{DOMAIN}",)
-    return Asker(clients, token, signing_request(*names))
+    key = new_key()
+    return Asker(clients, token, signing_request(*names, key=key), key)
 
 
 @pytest.fixture
@@ -244,7 +249,7 @@ async def test_a_custom_domain_is_proven_by_its_cname(
     host = f"{world.organization}.{CUSTOM}"
     asker = await an_enclave([client], world, "custom", host)
     await asker.queued()
-    target = f"{challenge_name(host)}.{DOMAIN}."
+    target = f"{challenge_name(challenge_label(world, host))}.{DOMAIN}."
     told = await asker.says(f"_acme-challenge.{host} CNAME {target}")
     assert told.status_code == 202
     await stands(settings, host, attempts=2)
@@ -313,7 +318,8 @@ async def test_the_limits_of_the_authority_are_kept(
             asker = await an_enclave([client], world, "limited")
             await asker.queued()
             await asker.issued()
-            asker.request = signing_request(f"limited.{world.organization}.{DOMAIN}")
+            host = f"limited.{world.organization}.{DOMAIN}"
+            asker.request = signing_request(host, key=asker.key)
             await asker.queued()
             answer = await asker.says("waits for the rate limits")
             assert (answer.status_code, answer.headers["retry-after"]) == (202, "300")
@@ -333,7 +339,7 @@ async def test_an_order_that_cannot_be_filled_is_given_up(
             answer = await asker.says("send a new request")
             assert (answer.status_code, answer.json()["code"]) == (409, "CONFLICT")
             assert "CNAME" in answer.json()["error"]
-            asker.request = signing_request(host)
+            asker.request = signing_request(host, key=asker.key)
             await asker.queued()
 
 

@@ -9,10 +9,11 @@ import pytest
 import yaml
 from cryptography import x509
 
-from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Enclave
+from cloister_clients.kube.kinds import EVENT, of
+from cloister_crds.kinds import Container, Enclave, HostnameClaim
 from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
+from tests.support.programs.facade_enclaves import enclave_with_token, report_domain
 from tests.support.waiting import until
 
 PATH = "/api/shim/cert"
@@ -75,7 +76,7 @@ async def asker(signing: Facade, world: FacadeInstallation) -> AsyncIterator[Ask
 
 async def an_enclave(client: httpx.AsyncClient, world: FacadeInstallation, name: str) -> Asker:
     """Make an Enclave and wait until the facade knows it."""
-    token = await world.enclave_with_token(name)
+    token = await enclave_with_token(world, name)
     made = Asker(client, world, name, token)
     await until(made.known, what="the facade to know the Enclave")
     return made
@@ -144,14 +145,15 @@ async def test_the_token_of_a_deleted_enclave_is_refused(asker: Asker) -> None:
         return (await asker.request(signing_request(asker.host))).status_code == 401
 
     await until(refused, what="the token of a deleted enclave to be refused")
-    later = await asker.world.enclave_with_token(asker.name)
+    later = await enclave_with_token(asker.world, asker.name)
     successor = Asker(asker.client, asker.world, asker.name, later)
     await until(successor.known, what="the facade to know the successor")
     assert (await asker.request("x")).status_code == 401, "the token of an earlier one of that name"
 
 
 async def test_too_many_new_requests_are_put_off(asker: Asker) -> None:
-    requests = [signing_request(asker.host) for _ in range(4)]
+    key = new_key()
+    requests = [signing_request(asker.host, key=key) for _ in range(4)]
     answers = [await asker.request(request) for request in requests]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert answers[3].json()["code"] == "RATE_LIMITED"
@@ -159,10 +161,61 @@ async def test_too_many_new_requests_are_put_off(asker: Asker) -> None:
     assert (await asker.request(requests[0])).status_code == 200, "an old request is no new one"
 
 
+async def test_a_token_is_good_for_one_key(asker: Asker, settings: Path, signing: Facade) -> None:
+    """The attack: who reads an enclave's token has a certificate signed for a key of their own."""
+    first = new_key()
+    assert (await asker.request(signing_request(asker.host, key=first))).status_code == 200
+    with start_facade(settings) as replica:
+        async with replica.client() as client:
+            other = Asker(client, asker.world, asker.name, asker.token)
+            await until(other.known, what="the replica to know the Enclave")
+            for _ in range(2):
+                answer = await other.request(signing_request(asker.host))
+                assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+                assert "bound to the key" in answer.json()["error"]
+    again = signing_request(asker.host, key=first, subject=asker.host)
+    assert (await asker.request(again)).status_code == 200, "a renewal with the key"
+    rows = [row.action for row in await asker.world.audit()]
+    assert rows.count("certificate.second_key") == 1
+    events = (await asker.world.kube.list(EVENT, asker.world.namespace)).items
+    (event,) = (each for each in events if each["reason"] == "SecondKey")
+    assert (event["type"], event["regarding"]["name"]) == ("Warning", asker.name)
+
+
+async def test_a_host_name_that_its_container_lost_is_not_signed(
+    asker: Asker, world: FacadeInstallation
+) -> None:
+    """The attack: an enclave that still runs goes on to get certificates of a name it lost."""
+    host = f"{world.organization}.customer.test"
+    held = Asker(asker.client, world, "held", await enclave_with_token(world, "held", host))
+    await until(held.known, what="the facade to know the Enclave")
+    key = new_key()
+
+    async def told(status: int, words: str = "") -> None:
+        async def seen() -> bool:
+            answer = await held.request(signing_request(host, key=key))
+            return answer.status_code in {status, 429} and words in answer.text
+
+        await until(seen, what=f"{status} {words}")
+
+    await told(200)
+    await report_domain(world, host, verified=False, servedUntil="2020-01-01T00:00:00Z")
+    await told(403, f"{host} may not be served")
+    await report_domain(world, host, verified=True, servedUntil=None)
+    await world.kube.delete(of(HostnameClaim), host)
+    await told(403, f"{host} is not claimed by container held any more")
+    holder = {"namespace": world.namespace, "name": "another"}
+    claim = {"metadata": {"name": host}, "spec": {"holder": holder}}
+    await world.kube.create(of(HostnameClaim), claim)
+    await told(403, "is not claimed by container held")
+    await world.kube.delete(of(Container), "held", world.namespace)
+    await told(403, "container held of this enclave does not exist any more")
+
+
 async def test_without_an_issuer_certificates_are_503(
     facade: Facade, world: FacadeInstallation
 ) -> None:
-    token = await world.enclave_with_token("web")
+    token = await enclave_with_token(world, "web")
     async with facade.client() as client:
         unset = Asker(client, world, "web", token)
 

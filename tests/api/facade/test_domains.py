@@ -9,7 +9,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
-from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 FIELDS = (
@@ -121,6 +121,16 @@ async def test_a_domain_outside_of_the_suffix_is_refused(
         answer = await post(client, host)
         assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
         assert answer.json()["details"][0]["field"] == "domain"
+
+
+async def test_a_name_below_the_domain_of_generated_names_is_refused(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    await world.change_organization(entitlements={"domainSuffixes": [DOMAIN]})
+    async with facade.client(world.key) as client:
+        answer = await post(client, f"web.{world.organization}.{DOMAIN}")
+        assert (answer.status_code, answer.json()["details"][0]["field"]) == (400, "domain")
+        assert "whose names are generated" in answer.json()["error"]
 
 
 async def test_without_the_entitlement_it_is_forbidden(

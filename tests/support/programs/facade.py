@@ -8,11 +8,9 @@ would.
 
 import contextlib
 import os
-import secrets
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,10 +33,8 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain, Enclave, Host, HostnameClaim, Organization
-from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
 from cloister_crds.names import CONTAINER_LABEL, service_name
-from cloister_crds.tokens import token_digest, token_of
 from dev.cluster import Cluster
 from dev.plain_http import NO_TRUST
 from tests.support.clients.openapi_check import check_response
@@ -315,24 +311,9 @@ class FacadeInstallation:
             "tag": owner.spec.tag,
             "commit": owner.spec.commit,
         }
-        return await self._create_enclave(name, metadata, spec)
+        return await self.create_enclave(name, metadata, spec)
 
-    async def enclave_with_token(self, name: str, *hostnames: str) -> str:
-        """Create an Enclave with host names, by default the generated one, and return its token."""
-        token = token_of(self.namespace, name, secrets.token_urlsafe(32))
-        request = {"repo": self.repo, "tag": "v1.0.0"}
-        spec = {
-            "container": {"name": name, "uid": str(uuid.uuid4())},
-            "request": record(ContainerSpec.model_validate({"name": name, **request})).wire(),
-            "tag": "v1.0.0",
-            "commit": "0" * 40,
-            "hostnames": list(hostnames) or [f"{name}.{self.organization}.{DOMAIN}"],
-            "tokenDigest": token_digest(token),
-        }
-        await self._create_enclave(name, {}, spec)
-        return token
-
-    async def _create_enclave(
+    async def create_enclave(
         self, name: str, metadata: dict[str, Any], spec: dict[str, Any]
     ) -> str:
         """Create an Enclave; common fields are added."""

@@ -152,6 +152,16 @@ CERTIFICATE_SUBMISSIONS = Table(
 )
 """Every order that was sent to the ACME authority, to keep its rate limits."""
 
+CERTIFICATE_KEYS = Table(
+    "certificate_keys",
+    METADATA,
+    Column("enclave_uid", String(64), primary_key=True),
+    Column("key_digest", String(64), nullable=False),
+    Column("bound_at", UtcTime, nullable=False),
+    Column("refused_at", UtcTime, nullable=True),
+)
+"""The one key that each enclave's token is good for, and when another one was last refused."""
+
 CERTIFICATE_TURNS = Table(
     "certificate_turns",
     METADATA,

@@ -24,6 +24,7 @@ from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
 from cloister_crds.lifecycle.names.domains import find_domain, used_by
+from cloister_crds.lifecycle.names.hostnames import is_below
 
 __all__ = ["Domains"]
 
@@ -39,6 +40,7 @@ class Domains:
         reader: ContainerReader,
         idempotency: IdempotentRequests,
         clock: Clock,
+        containers_domain: str,
         write_wait: float,
         dns_wait: float,
     ) -> None:
@@ -47,6 +49,7 @@ class Domains:
         self._reader = reader
         self._idempotency = idempotency
         self._clock = clock
+        self._containers_domain = containers_domain
         self._write_wait = write_wait
         self._dns_wait = dns_wait
 
@@ -89,6 +92,12 @@ class Domains:
                 "FORBIDDEN",
                 "domain: custom domains need the entitlement domainSuffixes, which the "
                 "organization does not have; ask the administrator",
+            )
+        if is_below(host, self._containers_domain):
+            raise bad_request(
+                "domain",
+                f"domain: {host} is below {self._containers_domain}, whose names are generated; "
+                "use a name of a domain of your own",
             )
         if not any(host.endswith(f".{each}") for each in suffixes):
             allowed = ", ".join(f"*.{each}" for each in suffixes)

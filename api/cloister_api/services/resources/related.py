@@ -85,6 +85,7 @@ def related_services(
             idempotency=idempotency,
             clock=clock,
             write_wait=wait,
+            containers_domain=settings.containers_domain,
             dns_wait=DNS_WAIT_SECONDS,
         ),
         registry_credentials=RegistryCredentials(

@@ -5,7 +5,6 @@ A Domain is verified when TXT and CNAME are right in one check; afterwards only 
 revokes it. That blocks new use at once; what serves continues for a grace period.
 """
 
-import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,6 +13,8 @@ from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.domain import Domain, DomainRecords, DomainStatus
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.kinds.organization import Organization
+from cloister_crds.lifecycle.names.domain_records import DomainSettings, records_of
+from cloister_crds.lifecycle.names.hostnames import is_below
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_crds.lifecycle.state.observed import (
     DnsFacts,
@@ -26,11 +27,9 @@ from cloister_crds.lifecycle.state.observed import (
 
 __all__ = [
     "DomainDecision",
-    "DomainSettings",
     "decide_domain",
     "find_domain",
     "may_serve",
-    "records_of",
     "used_by",
 ]
 
@@ -38,23 +37,6 @@ LOOK_PAUSE = timedelta(seconds=10)
 """Shortest time between two checks of a Domain, however often one is requested."""
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
-_HEX = 32
-
-
-@dataclass(frozen=True, slots=True)
-class DomainSettings:
-    """The administrator's settings for custom domains."""
-
-    key: bytes
-    """Installation key: nonces and targets are derived from it, the same after every restore."""
-    target: str
-    """Domain of the targets of CNAME records."""
-    service: str
-    """Name in the label of TXT records."""
-    interval: timedelta
-    """Time between two DNS checks."""
-    grace: timedelta
-    """Grace period in which a domain that lost its TXT record is still served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,31 +51,6 @@ class DomainDecision:
     """Lookup whose result is used up; None = none."""
     requeue_after: timedelta | None = None
     """Time until the next reconcile; None = when something changes."""
-
-
-def records_of(domain: str, *, slug: str, settings: DomainSettings) -> DomainRecords:
-    """Return the records that the owner of a domain has to create.
-
-    Parameters
-    ----------
-    domain
-        The custom domain.
-    slug
-        Slug of the organization.
-    settings
-        Installation key, target and service.
-    """
-    nonce = _mac(settings.key, "nonce", slug)
-    return DomainRecords(
-        txt_name=f"_{settings.service}.{domain}",
-        txt_value=f"{settings.service}-verification={domain}:{nonce}",
-        cname_target=f"{_mac(settings.key, 'target', slug, domain)}.{settings.target}",
-    )
-
-
-def _mac(key: bytes, *parts: str) -> str:
-    """Derive a value from the installation key; the parts are separated unambiguously."""
-    return hmac.new(key, "\0".join(parts).encode(), "sha256").hexdigest()[:_HEX]
 
 
 def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
@@ -125,12 +82,14 @@ def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool
     now
         The time, in UTC.
     grace
-        Grace period of one that lost its TXT record.
+        Grace period of one that lost its TXT record, where its status does not say when it ends.
     """
     if domain is None:
         return False
-    lost = domain.status.lost_at
-    return domain.status.verified or (lost is not None and now < lost + grace)
+    lost, until = domain.status.lost_at, domain.status.served_until
+    if until is None and lost is not None:
+        until = lost + grace
+    return domain.status.verified or (until is not None and now < until)
 
 
 def decide_domain(
@@ -165,7 +124,7 @@ def decide_domain(
             "used_by": used_by(host, containers)[:USED_BY_LIMIT],
         }
     )
-    refusal = _refusal(host, organization)
+    refusal = _refusal(host, organization, settings.containers_domain)
     if refusal is not None or organization is None:
         lost = now if before.verified else before.lost_at
         refused = status.model_copy(
@@ -174,10 +133,10 @@ def decide_domain(
         until = lost + settings.grace if lost is not None else now
         found = _served_until(refusal or (), until) if now < until else refusal or ()
         return DomainDecision(
-            _with_conditions(refused, domain, found, now),
+            _with_conditions(refused, domain, found, settings, now),
             requeue_after=until - now if now < until else None,
         )
-    records = records_of(host, slug=organization.metadata.name, settings=settings)
+    records = records_of(host, organization=organization, settings=settings, before=before)
     status = status.model_copy(update={"records": records})
     requested = domain.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
     wait = _until_check(before, requested, settings, now)
@@ -198,7 +157,7 @@ def decide_domain(
         # A request that came meanwhile may be about a newer record: the next check is for it.
         seen = seen.model_copy(update={"last_handled_request": facts.request})
         seen = _checked(seen, records, facts, now)
-    after = _with_conditions(seen, domain, _conditions(seen, failed, settings, now), now)
+    after = _with_conditions(seen, domain, _conditions(seen, failed, settings, now), settings, now)
     return DomainDecision(after, forget=need, requeue_after=_next(after, settings, now))
 
 
@@ -224,10 +183,18 @@ def _served_until(
     return tuple(replace(each, message=each.message + text) for each in refusal)
 
 
-def _refusal(host: str, organization: Organization | None) -> tuple[ConditionUpdate, ...] | None:
+def _refusal(
+    host: str, organization: Organization | None, containers_domain: str
+) -> tuple[ConditionUpdate, ...] | None:
     """Return the conditions of a domain that an organization cannot have; None = it can."""
     if organization is None:
         return _stalled("OrganizationNotFound", "No Organization owns this namespace.")
+    if is_below(host, containers_domain):
+        return _stalled(
+            "DomainReserved",
+            f"{host} is below {containers_domain}, whose names Cloister generates; use a name of "
+            "a domain of your own.",
+        )
     suffixes = organization.spec.entitlements.domain_suffixes
     if any(host.endswith(f".{each}") for each in suffixes):
         return None
@@ -318,17 +285,22 @@ def _unchanged(
     ready = condition(status.conditions, "Ready")
     if ready is not None and ready.reason == "DnsUnavailable" and not status.verified:
         failed = ConditionUpdate("Ready", status=False, reason=ready.reason, message=ready.message)
-        return _with_conditions(status, domain, (failed,), now)
-    return _with_conditions(status, domain, _conditions(status, None, settings, now), now)
+        return _with_conditions(status, domain, (failed,), settings, now)
+    return _with_conditions(status, domain, _conditions(status, None, settings, now), settings, now)
 
 
 def _with_conditions(
-    status: DomainStatus, domain: Domain, updates: Iterable[ConditionUpdate], now: datetime
+    status: DomainStatus,
+    domain: Domain,
+    updates: Iterable[ConditionUpdate],
+    settings: DomainSettings,
+    now: datetime,
 ) -> DomainStatus:
+    until = status.lost_at + settings.grace if status.lost_at is not None else None
     conditions = merge(
         domain.status.conditions, updates, generation=domain.metadata.generation, now=now
     )
-    return status.model_copy(update={"conditions": conditions})
+    return status.model_copy(update={"conditions": conditions, "served_until": until})
 
 
 def _next(status: DomainStatus, settings: DomainSettings, now: datetime) -> timedelta:

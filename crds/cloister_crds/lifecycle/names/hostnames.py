@@ -7,6 +7,7 @@ from cloister_crds.names import generated_hostname
 
 __all__ = [
     "internal_hostname",
+    "is_below",
     "is_held_by",
     "wanted_hostnames",
 ]
@@ -53,6 +54,11 @@ def wanted_hostnames(
     generated = internal_hostname(container, organization, containers_domain)
     custom = container.spec.custom_domain
     return (custom, generated) if custom else (generated,)
+
+
+def is_below(hostname: str, domain: str) -> bool:
+    """Return whether a host name is a domain or a name below it."""
+    return hostname == domain or hostname.endswith(f".{domain}")
 
 
 def is_held_by(claim: HostnameClaim, container: Container) -> bool:

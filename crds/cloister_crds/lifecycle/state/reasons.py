@@ -372,6 +372,11 @@ _OPEN = (
         "Create the TXT and the CNAME record that the Domain's status names.",
     ),
     _open(
+        "DomainReserved",
+        "The custom domain is below the domain of generated host names.",
+        "Create a Domain for a name of a domain of your own.",
+    ),
+    _open(
         "DomainLost",
         "The TXT record of the custom domain is gone; it is served for a grace period.",
         "Create the TXT record again before the time in the message.",

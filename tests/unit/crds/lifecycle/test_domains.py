@@ -1,26 +1,30 @@
 """Custom domains: records, DNS checks, verification and its loss."""
 
+import hmac
 from dataclasses import replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from cloister_crds.kinds import Domain, Organization
-from cloister_crds.kinds.domain import DomainStatus
+from cloister_crds.kinds.domain import DomainRecords, DomainStatus
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
-from cloister_crds.lifecycle.names.domains import (
-    DomainDecision,
-    DomainSettings,
-    decide_domain,
-    may_serve,
-    records_of,
-    used_by,
-)
+from cloister_crds.lifecycle.names.domain_records import DomainSettings, records_of
+from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain, may_serve, used_by
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import DnsFacts, Failed, Known, LookupResult, Need
-from tests.support.builders.resources import NOW, container_of, domain_of, host_of, organization_of
+from cloister_crds.names import ID_ANNOTATION
+from tests.support.builders.resources import (
+    DOMAIN,
+    NOW,
+    container_of,
+    domain_of,
+    host_of,
+    organization_of,
+)
 
 HOST = "api.customer.test"
 HOUR = timedelta(hours=1)
@@ -28,12 +32,19 @@ SETTINGS = DomainSettings(
     key=b"k" * 32,
     target="dns.example.test",
     service="cloister",
+    containers_domain=DOMAIN,
     interval=timedelta(minutes=5),
     grace=timedelta(days=7),
 )
 ORGANIZATION = organization_of(entitlements=Entitlements(domain_suffixes=("customer.test",)))
-RECORDS = records_of(HOST, slug="acme", settings=SETTINGS)
+RECORDS = records_of(HOST, organization=ORGANIZATION, settings=SETTINGS)
 RIGHT = DnsFacts((RECORDS.txt_value,), (RECORDS.cname_target,))
+
+
+def organization(slug: str = "acme", uid: str = "org-1") -> Organization:
+    """Return an organization that may have the domain."""
+    metadata = ORGANIZATION.metadata.model_copy(update={"name": slug, "uid": uid})
+    return ORGANIZATION.model_copy(update={"metadata": metadata})
 
 
 class Zone:
@@ -101,12 +112,62 @@ def test_records_are_those_of_the_specification() -> None:
 
 
 def test_the_nonce_is_the_organizations_and_the_target_the_domains() -> None:
-    other = records_of(HOST, slug="other", settings=SETTINGS)
-    second = records_of("www.customer.test", slug="acme", settings=SETTINGS)
+    other = records_of(HOST, organization=organization("other"), settings=SETTINGS)
+    second = records_of("www.customer.test", organization=ORGANIZATION, settings=SETTINGS)
     nonce = RECORDS.txt_value.rpartition(":")[2]
     assert second.txt_value.endswith(nonce)
     assert not other.txt_value.endswith(nonce)
     assert len({RECORDS.cname_target, other.cname_target, second.cname_target}) == 3
+
+
+def test_another_organization_of_the_slug_inherits_neither_verification_nor_proof() -> None:
+    later = records_of(HOST, organization=organization(uid="org-2"), settings=SETTINGS)
+    assert later.txt_value != RECORDS.txt_value
+    assert later.challenge_label != RECORDS.challenge_label
+    assert later.challenge_name == f"_acme-challenge.{HOST}"
+    restored = organization(uid="org-3")
+    annotations = {ID_ANNOTATION: "org-1"}
+    metadata = restored.metadata.model_copy(update={"annotations": annotations})
+    restored = restored.model_copy(update={"metadata": metadata})
+    assert records_of(HOST, organization=restored, settings=SETTINGS) == RECORDS
+
+
+def test_a_domain_that_an_earlier_release_verified_keeps_its_records() -> None:
+    def mac(*parts: str) -> str:
+        return hmac.new(SETTINGS.key, "\0".join(parts).encode(), "sha256").hexdigest()[:32]
+
+    earlier = DomainRecords(
+        txt_name=RECORDS.txt_name,
+        txt_value=f"cloister-verification={HOST}:{mac('nonce', 'acme')}",
+        cname_target=RECORDS.cname_target,
+    )
+    zone = Zone(DnsFacts((earlier.txt_value,), (earlier.cname_target,)))
+    status = DomainStatus(records=earlier, verified=True, verified_at=NOW)
+    zone.domain = zone.domain.model_copy(update={"status": status})
+    for _ in range(2):
+        zone.now += HOUR
+        zone.work()
+        assert zone.status.verified
+        assert zone.status.records is not None
+        assert zone.status.records.txt_value == earlier.txt_value
+        assert zone.status.records.challenge_label == sha256(HOST.encode()).hexdigest()[:32]
+    unverified = status.model_copy(update={"verified": False})
+    zone.domain = zone.domain.model_copy(update={"status": unverified})
+    zone.now += HOUR
+    zone.work()
+    assert (zone.status.verified, zone.status.records) == (False, RECORDS)
+
+
+def test_a_name_below_the_domain_of_generated_names_is_refused_by_name() -> None:
+    owner = organization()
+    entitled = Entitlements(domain_suffixes=(DOMAIN, "customer.test"))
+    spec = owner.spec.model_copy(update={"entitlements": entitled})
+    owner = owner.model_copy(update={"spec": spec})
+    for host in (f"web.other.{DOMAIN}", DOMAIN):
+        zone = Zone(RIGHT)
+        zone.domain = domain(host)
+        zone.work(owner)
+        assert (zone.asked, zone.reason, zone.status.verified) == (0, "DomainReserved", False)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,16 @@ def test_a_staged_update_is_routed_at_its_preview() -> None:
     assert services(world) == {GENERATED: "web"}
 
 
+def test_a_preview_is_routed_only_to_who_holds_the_generated_name() -> None:
+    world = routed_world()
+    world.change_spec(staging=True, tag="v1.1.0")
+    world.settle()
+    assert PREVIEW in world.routes
+    world.claims[GENERATED] = claim_of(GENERATED, holder="other")
+    world.settle()
+    assert PREVIEW not in world.routes
+
+
 def test_an_update_leaves_the_route_alone() -> None:
     world = routed_world()
     world.decisions.clear()
