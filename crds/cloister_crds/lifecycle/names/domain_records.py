@@ -55,7 +55,7 @@ def records_of(
         Present status of the Domain: one that was verified by the records of an earlier release,
         which contained no identifier, keeps them. None = a new one.
     """
-    slug, identity = organization.metadata.name, organization.metadata.identifier
+    slug, identity = organization.metadata.name, organization.identifier
     found = DomainRecords(
         txt_name=f"_{settings.service}.{domain}",
         txt_value=_txt(domain, settings, "nonce", slug, identity),

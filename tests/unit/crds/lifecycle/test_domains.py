@@ -16,7 +16,6 @@ from cloister_crds.lifecycle.names.domain_records import DomainSettings, records
 from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain, may_serve, used_by
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import DnsFacts, Failed, Known, LookupResult, Need
-from cloister_crds.names import ID_ANNOTATION
 from tests.support.builders.resources import (
     DOMAIN,
     NOW,
@@ -126,9 +125,8 @@ def test_another_organization_of_the_slug_inherits_neither_verification_nor_proo
     assert later.challenge_label != RECORDS.challenge_label
     assert later.challenge_name == f"_acme-challenge.{HOST}"
     restored = organization(uid="org-3")
-    annotations = {ID_ANNOTATION: "org-1"}
-    metadata = restored.metadata.model_copy(update={"annotations": annotations})
-    restored = restored.model_copy(update={"metadata": metadata})
+    status = restored.status.model_copy(update={"id": "org-1"})
+    restored = restored.model_copy(update={"status": status})
     assert records_of(HOST, organization=restored, settings=SETTINGS) == RECORDS
 
 
