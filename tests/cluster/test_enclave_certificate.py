@@ -335,7 +335,7 @@ def test_the_serving_pod_is_metered(installation: Installation, api: Restartable
         assert point["cpu_mem_total"] > 0
 
 
-def test_only_a_running_enclave_gets_a_certificate_and_only_for_its_names(
+def test_the_token_of_an_enclave_is_good_for_its_names_and_its_key_while_it_runs(
     installation: Installation, api: RestartableApi
 ) -> None:
     installation.create_container("other", repo="acme/web", tag="v1.0.0")
@@ -343,7 +343,10 @@ def test_only_a_running_enclave_gets_a_certificate_and_only_for_its_names(
     web = installation.container("web")
     assert web is not None
     token = token_of(installation, "other")
-    assert api.request(token, other.status.domain).status_code == 200
+    # Who reads the token of a real enclave, whose key its sidecar has, gets nothing for another key.
+    second = api.request(token, other.status.domain)
+    assert (second.status_code, second.json()["code"]) == (403, "FORBIDDEN")
+    assert "bound to the key" in second.json()["error"]
     refused = api.request(token, web.status.domain)
     assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
     (enclave,) = installation.enclaves("other")
