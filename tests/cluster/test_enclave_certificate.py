@@ -343,7 +343,7 @@ def test_the_token_of_an_enclave_is_good_for_its_names_and_its_key_while_it_runs
     web = installation.container("web")
     assert web is not None
     token = token_of(installation, "other")
-    # Who reads the token of a real enclave, whose key its sidecar has, gets nothing for another key.
+    # Who reads the token of a real enclave, whose sidecar has the key, gets nothing for another.
     second = api.request(token, other.status.domain)
     assert (second.status_code, second.json()["code"]) == (403, "FORBIDDEN")
     assert "bound to the key" in second.json()["error"]
