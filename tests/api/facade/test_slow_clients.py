@@ -33,8 +33,10 @@ from tests.support.waiting import until
 MIB = 1024 * 1024
 ATTACKERS = 500
 CONNECTIONS = 600
-DEADLINE = 2.0
+DEADLINE = 3.0
 """Seconds that the facades of these tests wait for headers and bodies."""
+MARGIN = 1.0
+"""Seconds that an attack may add to an honest call."""
 
 
 @pytest.fixture(autouse=True)
@@ -146,13 +148,14 @@ async def honest_calls(facade: Facade, world: FacadeInstallation, reporter: Repo
 async def watched(
     facade: Facade, world: FacadeInstallation, reporter: Reporter, attack: Attack
 ) -> tuple[float, int]:
-    """Return the slowest honest call and the most memory in bytes while an attack runs."""
+    """Return what an attack adds to the slowest honest call, in seconds, and to the memory."""
+    before, alone = rss(facade), await honest_calls(facade, world, reporter)
     slowest, most = 0.0, 0
     async with attack.running():
         while not attack.over:
             slowest = max(slowest, await honest_calls(facade, world, reporter))
             most = max(most, rss(facade))
-    return slowest, most
+    return slowest - alone, most - before
 
 
 def head(method: str, path: str, **headers: str) -> bytes:
@@ -171,11 +174,10 @@ async def test_bodies_without_their_last_byte_fill_no_memory_and_stop_nobody(
 ) -> None:
     signed = sign(reporter.secret, "d", HELD_BACK, utc_now(), reporter.name)
     report = head("POST", PATH, **{**JSON, **signed}) + HELD_BACK
-    before = rss(impatient)
     attack = Attack(impatient, [report] * ATTACKERS)
-    slowest, most = await watched(impatient, world, reporter, attack)
-    assert most - before < 128 * MIB
-    assert slowest < 1
+    seconds, memory = await watched(impatient, world, reporter, attack)
+    assert memory < 128 * MIB
+    assert seconds < MARGIN
     assert attack.statuses() <= {0, 408, 503}
 
 
@@ -216,11 +218,10 @@ async def test_headers_that_do_not_end_stop_nobody(
         b"nonsense\r\n\r\n": 400,
         head("GET", "/healthz") * 5000: 0,
     }
-    before = rss(impatient)
     attack = Attack(impatient, list(kinds) * (2 * ATTACKERS // len(kinds)))
-    slowest, most = await watched(impatient, world, reporter, attack)
-    assert most - before < 128 * MIB
-    assert slowest < 1
+    seconds, memory = await watched(impatient, world, reporter, attack)
+    assert memory < 128 * MIB
+    assert seconds < MARGIN
     assert attack.statuses() == {0, *kinds.values()}
     for answer in attack.answers:
         if answer:
@@ -231,6 +232,7 @@ async def test_headers_that_do_not_end_stop_nobody(
 async def test_clients_that_read_no_response_are_ended(
     impatient: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
+    alone = await honest_calls(impatient, world, reporter)
     before, opened = rss(impatient), files_of(impatient)
     asking = head("GET", "/openapi.json") * 40
     clients = [
@@ -240,7 +242,7 @@ async def test_clients_that_read_no_response_are_ended(
         client.sendall(asking)
 
     async def ended() -> bool:
-        assert await honest_calls(impatient, world, reporter) < 1
+        assert await honest_calls(impatient, world, reporter) < alone + MARGIN
         assert rss(impatient) - before < 128 * MIB
         return files_of(impatient) < opened + 20
 
