@@ -15,7 +15,7 @@ from cloister_api.errors import ApiError, unavailable
 from cloister_api.http.bodies import MAX_BODY, BodyLane, declared_size, replayed
 from cloister_api.settings import LimitSettings
 
-__all__ = ["ARRIVED", "Callers", "OpenPath", "needs_key"]
+__all__ = ["ARRIVED", "Callers", "OpenPath", "is_awaited", "needs_key"]
 
 OPEN_PREFIXES = (
     "/api/config/models",
@@ -87,15 +87,15 @@ class Callers:
         else:
             del self._requests[slug]
 
-    async def read(self, caller: str, scope: Scope, receive: Receive, bound: int) -> Receive:
+    async def read(self, caller: str, headers: Headers, receive: Receive, bound: int) -> Receive:
         """Read the body of a request, and return a receive function that gives it.
 
         Parameters
         ----------
         caller
             Whose bodies share a lane: an organization, or an open path.
-        scope
-            The request.
+        headers
+            Headers of the request.
         receive
             The server's receive function.
         bound
@@ -104,12 +104,8 @@ class Callers:
         Raises
         ------
         ApiError
-            As `declared_size` and `BodyLane.read`.
+            As `BodyLane.read`.
         """
-        headers = Headers(scope=scope)
-        size = declared_size(headers, bound)
-        if size == 0 or (size is not None and ARRIVED in scope):
-            return receive
         lane = self._lanes.get(caller)
         if lane is None:
             limits = self._limits
@@ -124,6 +120,18 @@ class Callers:
             if lane.idle:
                 self._lanes.pop(caller, None)
         return replayed(body, receive)
+
+
+def is_awaited(scope: Scope, headers: Headers, bound: int) -> bool:
+    """Return whether the body of a request has to be read, because it has not arrived yet.
+
+    Raises
+    ------
+    ApiError
+        As `declared_size`.
+    """
+    size = declared_size(headers, bound)
+    return size is None or (size > 0 and ARRIVED not in scope)
 
 
 def needs_key(path: str) -> bool:

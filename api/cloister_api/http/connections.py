@@ -57,6 +57,8 @@ class Connections:
         self._metrics = metrics
         self._open: set[BoundedProtocol] = set()
         self._waiting: dict[BoundedProtocol, float] = {}
+        # As of the last sweep or the newest connection: near enough, and asked for less often.
+        self._now = 0.0
 
     def opened(self, connection: "BoundedProtocol") -> None:
         """Add a connection; at the limit one that waits gives way, or this one is refused."""
@@ -70,13 +72,13 @@ class Connections:
             self.closed(oldest)
             oldest.abort()
         self._open.add(connection)
+        self._now = connection.loop.time()
         self.waits(connection)
 
     def waits(self, connection: "BoundedProtocol") -> None:
         """Note that a connection waits for its next request from now on."""
         if connection in self._open:
-            self._waiting.pop(connection, None)
-            self._waiting[connection] = connection.loop.time()
+            self._waiting[connection] = self._now
 
     def serves(self, connection: "BoundedProtocol") -> None:
         """Note that the headers of a request are complete."""
@@ -88,19 +90,21 @@ class Connections:
         self._waiting.pop(connection, None)
 
     def end_overdue(self, now: float) -> None:
-        """End connections that have waited too long.
+        """End connections that have waited too long; called several times a second.
 
         Parameters
         ----------
         now
             Time of the event loop in seconds.
         """
+        self._now = now
         while self._waiting:
             connection, since = next(iter(self._waiting.items()))
             if now - since < self._seconds:
                 return
             if connection.takes_response():
-                self.waits(connection)
+                del self._waiting[connection]
+                self._waiting[connection] = now
                 continue
             self._metrics.dropped("slow")
             self.closed(connection)

@@ -21,7 +21,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, error_response, wrong_method
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.bodies import MAX_BODY
-from cloister_api.http.callers import Callers, needs_key
+from cloister_api.http.callers import Callers, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
 
 __all__ = ["RequestGuard", "Shutdown"]
@@ -175,7 +175,8 @@ class RequestGuard:
         self._callers.enter(slug)
         try:
             self._refuse_method(scope)
-            receive = await self._callers.read(slug, scope, receive, MAX_BODY)
+            if is_awaited(scope, headers, MAX_BODY):
+                receive = await self._callers.read(slug, headers, receive, MAX_BODY)
             await self._app_of(scope)(scope, receive, response.send)
         finally:
             self._callers.leave(slug)
@@ -197,7 +198,8 @@ class RequestGuard:
         if known is not None:
             if known.check is not None:
                 scope["state"]["caller"] = await known.check(headers)
-            receive = await self._callers.read(path, scope, receive, known.most_bytes)
+            if is_awaited(scope, headers, known.most_bytes):
+                receive = await self._callers.read(path, headers, receive, known.most_bytes)
         await self._app_of(scope)(scope, receive, response.send)
 
     def _refuse_method(self, scope: Scope) -> None:
