@@ -54,6 +54,10 @@ test-api: venv ## Tests against a real API server on which no operator runs
 test-operator: venv ## Tests of the operator against a real API server
 	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS)
 
+.PHONY: test-tenant
+test-tenant: venv ## A tenant tries 2,000 generated steps to reach another organization (STEPS=…, SEED=…)
+	@CLOISTER_WALK_STEPS=$(or $(STEPS),2000) CLOISTER_WALK_SEED=$(or $(SEED),1) $(BIN)/pytest tests/api/operator/test_tenant_walk.py -q
+
 .PHONY: schemathesis
 schemathesis: venv ## Generated requests against a real facade, ten minutes with a key and ten without (SECONDS=…)
 	@CLOISTER_SCHEMATHESIS_SECONDS=$(or $(SECONDS),600) $(BIN)/pytest tests/api/facade/test_schemathesis.py -q

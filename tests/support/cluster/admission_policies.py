@@ -8,7 +8,7 @@ import yaml
 
 from tests.support.cluster.api_server import ApiServer
 
-__all__ = ["MANIFESTS", "install_policies", "remove_policies"]
+__all__ = ["MANIFESTS", "install_policies", "policy_documents", "remove_policies"]
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "crds" / "manifests"
 """Folder of all manifests."""
@@ -26,6 +26,11 @@ def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
     for file in sorted((MANIFESTS / "policies").glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             yield PATHS[document["kind"]].format(**document["metadata"]), document
+
+
+def policy_documents() -> list[dict[str, Any]]:
+    """Return every policy and binding."""
+    return [document for _, document in _documents()]
 
 
 async def install_policies(server: ApiServer) -> None:

@@ -18,10 +18,27 @@ _MERGE = "application/merge-patch+json"
 class DirectClient:
     """A thread-safe connection pool with the identity of a kubeconfig."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, *, user: str | None = None, groups: str = "") -> None:
+        """Open it.
+
+        Parameters
+        ----------
+        kubeconfig
+            Address of the server, and identity.
+        user
+            Who it acts as; None = the identity itself.
+        groups
+            Groups of that user, separated by spaces.
+        """
         config = KubeConfig.from_file(kubeconfig)
+        acting = [] if user is None else [("Impersonate-User", user)]
+        acting += [("Impersonate-Group", group) for group in groups.split()]
         self._http = httpx.Client(
-            base_url=config.server, verify=config.tls or True, timeout=30, trust_env=False
+            base_url=config.server,
+            verify=config.tls or True,
+            timeout=30,
+            trust_env=False,
+            headers=acting,
         )
 
     def close(self) -> None:

@@ -1,0 +1,1 @@
+"""A tenant that tries, step by step, to reach what belongs to another organization."""
