@@ -8,6 +8,7 @@ the shipped policies, a real operator and a real facade; Pods are of simulated n
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -294,6 +295,6 @@ def test_a_tenant_with_any_metadata_reaches_nothing_of_others(place: Place) -> N
         took = ready(place.behind.installation, "new")
         assert took <= place.usual + SLOWER, (took, place.usual)
     except BaseException:
-        print(f"seed {SEED}, {STEPS} steps:", *place.tenant.done, sep="\n")  # noqa: T201
-        print(place.behind.installation.logs())  # noqa: T201
+        taken = "\n".join([f"seed {SEED}, {STEPS} steps:", *place.tenant.done])
+        sys.stderr.write(f"\n{taken}\n{place.behind.installation.logs()}\n")
         raise
