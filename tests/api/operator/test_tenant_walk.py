@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,15 +130,16 @@ def place(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
             with (
                 facade_of(other) as facade,
                 key_of(mine, facade) as rest,
+                closing(DirectClient(api_cluster.kubeconfig, user=USER)) as person,
                 policies(other),
             ):
-                yield settled(behind, mine, facade, rest)
+                yield settled(behind, mine, facade, Tenant(person, rest))
         finally:
             mine.end()
 
 
 def settled(
-    behind: ProxiedInstallation, mine: Installation, facade: httpx.Client, rest: httpx.Client
+    behind: ProxiedInstallation, mine: Installation, facade: httpx.Client, tenant: Tenant
 ) -> Place:
     """Let the victim's Containers serve, and say what the placeholders mean."""
     other = behind.installation
@@ -153,7 +154,7 @@ def settled(
     held = {each.spec.container.name: each.metadata for each in other.enclaves()}
     container = other.container("web")
     assert container is not None
-    words = {
+    tenant.words = {
         "victim.uid": container.metadata.uid,
         "victim.enclave": held["web"].name,
         "victim.enclave-uid": held["web"].uid,
@@ -165,14 +166,12 @@ def settled(
         "own.namespace": mine.namespace,
         "own.host": mine.host,
     }
-    namespaces = {
+    tenant.namespaces = {
         "own": mine.namespace,
         "victim": other.namespace,
         "system": other.system,
         "kube-system": "kube-system",
     }
-    person = DirectClient(other.cluster.kubeconfig, user=USER)
-    tenant = Tenant(person, rest, words, namespaces)
     forged = Step("create", "pods", "a", "own", spec={"containers": []})
     until_sync(lambda: tenant.take(forged).status_code == 403, what="the policies")
     victim = Victim(direct, facade, other.slug, other.namespace)

@@ -65,9 +65,9 @@ class Tenant:
     """Its identity at the API server."""
     rest: httpx.Client
     """Its admin key."""
-    words: Mapping[str, str]
+    words: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each placeholder."""
-    namespaces: Mapping[str, str]
+    namespaces: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each namespace."""
     done: list[str] = field(default_factory=list)
     """Each step and its response."""

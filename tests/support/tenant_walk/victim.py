@@ -48,13 +48,13 @@ class Victim:
                 found[f"claim/{claim['metadata']['name']}"] = _still(claim)
         organization = self.direct.get(of(Organization), self.slug)
         found["organization"] = _still(organization)
-        for path in (*_PATHS, *self._series()):
-            answer = self.rest.get(path)
-            found[path] = (answer.status_code, _answer(answer))
+        for path in (*_PATHS, *self._records()):
+            response = self.rest.get(path)
+            found[path] = (response.status_code, _body(response))
         return found
 
-    def _series(self) -> list[str]:
-        """Return the paths of the utilization of its containers, without the times."""
+    def _records(self) -> list[str]:
+        """Return the path of each container's record."""
         held = self.rest.get("/api/containers").json()
         return [f"/api/containers/{each['id']}" for each in held]
 
@@ -76,7 +76,7 @@ def _still(value: Any) -> Any:
     return [_still(each) for each in value] if isinstance(value, list) else value
 
 
-def _answer(response: httpx.Response) -> Any:
+def _body(response: httpx.Response) -> Any:
     if not response.headers.get("content-type", "").startswith("application/json"):
         return response.text
     return _still(response.json())
