@@ -10,6 +10,8 @@ UV_VERSION := 0.13.9
 UV := $(CACHE)/uv-$(UV_VERSION)/bin/uv
 BIN := .venv/bin
 WORKERS ?= 2
+# Compiled modules are kept, or each of the tests' processes would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List the commands
@@ -36,11 +38,19 @@ down: venv ## Stop what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-guest test-api test-operator test-cluster test-chaos ## Everything: lint, types, unit, guest, API server, cluster and chaos tests
+test: lint verify unit test-chart test-guest test-api test-operator test-cluster test-chaos ## Everything: lint, types, unit, chart, guest, API server, cluster and chaos tests
 
 .PHONY: unit
 unit: venv ## Tests without a cluster; under a minute
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS)
+
+.PHONY: test-chart
+test-chart: venv ## Tests of the Helm chart by the real Helm, without a cluster
+	@$(BIN)/pytest tests/chart -q -n $(WORKERS)
+
+.PHONY: test-install
+test-install: earlier ## Charts and images on a real node: install, upgrade from the release before, air gap, restore (root, Linux)
+	@$(BIN)/pytest tests/install -q --timeout=1200
 
 .PHONY: test-guest
 test-guest: venv ## Tests of the Go program for enclaves, in network namespaces of their own
@@ -52,7 +62,7 @@ test-api: venv ## Tests against a real API server on which no operator runs
 
 .PHONY: test-operator
 test-operator: venv ## Tests of the operator against a real API server
-	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS)
+	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-tenant
 test-tenant: venv ## A tenant tries 2,000 generated steps to reach another organization (STEPS=…, SEED=…)
@@ -64,7 +74,7 @@ schemathesis: venv ## Generated requests against a real facade, ten minutes with
 
 .PHONY: test-cluster
 test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
-	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/cluster -q -n $(WORKERS) --dist loadfile
+	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/cluster -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-enclave
 test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every escape (root, Linux)
@@ -72,8 +82,31 @@ test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 
 	@CLOISTER_MATRIX_FILES=30 $(BIN)/pytest tests/cluster/test_guest_networks.py tests/cluster/test_guest_escapes.py tests/cluster/test_guest_containers.py tests/cluster/test_guest_restarts.py -q
 
 .PHONY: test-gateway
-test-gateway: venv ## Ten updates in a row through a real gateway, without a failed request (root, Linux)
-	@CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
+test-gateway: venv ## Ten updates in a row through the real Envoy Gateway, without a failed request (root, Linux)
+	@CLOISTER_TEST_GATEWAY=envoy-gateway CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
+
+.PHONY: test-versions
+test-versions: venv ## Kinds, policies and clients against API servers of Kubernetes 1.35 and 1.37 (KUBERNETES=…)
+	@for release in $(or $(KUBERNETES),1.35 1.37); do \
+	  echo "Kubernetes $$release"; \
+	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/crds tests/api/kube tests/api/operator/test_schema_walk.py -q -n $(WORKERS); \
+	done
+
+.PHONY: test-gitops
+test-gitops: venv ## docs/gitops followed with Flux's and Argo CD's own controllers
+	@$(BIN)/pytest tests/gitops -q --timeout=900
+
+.PHONY: test-images
+test-images: venv ## Build the images twice, and start each without rights (root, Linux)
+	@$(BIN)/pytest tests/images -q
+
+.PHONY: test-supply
+test-supply: venv ## Signatures of images, chart and bills by the real cosign, and what is refused
+	@$(BIN)/pytest tests/release/supply -q
+
+.PHONY: test-release
+test-release: venv ## Release twice, the same bytes; then install the result by README's lines (root, Linux)
+	@$(BIN)/pytest tests/release/whole -q -s --timeout=3600
 
 .PHONY: test-crashes
 test-crashes: venv ## The operator killed after every single write of every step of a Container's life
@@ -98,6 +131,10 @@ lint: venv ## Format, rules, types, layers, dependencies, the house's own checks
 	  || $(BIN)/deptry dev tests --non-dev-dependency-groups dev --ignore DEP002
 	@$(BIN)/python -m dev.house check
 
+.PHONY: audit
+audit: venv ## Known vulnerabilities of what is locked; needs pypi.org and vuln.go.dev (or GOVULNDB=…)
+	@$(BIN)/python -m dev.audit --uv $(UV) $(if $(GOVULNDB),--go-database $(GOVULNDB))
+
 .PHONY: fmt
 fmt: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . || true
@@ -111,6 +148,14 @@ crds: venv ## Regenerate the manifests and the description of the API
 verify: venv ## Fail when a generated file is out of date
 	@$(BIN)/python -m dev.house verify
 
+.PHONY: chart
+chart: venv ## Package the chart with the digests of `make images`, into dist
+	@$(BIN)/python -m dev.chart package
+
+.PHONY: install-yaml
+install-yaml: venv ## One manifest of the chart for those without Helm, dist/install.yaml (VALUES=file, NAMESPACE=…)
+	@$(BIN)/python -m dev.chart manifest --values $(or $(VALUES),$(error name your values: make install-yaml VALUES=values.yaml)) $(if $(NAMESPACE),--namespace $(NAMESPACE))
+
 .PHONY: cluster-up
 cluster-up: venv ## Start the local cluster (NAME=…)
 	@$(BIN)/python -m dev.cluster up $(if $(NAME),--name $(NAME))
@@ -119,10 +164,30 @@ cluster-up: venv ## Start the local cluster (NAME=…)
 cluster-down: venv ## Stop the local cluster (NAME=…)
 	@$(BIN)/python -m dev.cluster down $(if $(NAME),--name $(NAME))
 
+.PHONY: docs
+docs: venv ## The documentation as a site, into dist/site (SOURCE=address of the files on a forge)
+	@$(BIN)/python -m dev.docs --uv $(UV) $(if $(SOURCE),--source $(SOURCE))
+
+.PHONY: images
+images: venv ## Build the container images into dist/images (REGISTRY=host/path: and push them)
+	@$(BIN)/python -m dev.images build --uv $(UV) $(if $(REGISTRY),--registry $(REGISTRY))
+
+.PHONY: earlier
+earlier: venv ## Build chart and images of the release that tests upgrade from (tests/install/release.toml), once
+	@$(BIN)/python -m dev.images earlier >/dev/null
+
+.PHONY: images-lock
+images-lock: venv ## Renew images/base.lock, the Debian packages of the images' base
+	@$(BIN)/python -m dev.images lock
+
+.PHONY: release
+release: venv ## A release into a registry and a folder (VERSION=…, REGISTRY=host/path, OUTPUT=folder, DOWNLOADS=its address; signed by COSIGN_KEY)
+	@$(BIN)/python -m dev.release $(or $(VERSION),$(error name the version: make release VERSION=0.2.0 REGISTRY=host/path)) --uv $(UV) --registry $(or $(REGISTRY),$(error name the registry: make release VERSION=$(VERSION) REGISTRY=host/path)) $(if $(OUTPUT),--output $(OUTPUT)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS))
+
 .PHONY: bench
 bench: venv ## Run the benchmarks; results as ratios
 	@$(BIN)/python -m dev.bench
 
 .PHONY: clean
 clean: ## Remove what the commands created in the checkout
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@rm -rf .venv .venv-audit .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -32,6 +32,7 @@ from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.retention import prune
 from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import Clock
+from cloister_crds.installation import InstallationSettings
 
 __all__ = ["Accounts", "open_accounts"]
 
@@ -77,6 +78,7 @@ class Accounts:
 @contextlib.asynccontextmanager
 async def open_accounts(
     settings: ApiSettings,
+    installation: InstallationSettings,
     engine: AsyncEngine,
     material: ReloadingKeyMaterial,
     cache: ClusterCache,
@@ -88,6 +90,8 @@ async def open_accounts(
     ----------
     settings
         The administrator's settings.
+    installation
+        What the operator has published of its settings.
     engine
         The ledger.
     material
@@ -102,12 +106,12 @@ async def open_accounts(
     CatalogError
         When the model catalog cannot be used.
     """
-    catalog = Catalog(settings.catalog, settings.service)
+    catalog = Catalog(settings.catalog, installation.service)
     limit = settings.key_check
     key_cache = ApiKeyCache(
         engine,
         material,
-        HostnameOwners(cache, settings.containers_domain),
+        HostnameOwners(cache, installation.containers_domain),
         clock,
         Replicas(engine, str(uuid.uuid4())),
         RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
@@ -123,7 +127,7 @@ async def open_accounts(
             key_cache=key_cache,
             material=material,
             catalog=catalog,
-            ingest=Ingest(reporters, UsageWriter(writing, material), settings.service, clock),
+            ingest=Ingest(reporters, UsageWriter(writing, material), installation.service, clock),
             usage=UsageQueries(engine),
             pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
         )

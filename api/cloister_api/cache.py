@@ -31,8 +31,14 @@ from cloister_crds.lifecycle.admission.limits import (
     place_of,
     running_places,
 )
+from cloister_crds.names import distinct_label, host_label
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
+    "BY_EARLIER_LABEL",
+    "BY_HOSTNAME",
+    "BY_LABEL",
+    "BY_NAMESPACE",
     "CachedContainer",
     "CachedEnclave",
     "CachedResource",
@@ -45,6 +51,17 @@ __all__ = [
 
 T = TypeVar("T", bound=Resource)
 
+BY_NAMESPACE = "namespace"
+"""Organizations by the namespace that they own."""
+BY_LABEL = "label"
+"""Organizations by their label in generated host names."""
+BY_EARLIER_LABEL = "earlier label"
+"""Organizations by the label that Containers of earlier releases keep in their host names."""
+BY_HOSTNAME = "hostname"
+"""Enclaves that may have a Pod by each host name that they serve."""
+MICROSECONDS = 1_000_000
+"""Of a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class CachedContainer:
@@ -53,7 +70,7 @@ class CachedContainer:
     container: Container
     """The object."""
     updated_at: str
-    """When it last changed in any way, as the server writes times."""
+    """When it last changed in any way (`changed_at`)."""
     owners: Mapping[str, frozenset[str]]
     """Wire names of the fields of spec -> managers that set them."""
     pinned: bool = False
@@ -70,6 +87,11 @@ class CachedContainer:
         return self.container.identifier
 
     @property
+    def managers(self) -> frozenset[str]:
+        """Everyone who set a field of its spec."""
+        return frozenset[str]().union(*self.owners.values())
+
+    @property
     def going(self) -> bool:
         """Whether it is being deleted; the API shows it as stopping."""
         return self.container.metadata.deletion_timestamp is not None
@@ -82,7 +104,7 @@ class CachedResource(Generic[T]):
     value: T
     """The object."""
     updated_at: str
-    """When it last changed in any way, as the server writes times."""
+    """When it last changed in any way (`changed_at`)."""
     owners: Mapping[str, frozenset[str]]
     """Wire names of the fields of spec -> managers that set them."""
 
@@ -104,10 +126,17 @@ def projection_of(kind: type[T]) -> Callable[[dict[str, Any]], CachedResource[T]
 
 
 def changed_at(item: dict[str, Any]) -> str:
-    """Return when an object last changed, by its managed fields."""
+    """Return when an object last changed, by its managed fields, in microseconds.
+
+    The server writes whole seconds. The fraction is not measured: it follows from the
+    resourceVersion, which grows with each write, so that two changes in one second differ and every
+    replica says the same of a version.
+    """
     meta = item["metadata"]
     managed = meta.get("managedFields") or []
-    return str(max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))]))
+    latest = max([meta["creationTimestamp"], *(p["time"] for p in managed if p.get("time"))])
+    fraction = int(meta["resourceVersion"]) % MICROSECONDS
+    return f"{latest.removesuffix('Z')}.{fraction:06d}Z"
 
 
 def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozenset[str]]:
@@ -143,10 +172,10 @@ class CachedEnclave:
     """Whether it may still make requests: it was not deleted, has not failed or terminated."""
     hostnames: tuple[str, ...]
     """Every host name that it serves."""
-    token_digest: str
-    """SHA-256 of its token in hexadecimal; empty = it has none."""
-    node: str
-    """Node that its Pod runs on; empty = none yet."""
+    signed: bool
+    """Whether it requests its certificate with a token of its Pod."""
+    pod_uid: str
+    """uid of its Pod; empty = none was seen yet."""
     containers: tuple[str, ...]
     """Containers of its file."""
     cpus: int
@@ -155,6 +184,8 @@ class CachedEnclave:
     """Memory of the file in MB."""
     gpus: int
     """GPUs that it has."""
+    host: str
+    """Name of its Host."""
     container: str
     """Name of its Container."""
     container_uid: str
@@ -192,12 +223,13 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
         live=meta.deletion_timestamp is None
         and phase not in {EnclavePhase.FAILED, EnclavePhase.ENDED},
         hostnames=enclave.spec.served_names,
-        token_digest=enclave.spec.token_digest,
-        node=enclave.status.node,
+        signed=enclave.spec.signed_certificate,
+        pod_uid=enclave.status.pod_uid,
         containers=enclave.spec.summary.containers,
         cpus=enclave.spec.summary.cpus,
         memory_mb=enclave.spec.summary.memory_mb,
         gpus=enclave.spec.summary.gpus,
+        host=enclave.spec.host,
         container=enclave.spec.container.name,
         container_uid=enclave.spec.container.uid,
         promoted_at=enclave.status.promoted_at,
@@ -215,12 +247,28 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
 class ClusterCache:
     """Reflectors of all kinds that the facade reads."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, repositories: RepositoryNames) -> None:
+        self.repositories = repositories
+        """How names of repositories are compared."""
         self.containers = Reflector(client, of(Container), project_container)
         """Containers of all organizations."""
-        self.organizations = Reflector(client, of(Organization), Organization.read)
+        self.organizations: Reflector[Organization] = Reflector(
+            client,
+            of(Organization),
+            Organization.read,
+            indexers={
+                BY_NAMESPACE: lambda one: (one.spec.namespace,),
+                BY_LABEL: lambda one: (host_label(one.metadata.name),),
+                BY_EARLIER_LABEL: lambda one: (distinct_label(one.metadata.name),),
+            },
+        )
         """Organizations."""
-        self.enclaves = Reflector(client, of(Enclave), project_enclave)
+        self.enclaves: Reflector[CachedEnclave] = Reflector(
+            client,
+            of(Enclave),
+            project_enclave,
+            indexers={BY_HOSTNAME: lambda one: one.hostnames if one.live or one.deleting else ()},
+        )
         """Enclaves of all organizations."""
         self.hosts = Reflector(client, of(Host), Host.read)
         """Hosts."""
@@ -293,21 +341,24 @@ class ClusterCache:
         return tuple(entry.value for entry in self.domains.in_namespace(namespace).values())
 
     def cached_deployments(self, namespace: str) -> dict[str, CachedResource[Deployment]]:
-        """Return the Deployments of a namespace by repository; of several the first by name."""
+        """Return the Deployments of a namespace by `RepositoryNames.key`.
+
+        Of several the first by name.
+        """
         found: dict[str, CachedResource[Deployment]] = {}
         entries = self.deployments.in_namespace(namespace)
         for name in sorted(entries):
             held = entries[name].value
-            found.setdefault(held.value.spec.repo, held)
+            found.setdefault(self.repositories.key(held.value.spec.repo), held)
         return found
 
     def deployments_of(self, namespace: str) -> dict[str, Deployment]:
-        """Return the Deployments of a namespace by repository, without their metadata."""
+        """Return the Deployments of a namespace by `RepositoryNames.key`."""
         return {repo: held.value for repo, held in self.cached_deployments(namespace).items()}
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
         """Return the Deployment of a repository; None = there is none."""
-        return self.deployments_of(namespace).get(repo)
+        return self.deployments_of(namespace).get(self.repositories.key(repo))
 
 
 def creation_order(held: CachedContainer) -> tuple[float, str]:

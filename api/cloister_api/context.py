@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
 from cloister_api.auth.token_bucket import UnknownKeyLimit
+from cloister_api.auth.token_reviews import TokenReviews
 from cloister_api.cache import ClusterCache
-from cloister_api.certificates.account import AcmeAccount
-from cloister_api.certificates.authority import CertificateAuthority
-from cloister_api.certificates.challenges import ChallengeRecords
+from cloister_api.certificates.expiry import CertificateExpiry
+from cloister_api.certificates.issuer import authority_of
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.queue import CertificateQueue
+from cloister_api.certificates.sweep import CertificateSweep
+from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
@@ -33,6 +36,7 @@ from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as METERING_LEASE
 from cloister_api.metering.store import MeteringStore
 from cloister_api.payments.payments import Payments, open_payments
+from cloister_api.records.container import RecordSettings
 from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
@@ -49,14 +53,17 @@ from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
 from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
+from cloister_api.utilization.gpu_collector import GpuCollector
+from cloister_api.utilization.gpu_exporters import GpuExporters
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.kube import KubeClient
 from cloister_clients.lanes.outside import OutsideLanes
-from cloister_clients.registry import RegistryClient
+from cloister_clients.registry import Platform, RegistryClient
 from cloister_clients.sources import provider_from
+from cloister_crds.installation import InstallationSettings
 
-__all__ = ["FIELD_MANAGER", "Context", "check_issuer", "material_of", "running"]
+__all__ = ["FIELD_MANAGER", "Context", "background", "material_of", "running"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +73,6 @@ FIELD_MANAGER = "cloister-api"
 METERING_SECONDS = 15.0
 """Seconds after which another facade meters run time when this one is gone."""
 
-AUTHORITY_NAME = "Cloister development authority"
-"""Common name of the authority that a development installation creates."""
-
 
 @dataclass(frozen=True, slots=True)
 class Infrastructure:
@@ -76,6 +80,8 @@ class Infrastructure:
 
     settings: ApiSettings
     """The administrator's settings."""
+    installation: InstallationSettings
+    """What the operator has published of its settings."""
     clock: Clock
     """The clock."""
     client: KubeClient
@@ -94,6 +100,8 @@ class Context:
 
     settings: ApiSettings
     """The administrator's settings."""
+    installation: InstallationSettings
+    """What the operator has published of its settings."""
     clock: Clock
     """The clock."""
     cache: ClusterCache
@@ -104,6 +112,8 @@ class Context:
     """Finds the principal of a request."""
     audit: AuditTrail
     """Audit trail."""
+    records: RecordSettings
+    """What the records of containers depend on."""
     record_cache: RecordCache
     """Encoded records of containers."""
     reader: ContainerReader
@@ -126,8 +136,12 @@ class Context:
     """Release webhooks."""
     utilization: UtilizationStore
     """Utilization of containers."""
+    gpus: GpuCollector
+    """Utilization of GPUs, of containers and Hosts."""
     payments: Payments
     """The payment processor."""
+    state_metrics: StateMetrics
+    """What the metrics read of all this."""
 
 
 def material_of(settings: ApiSettings) -> KeyMaterial:
@@ -145,48 +159,13 @@ def material_of(settings: ApiSettings) -> KeyMaterial:
     return KeyMaterial.read(path)
 
 
-def authority_of(settings: ApiSettings) -> CertificateAuthority | None:
-    """Read the own authority; in development it is created at the first start.
-
-    Returns
-    -------
-    CertificateAuthority or None
-        None = another issuer signs, or none does.
-
-    Raises
-    ------
-    AuthorityError
-        When it is missing or cannot be used.
-    """
-    own = settings.certificates and settings.certificates.own
-    if not own:
-        return None
-    if settings.development and not own.key.exists() and not own.certificate.exists():
-        logger.warning("development: creating a certificate authority in %s", own.certificate)
-        return CertificateAuthority.create(
-            own.certificate, own.key, name=AUTHORITY_NAME, now=utc_now()
-        )
-    return CertificateAuthority.read(own.certificate, own.key)
-
-
-def check_issuer(settings: ApiSettings) -> None:
-    """Read every key and certificate that signing needs, to fail at the start and not later.
-
-    Raises
-    ------
-    AuthorityError
-        When one cannot be used.
-    """
-    authority_of(settings)
-    acme = settings.certificates and settings.certificates.acme
-    if acme:
-        AcmeAccount(acme)
-        ChallengeRecords(acme.dns)
-
-
 @contextlib.asynccontextmanager
 async def running(
-    settings: ApiSettings, on_failure: Callable[[], None], clock: Clock = utc_now
+    settings: ApiSettings,
+    installation: InstallationSettings,
+    client: KubeClient,
+    on_failure: Callable[[], None],
+    clock: Clock = utc_now,
 ) -> AsyncIterator[Context]:
     """Build everything, run the background tasks, and close all of it at the end.
 
@@ -194,6 +173,10 @@ async def running(
     ----------
     settings
         The administrator's settings.
+    installation
+        What the operator has published of its settings.
+    client
+        Client of the cluster.
     on_failure
         Called when a background task has ended by itself; the process must exit then.
     clock
@@ -208,41 +191,38 @@ async def running(
     place = place_of(settings.ledger)
     await asyncio.to_thread(migrate, place)
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            KubeClient(
-                KubeConfig.load(settings.kubeconfig, settings.kube_context),
-                field_manager=FIELD_MANAGER,
-                user_agent=FIELD_MANAGER,
-            )
-        )
         engine = open_ledger(place)
         stack.push_async_callback(engine.dispose)
-        cache = ClusterCache(client)
-        base = Infrastructure(settings, clock, client, cache, engine, AuditTrail(engine))
+        cache = ClusterCache(client, installation.repositories)
+        audit = AuditTrail(engine)
+        base = Infrastructure(settings, installation, clock, client, cache, engine, audit)
         admin_keys = admin_keys_of(base, material)
         await admin_keys.refresh()
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)
         stack.push_async_callback(resolver.aclose)
         orders = CertificateOrders(engine)
-        queue = queue_of(base, orders)
-        certificates = certificates_of(base, orders, queue)
         accounts = await stack.enter_async_context(
-            open_accounts(settings, engine, material, cache, clock)
+            open_accounts(settings, installation, engine, material, cache, clock)
         )
         paying = await stack.enter_async_context(
             open_payments(settings.stripe, client, cache.organizations, base.audit, clock)
         )
         organizations = Organizations(client, cache.organizations, admin_keys, clock)
-        utilization = UtilizationStore(engine)
+        utilization, queue = UtilizationStore(engine), queue_of(base, orders)
+        certificates = certificates_of(base, orders, queue)
+        expiry = expiry_of(base, orders, certificates)
+        metering = metering_of(base) if installation.metering else None
         context = build(
             base,
+            state_metrics=StateMetrics(admin_keys, accounts.key_cache, metering, expiry),
             admin_keys=admin_keys,
             organizations=organizations,
             resolver=resolver,
             certificates=certificates,
             accounts=accounts,
             utilization=utilization,
+            gpus=await stack.enter_async_context(open_gpu_collector(base)),
             payments=paying,
         )
         await stack.enter_async_context(
@@ -251,10 +231,10 @@ async def running(
                 admin_keys.run(),
                 organizations.guard(),
                 context.creator.replacements.run(),
-                collector_of(base, utilization).run(),
-                *([metering_of(base).run()] if settings.metering else []),
+                collector_of(base, utilization, context.gpus).run(),
+                *([metering.run()] if metering else []),
                 *accounts.loops,
-                *([queue.run()] if queue else []),
+                *certificate_loops(base, orders, queue, expiry),
                 *([paying.run()] if paying.set_up else []),
                 *(reflector.run() for reflector in cache.all),
             )
@@ -277,15 +257,18 @@ def build(
     certificates: Certificates,
     accounts: Accounts,
     utilization: UtilizationStore,
+    gpus: GpuCollector,
     payments: Payments,
+    state_metrics: StateMetrics,
 ) -> Context:
     """Build the services of containers, and combine all services."""
     settings, clock, client, cache = base.settings, base.clock, base.client, base.cache
-    domain = settings.containers_domain
+    domain = base.installation.containers_domain
     reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
     idempotency = IdempotentRequests(client, base.audit)
     claims = HostnameClaims(client, clock)
     updater = updater_of(base, reader, resolver, claims)
+    replacements = Replacements(client, cache, reader, settings.gitops_managers)
     creator = ContainerCreator(
         client=client,
         cache=cache,
@@ -293,24 +276,25 @@ def build(
         resolver=resolver,
         claims=claims,
         idempotency=idempotency,
-        replacements=Replacements(client, cache, reader, settings.gitops_managers),
+        replacements=replacements,
         containers_domain=domain,
     )
-    validation = Validation(
-        cache=cache, reader=reader, resolver=resolver, claims=claims, containers_domain=domain
-    )
+    validation = validation_of(base, reader, resolver, claims, replacements)
+    records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
     related = related_services(
-        settings, clock, client, cache, reader, resolver, updater, idempotency
+        settings, domain, clock, client, cache, reader, resolver, updater, idempotency, records
     )
     webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)
     return Context(
         settings=settings,
+        installation=base.installation,
         clock=clock,
         cache=cache,
         admin_keys=admin_keys,
         authenticate=Authenticator(admin_keys, organizations, clock),
         audit=base.audit,
-        record_cache=RecordCache(domain),
+        records=records,
+        record_cache=RecordCache(records),
         reader=reader,
         measurements=MeasurementReader(client),
         creator=creator,
@@ -321,7 +305,27 @@ def build(
         related=related,
         release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),
         utilization=utilization,
+        gpus=gpus,
         payments=payments,
+        state_metrics=state_metrics,
+    )
+
+
+def validation_of(
+    base: Infrastructure,
+    reader: ContainerReader,
+    resolver: ReleaseResolver,
+    claims: HostnameClaims,
+    replacements: Replacements,
+) -> Validation:
+    """Build what judges names and releases."""
+    return Validation(
+        cache=base.cache,
+        reader=reader,
+        resolver=resolver,
+        claims=claims,
+        replacements=replacements,
+        installation=base.installation,
     )
 
 
@@ -335,32 +339,40 @@ def updater_of(
         reader=reader,
         resolver=resolver,
         claims=claims,
-        containers_domain=base.settings.containers_domain,
+        containers_domain=base.installation.containers_domain,
         gitops_managers=base.settings.gitops_managers,
-        webhooks=base.settings.webhooks.release_secret_file is not None,
+        webhooks=accepts_webhooks(base.settings),
     )
+
+
+def accepts_webhooks(settings: ApiSettings) -> bool:
+    """Return whether the installation accepts release webhooks."""
+    return settings.webhooks.release_secret_file is not None
 
 
 def resolver_of(base: Infrastructure) -> ReleaseResolver:
     """Build the resolver of releases and images."""
-    settings = base.settings
+    settings, installation = base.settings, base.installation
+    # Which file is read, and how large it may be, is the operator's word.
+    sources = settings.sources.model_copy(update=installation.of_sources)
     lanes = OutsideLanes(
         total=settings.lookups.at_once,
         per_organization=settings.lookups.per_organization,
-        sources=settings.sources,
+        sources=sources,
         clock=base.clock,
     )
     lookups = Lookups(
-        provider_from(settings.sources),
+        provider_from(sources),
         RegistryClient(settings.registry),
         lanes=lanes,
+        platform=Platform.parse(installation.platform),
         settings=settings.lookups,
         clock=base.clock,
     )
     return ReleaseResolver(
         lookups,
         credentials=PullCredentials(base.client, base.cache, settings.registry.private_hosts),
-        service=settings.service,
+        installation=installation,
     )
 
 
@@ -380,7 +392,7 @@ def queue_of(base: Infrastructure, orders: CertificateOrders) -> CertificateQueu
 
 def permitted_names_of(base: Infrastructure) -> PermittedNames:
     """Return which names enclaves may have certified."""
-    return PermittedNames(base.cache, base.clock, base.settings.containers_domain)
+    return PermittedNames(base.cache, base.clock, base.installation.containers_domain)
 
 
 def certificates_of(
@@ -393,6 +405,8 @@ def certificates_of(
     AuthorityError
         When the own authority cannot be used.
     """
+    issuer = base.settings.certificates
+    rate = issuer and issuer.unknown_per_second
     return Certificates(
         client=base.client,
         permitted=permitted_names_of(base),
@@ -400,17 +414,56 @@ def certificates_of(
         orders=orders,
         audit=base.audit,
         clock=base.clock,
-        settings=base.settings.certificates,
-        authority=authority_of(base.settings),
+        settings=issuer,
+        authority=authority_of(issuer, development=base.settings.development),
+        reviews=TokenReviews(base.client, rate, time.monotonic) if rate else None,
         trigger=queue.trigger if queue else lambda: None,
     )
 
 
-def collector_of(base: Infrastructure, store: UtilizationStore) -> UtilizationCollector:
+def expiry_of(
+    base: Infrastructure, orders: CertificateOrders, certificates: Certificates
+) -> CertificateExpiry | None:
+    """Follow when certificates expire; None = nobody signs them."""
+    if not base.settings.certificates:
+        return None
+    return CertificateExpiry(orders, permitted_names_of(base).existing, certificates.authority)
+
+
+def certificate_loops(
+    base: Infrastructure,
+    orders: CertificateOrders,
+    queue: CertificateQueue | None,
+    expiry: CertificateExpiry | None,
+) -> list[Coroutine[None, None, None]]:
+    """Return the background tasks of enclaves' certificates; empty = nobody signs them."""
+    issuer = base.settings.certificates
+    if not issuer or not expiry:
+        return []
+    sweep = CertificateSweep(issuer, orders, permitted_names_of(base).existing, base.clock)
+    return [sweep.run(), expiry.run(), *([queue.run()] if queue else [])]
+
+
+@contextlib.asynccontextmanager
+async def open_gpu_collector(base: Infrastructure) -> AsyncIterator[GpuCollector]:
+    """Build the collector of GPUs, and close its connections at the end."""
+    longest = PERIODS * base.settings.utilization.every_seconds
+    exporters = GpuExporters()
+    try:
+        yield GpuCollector(base.cache, exporters, base.clock, longest=longest)
+    finally:
+        await exporters.aclose()
+
+
+def collector_of(
+    base: Infrastructure, store: UtilizationStore, gpus: GpuCollector
+) -> UtilizationCollector:
     """Build the collector of utilization."""
     every = base.settings.utilization.every_seconds
     lease = Lease(base.engine, LEASE, str(uuid.uuid4()), PERIODS * every)
-    return UtilizationCollector(base.client, base.cache, store, lease, base.clock, every=every)
+    return UtilizationCollector(
+        base.client, base.cache, store, lease, base.clock, gpus, every=every
+    )
 
 
 def metering_of(base: Infrastructure) -> Metering:

@@ -17,6 +17,8 @@ from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
 from cloister_api.schemas.resources import KEBAB_PATTERN
+from cloister_api.schemas.response import ContainerUser
+from cloister_api.schemas.vocabulary import in_api_words
 from cloister_api.wire.json_response import JsonResponse
 from cloister_api.wire.strict_json import TOO_DEEP, DepthError
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
@@ -50,6 +52,17 @@ WORDS_OF_PATTERNS = {
     KEBAB_PATTERN: "write kebab-case: lowercase letters and digits, single hyphens between them",
 }
 """What to write instead of a text that does not fit a pattern."""
+WORDS_OF_TYPES = {
+    "bool_type": "is no boolean: write true or false, without quotes",
+    "bool_parsing": "is no boolean: write true or false",
+    "string_type": "is no text: write one, in quotes",
+    "int_type": "is no whole number: write one, without quotes",
+    "int_parsing": "is no whole number: write one",
+    "list_type": "is no list: write one, in brackets",
+    "tuple_type": "is no list: write one, in brackets",
+    "dict_type": "is no object: write one, in braces",
+}
+"""What to write instead of a value of another type, in JSON or in a query."""
 
 
 class ApiError(Exception):
@@ -63,7 +76,7 @@ class ApiError(Exception):
         details: Sequence[Detail] = (),
         *,
         retry_after: int | None = None,
-        used_by: Sequence[str] = (),
+        used_by: Sequence[ContainerUser] = (),
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(message)
@@ -78,7 +91,7 @@ class ApiError(Exception):
         self.retry_after = retry_after
         """Seconds for Retry-After; None = no such header."""
         self.used_by = tuple(used_by)
-        """Names of the containers that keep something from being deleted; empty = none do."""
+        """Containers that keep something from being deleted; empty = none do."""
         self.headers = tuple(headers)
         """Headers of its own; empty = none."""
 
@@ -123,7 +136,7 @@ def broken_rule(field: str, error: ValidationError) -> ApiError:
         What the contract's model reports; its input may be secret and is left out.
     """
     problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-    return bad_request(field, f"{field}: {problem}")
+    return bad_request(field, f"{field}: {in_api_words(problem)}")
 
 
 def not_found(what: str) -> ApiError:
@@ -145,12 +158,13 @@ def changed_since(what: str = "container") -> ApiError:
     )
 
 
-def in_use(what: str, users: tuple[str, ...]) -> ApiError:
+def in_use(what: str, users: Sequence[ContainerUser]) -> ApiError:
     """409 that names the containers which use something (spec 3.3, 24.6)."""
+    names = ", ".join(f"{each.name} (debug)" if each.debug else each.name for each in users)
     return ApiError(
         409,
         "CONFLICT",
-        f"{what} is used by {', '.join(users)}; relaunch or delete these containers without it",
+        f"{what} is used by {names}; relaunch or delete these containers without it",
         used_by=users,
     )
 
@@ -222,7 +236,7 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     if kind == "string_pattern_mismatch":
         wanted = WORDS_OF_PATTERNS.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
-    return Detail(field, "Invalid", str(problem["msg"]))
+    return Detail(field, "Invalid", WORDS_OF_TYPES.get(kind, str(problem["msg"])))
 
 
 def not_json(reason: str) -> Detail:
@@ -262,7 +276,8 @@ def error_response(
         error=error.message,
         code=error.code,
         request_id=request_id,
-        used_by=list(error.used_by) or None,
+        used_by=[each.name for each in error.used_by] or None,
+        used_by_containers=list(error.used_by) or None,
         details=list(error.details) or None,
     )
     response = JsonResponse(body, error.status, headers)

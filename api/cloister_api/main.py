@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
@@ -15,7 +16,7 @@ from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.cache import CachedEnclave
-from cloister_api.context import Context, running
+from cloister_api.context import FIELD_MANAGER, background, running
 from cloister_api.errors import (
     ApiError,
     error_response,
@@ -23,12 +24,12 @@ from cloister_api.errors import (
     from_kube,
     from_validation,
     request_id_of,
-    unavailable,
 )
 from cloister_api.http.bodies import MAX_REPORT
 from cloister_api.http.callers import Callers, OpenPath
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import RequestGuard, Shutdown
+from cloister_api.installation import PublishedInstallation
 from cloister_api.openapi import routes as reference
 from cloister_api.routes import (
     billing,
@@ -46,10 +47,12 @@ from cloister_api.routes import (
     usage_reports,
     webhooks,
 )
-from cloister_api.settings import ApiSettings
+from cloister_api.routes.dependencies import running_context
+from cloister_api.settings import AdminKeySettings, ApiSettings
 from cloister_api.usage.ingest import PATH as REPORT_PATH
 from cloister_api.usage.ingest import SignedReport
-from cloister_clients.kube import KubeError
+from cloister_api.utilization.gpu_collector import HostGpuMetrics
+from cloister_clients.kube import KubeClient, KubeConfig, KubeError
 
 __all__ = ["ROUTERS", "create_app"]
 
@@ -73,6 +76,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     reference.router,
 )
 
+NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
+"""The framework's own follows every caller, and sends paths and texts of errors: a path may hold
+the value of a key. Spans of requests are the guard's (`cloister_api.http.tracing`)."""
 HOT = {("POST", shim.CHECK_PATH): shim.CHECK, ("GET", containers.LIST.path): containers.LIST}
 """Routes of requests that are sent all the time."""
 
@@ -99,16 +105,17 @@ def create_app(
         Begins when the process is to exit; None = nobody reports it.
     """
     metrics, shutdown = metrics or HttpMetrics(), shutdown or Shutdown()
-    limit = settings.admin_keys
-    rates = AdminRateLimit(
-        RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None
-    )
+    rates = rates_of(settings.admin_keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with running(settings, on_failure) as context:
-            app.state.context = context
+        stop = asyncio.Event()
+        serving = asyncio.create_task(serve_installation(app, settings, on_failure, stop))
+        try:
             yield
+        finally:
+            stop.set()
+            await serving
 
     app = FastAPI(
         title="Cloister Admin API",
@@ -117,16 +124,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        telemetry=NO_TELEMETRY,
     )
     app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
 
     async def authenticate(authorization: str | None) -> Principal:
-        context = app.state.context
-        if not context.cache.ready:
-            raise unavailable("the facade has not read the cluster yet; try again")
-        principal: Principal = await context.authenticate(authorization)
+        principal: Principal = await running_context(app).authenticate(authorization)
         return principal
 
     def take(principal: Principal) -> tuple[tuple[str, str], ...]:
@@ -134,7 +139,9 @@ def create_app(
         return rates.consume(principal.key_id, replicas, asyncio.get_running_loop().time())
 
     metrics.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
-    app.state.shutdown = shutdown
+    app.state.shutdown, app.state.metrics = shutdown, metrics
+    app.state.context, app.state.waits_for = None, lambda: "the facade is starting"
+    metrics.follow_readiness(lambda: not health.unready_reasons(app.state))
     app.add_middleware(
         RequestGuard,
         authenticate=authenticate,
@@ -144,32 +151,88 @@ def create_app(
         shutdown=shutdown,
         hot=HOT,
         literal=literal_methods(),
+        follow_callers=settings.tracing is not None and settings.tracing.follow_callers,
     )
-    app.add_exception_handler(ApiError, on_api_error)
-    app.add_exception_handler(KubeError, on_kube_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_framework)
+    for kind, handler in HANDLERS:
+        app.add_exception_handler(kind, handler)
     return app
+
+
+def rates_of(limit: AdminKeySettings) -> AdminRateLimit:
+    """Return the rate limit of admin keys."""
+    return AdminRateLimit(
+        RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None
+    )
+
+
+async def serve_installation(
+    app: FastAPI, settings: ApiSettings, on_failure: Callable[[], None], stop: asyncio.Event
+) -> None:
+    """Wait for the settings that the operator publishes, and serve until they change or to the end.
+
+    Parameters
+    ----------
+    app
+        The application; requests find the context in its state.
+    settings
+        The administrator's settings.
+    on_failure
+        Called when the process must exit: what it needs has failed, or other settings hold.
+    stop
+        Set when no request is served any more.
+    """
+    try:
+        async with KubeClient(
+            KubeConfig.load(settings.kubeconfig, settings.kube_context),
+            field_manager=FIELD_MANAGER,
+            user_agent=FIELD_MANAGER,
+        ) as client:
+            published = PublishedInstallation(client, settings.operator_namespace)
+            app.state.waits_for = lambda: published.missing
+            async with background(on_failure, published.run()):
+                await either(published.published(), stop)
+                installation = published.present
+                if installation is None or stop.is_set():
+                    return
+                async with running(settings, installation, client, on_failure) as context:
+                    app.state.context = context
+                    app.state.metrics.registry.register(HostGpuMetrics(context.gpus))
+                    app.state.metrics.registry.register(context.state_metrics)
+                    await either(published.changed(installation), stop)
+                    if not stop.is_set():
+                        logger.warning("the operator's settings changed; the facade starts again")
+                        on_failure()
+                        await stop.wait()
+    except Exception:
+        logger.critical("the facade cannot serve; it stops", exc_info=True)
+        on_failure()
+
+
+async def either(wait: Coroutine[None, None, object], stop: asyncio.Event) -> None:
+    """Wait for something, or until the facade stops."""
+    tasks = [asyncio.create_task(wait), asyncio.create_task(stop.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def open_paths(app: FastAPI) -> dict[str, OpenPath]:
     """Return the paths that take bodies without an admin key, and how their headers are judged."""
 
     async def enclave(headers: Headers) -> CachedEnclave:
-        context: Context = app.state.context
-        return context.certificates.holder(headers.get("authorization"))
+        return await running_context(app).certificates.holder(headers.get("authorization"))
 
     async def report(headers: Headers) -> SignedReport:
-        context: Context = app.state.context
-        return await context.accounts.ingest.admit(headers)
+        return await running_context(app).accounts.ingest.admit(headers)
 
     async def release(headers: Headers) -> str:
-        context: Context = app.state.context
-        return await context.release_webhooks.admit(headers)
+        return await running_context(app).release_webhooks.admit(headers)
 
     async def payment(headers: Headers) -> str:
-        context: Context = app.state.context
-        return await context.payments.admit_webhook(headers)
+        return await running_context(app).payments.admit_webhook(headers)
 
     return {
         shim.CHECK_PATH: OpenPath(),
@@ -206,6 +269,15 @@ async def on_framework(request: Request, error: Exception) -> Response:
     if error.status_code == 405:  # noqa: PLR2004 - the status itself
         headers["allow"] = ", ".join(sorted(allowed_methods(request)))
     return error_response(from_framework(error), request_id_of(request), headers)
+
+
+HANDLERS = (
+    (ApiError, on_api_error),
+    (KubeError, on_kube_error),
+    (RequestValidationError, on_invalid),
+    (HTTPException, on_framework),
+)
+"""Exceptions, and what makes a response of them."""
 
 
 def literal_methods() -> dict[str, frozenset[str]]:

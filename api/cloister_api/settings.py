@@ -5,9 +5,9 @@ Secrets are never in the file, only the names of files that hold them.
 """
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.ledger.settings import LedgerSettings
@@ -15,8 +15,23 @@ from cloister_api.payments.settings import StripeSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
+from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.tracing.settings import TracingSettings
 
-__all__ = ["ApiSettings", "LimitSettings", "ListenSettings", "LookupSettings"]
+__all__ = ["AdminKeySettings", "ApiSettings", "LimitSettings", "ListenSettings", "LookupSettings"]
+
+PUBLISHED = (
+    "containersDomain",
+    "service",
+    "platform",
+    "strictFrom",
+    "metering",
+    "pullDeadlineSeconds",
+    "progressDeadlineSeconds",
+)
+"""Settings of the operator, which publishes them (`cloister_crds.installation`)."""
+PUBLISHED_OF_SOURCES = ("fileNames", "maxFileBytes")
+"""Those of them in the section sources."""
 
 
 class ListenSettings(SettingsSection):
@@ -128,18 +143,25 @@ class UsageSettings(SettingsSection):
 class UtilizationSettings(SettingsSection):
     """How utilization of containers is collected."""
 
-    every_seconds: Annotated[float, Field(ge=1, le=300)] = 15.0
-    """Seconds between two scrapes of the kubelet of a node. Default 15; kubelets read their
-    counters every 10 to 15 seconds."""
+    every_seconds: Annotated[float, Field(ge=1, le=300)] = 10.0
+    """Seconds between two requests to the Metrics API. Default 10; metrics-server has new samples
+    every 15 seconds unless it is told otherwise, and one that is never asked for is a gap."""
+
+
+class ApiTracingSettings(TracingSettings):
+    """Where traces are sent, and which."""
+
+    follow_callers: bool = False
+    """Whether a request goes on the trace that its header traceparent names, and is recorded as
+    that says. Default false: it is mentioned as a link, since callers are not trusted."""
 
 
 class ApiSettings(SettingsSection):
     """All settings of the facade."""
 
-    containers_domain: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
-    """Domain of generated host names; the same as the operator's."""
-    service: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")] = "cloister"
-    """Name of the mount and of the well-known paths in enclaves. Default cloister."""
+    operator_namespace: Annotated[str, Field(min_length=1, max_length=63)] = "cloister-system"
+    """Namespace of the operator, in which it publishes the settings that both programs judge by.
+    Default cloister-system."""
     ledger: LedgerSettings
     """Where the ledger is."""
     sources: SourceSettings
@@ -167,9 +189,6 @@ class ApiSettings(SettingsSection):
     stripe: StripeSettings | None = None
     """The payment processor; unset = there is none, and an Organization's spec says what it pays
     for."""
-    metering: bool = False
-    """Whether the run time of containers is metered; the operator needs the same setting, so that
-    Enclaves wait for it. Default false."""
     lookups: LookupSettings = Field(default_factory=LookupSettings)
     """Lookups at sources and registries for requests."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
@@ -189,6 +208,33 @@ class ApiSettings(SettingsSection):
     refusing to start. Default false."""
     log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """Lowest level that is logged. Default INFO."""
+    log_format: LogFormat = LogFormat.TEXT
+    """text or json, one object a line. Default text."""
+    tracing: ApiTracingSettings | None = None
+    """Traces of requests; unset = none are recorded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_the_operators(cls, data: Any) -> Any:
+        """Refuse settings that the operator has and publishes.
+
+        Raises
+        ------
+        ValueError
+            When there are some.
+        """
+        if not isinstance(data, dict):
+            return data
+        sources = data.get("sources")
+        given = [name for name in PUBLISHED if name in data]
+        if isinstance(sources, dict):
+            given += [f"sources.{name}" for name in PUBLISHED_OF_SOURCES if name in sources]
+        if given:
+            raise ValueError(
+                f"{', '.join(given)}: the API has this from the operator, which publishes it; "
+                "set it there, and remove it here"
+            )
+        return data
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -207,7 +253,7 @@ class ApiSettings(SettingsSection):
             update={
                 "path": resolved(directory, self.ledger.path),
                 "url_file": resolved(directory, self.ledger.url_file),
-                "key_material": (directory / self.ledger.key_material).resolve(),
+                "key_material": (directory / self.ledger.key_material).absolute(),
             }
         )
         kubeconfig = resolved(directory, self.kubeconfig)
@@ -217,6 +263,12 @@ class ApiSettings(SettingsSection):
         )
         stripe = self.stripe and self.stripe.anchored(directory)
         catalog = (directory / self.catalog).absolute() if self.catalog else None
+        tracing = self.tracing and self.tracing.model_copy(
+            update={
+                "headers_file": resolved(directory, self.tracing.headers_file),
+                "ca_file": resolved(directory, self.tracing.ca_file),
+            }
+        )
         return self.model_copy(
             update={
                 "ledger": ledger,
@@ -224,11 +276,15 @@ class ApiSettings(SettingsSection):
                 "certificates": certificates,
                 "catalog": catalog,
                 "stripe": stripe,
+                "tracing": tracing,
                 "webhooks": webhooks,
             }
         )
 
 
 def resolved(directory: Path, path: Path | None) -> Path | None:
-    """Return a path relative to a directory made absolute; None stays None."""
-    return None if path is None else (directory / path).resolve()
+    """Return a path relative to a directory made absolute; None stays None.
+
+    Links stay: in a Pod they lead to the present content of a Secret, and change with it.
+    """
+    return None if path is None else (directory / path).absolute()

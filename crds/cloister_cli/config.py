@@ -13,9 +13,10 @@ from typing import Any, Final
 import click
 
 from cloister_cli.explanation import explanation
-from cloister_cli.measurement import measure
+from cloister_cli.measurement import measure, read_host
 from cloister_cli.verdict import print_verdict
 from cloister_crds.config import ParsedConfig, Rules, parse
+from cloister_crds.lifecycle.admission.host_requirements import host_problems
 
 __all__ = ["config"]
 
@@ -66,14 +67,22 @@ def _rules_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @config.command()
 @_rules_options
+@click.option("--host", metavar="FILE", help="Manifest of the Host (chost) that it is to run on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
-def validate(file: str, *, as_json: bool, **settings: Any) -> None:
+def validate(file: str, *, host: str | None, as_json: bool, **settings: Any) -> None:
     """Validate FILE (- for standard input) by all rules of the format.
 
-    Whether images, secrets and models exist, and whether the organization may use as much, is
-    checked when a container is created.
+    With a Host also by what that offers: GPUs, devices, capabilities, models. Whether images and
+    secrets exist, and whether the organization may use as much, is checked when a container is
+    created.
     """
     parsed = _parse(file, **settings)
+    if host is not None and parsed.config is not None:
+        found = tuple(host_problems(parsed.config, read_host(host), None))
+        problems = (*parsed.problems, *found)
+        parsed = dataclasses.replace(
+            parsed, problems=problems, config=None if found else parsed.config
+        )
     if as_json:
         click.echo(json.dumps(_as_json(parsed), indent=2, ensure_ascii=False))
     else:

@@ -1,5 +1,6 @@
 """What each container of a file will get, as tables for people."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +12,7 @@ from cloister_cli.verdict import printable
 from cloister_crds.config import ContainerConfig, Egress, ServiceConfig, secret_is_file
 from cloister_crds.config.effective import (
     MEGABYTE,
+    boot_allowance,
     container_mounts,
     egress_of,
     grace_period,
@@ -19,6 +21,7 @@ from cloister_crds.config.effective import (
     unset_variables,
 )
 from cloister_crds.kinds.host import DISK_MB
+from cloister_crds.lifecycle.admission.gpus import assigned_gpus
 
 __all__ = ["explanation"]
 
@@ -68,6 +71,10 @@ def _enclave(config: ServiceConfig) -> Iterator[tuple[str, str]]:
         yield f"network {name}", _reach(network.egress, network.allow)
     if shared_namespace(config):
         yield "network", "one for all containers (version below 0.10), public addresses"
+    yield "time to start", "3600 s by default (the operator's pullDeadlineSeconds)"
+    allowance = math.ceil(boot_allowance(config).total_seconds())
+    more = f", and {allowance} s for the slowest health check" if allowance else ""
+    yield "then to be ready", f"1800 s by default (its progressDeadlineSeconds){more}"
     yield "time to stop", f"{grace_period(config).seconds} s"
 
 
@@ -125,12 +132,22 @@ def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tu
     others = ", shared with other containers" if container.ipc == "host" else ""
     yield "shared memory", f"{_size(shared)}{others}" if shared else "none"
     gpus = container.gpus
-    if isinstance(gpus, tuple):
-        yield "GPUs", "number " + ", ".join(str(number) for number in gpus)
-    elif gpus is not None:
-        yield "GPUs", str(gpus)
+    if gpus is not None:
+        named = "number " + ", ".join(map(str, gpus)) if isinstance(gpus, tuple) else str(gpus)
+        yield "GPUs", f"{named}{_sharers(config, container)}"
     limit = container.pids_limit
     yield "processes", "at most 65536, never unlimited" if limit < 0 else f"at most {limit}"
+
+
+def _sharers(config: ServiceConfig, container: ContainerConfig) -> str:
+    """Return with which containers a container shares GPUs, and what that needs."""
+    assigned = assigned_gpus(config, config.gpus)
+    own = set(assigned[container.name])
+    others = [name for name, numbers in assigned.items() if own & set(numbers)]
+    others.remove(container.name)
+    if not others:
+        return ""
+    return f", shared with {', '.join(others)}: needs a Host with gpu.deviceClass"
 
 
 def _networks(config: ServiceConfig, container: ContainerConfig) -> str:

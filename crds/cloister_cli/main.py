@@ -12,7 +12,7 @@ from typing import Final
 import click
 from typing_extensions import override
 
-__all__ = ["main"]
+__all__ = ["kubectl_plugin", "main"]
 
 GROUP: Final = "cloister.commands"
 """Group of entry points that commands come from."""
@@ -83,3 +83,8 @@ def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Co
 @click.version_option(package_name="cloister", message="cloister %(version)s")
 def main() -> None:
     """Run confidential containers for organizations, on Kubernetes."""
+
+
+def kubectl_plugin() -> None:
+    """Run as a plugin of kubectl, whose help names it as its users do."""
+    main(prog_name="kubectl cloister")

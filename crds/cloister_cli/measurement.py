@@ -23,7 +23,7 @@ from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import Measurement, PlatformImages
 from cloister_crds.measurement import measure as measured
 
-__all__ = ["measure"]
+__all__ = ["measure", "read_host"]
 
 DIFFERENT: Final = 1
 UNREADABLE: Final = 2
@@ -106,7 +106,7 @@ def _measurement(name: str, raw: bytes, inputs: dict[str, Any]) -> Measurement:
     if config is None:
         print_verdict(parsed, name)
         sys.exit(DIFFERENT)
-    host = _host(inputs["host"])
+    host = read_host(inputs["host"])
     return measured(
         config,
         parsed.digest,
@@ -183,7 +183,7 @@ def _fetch(repo: str, tag: str, source: str | None) -> bytes:
         _unreadable(error.message)
 
 
-def _host(path: str) -> Host:
+def read_host(path: str) -> Host:
     """Read the manifest of a Host, or end the program."""
     try:
         return Host.read(_yaml(path))

@@ -4,6 +4,8 @@ Keys are camelCase; an unknown key is an error, and every mistake is reported by
 holds no secrets, only the names of files that do.
 """
 
+import os
+import stat
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from cloister_clients.yaml_file import read_yaml
 
-__all__ = ["SettingsError", "SettingsSection", "read_settings_file"]
+__all__ = ["SettingsError", "SettingsSection", "is_open_to_others", "read_settings_file"]
 
 
 class SettingsError(Exception):
@@ -51,6 +53,48 @@ def read_settings_file(path: Path, model: type[S]) -> S:
         return model.model_validate(document or {})
     except ValidationError as error:
         raise SettingsError(f"{path}: {mistakes(error)}") from error
+
+
+def is_open_to_others(found: os.stat_result, user: int) -> bool:
+    """Return whether more than the program's user may use a file with a secret.
+
+    The rule of PostgreSQL for the keys of its servers: such a file is for its owner alone, or,
+    where root owns it and the program is somebody else, for a group to read as well. So a Pod has
+    its Secrets: owned by root, readable by the group of the Pod.
+
+    Parameters
+    ----------
+    found
+        What `stat` reports of the file.
+    user
+        User id of the program.
+    """
+    from_root = found.st_uid == 0 and user != 0
+    group = stat.S_IWGRP | stat.S_IXGRP if from_root else stat.S_IRWXG
+    return bool(found.st_mode & (group | stat.S_IRWXO))
+
+
+def require_file(setting: str, path: Path | None) -> None:
+    """Check that a file can be read which a setting names; None = it names none.
+
+    Parameters
+    ----------
+    setting
+        The setting, as the file of settings has it, such as ``sources.tokenFile``.
+
+    Raises
+    ------
+    SettingsError
+        When it cannot be read.
+    """
+    if path is None:
+        return
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise SettingsError(
+            f"{setting}: {path}: {error.strerror}; provide the file, or correct the setting"
+        ) from error
 
 
 def mistakes(error: ValidationError) -> str:

@@ -4,6 +4,8 @@
 same models always make the same bytes.
 """
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import yaml
@@ -64,12 +66,13 @@ def custom_resource_definition(kind: type[Resource]) -> dict[str, Any]:
     }
 
 
-def manifests() -> dict[str, str]:
-    """Write all CustomResourceDefinitions.
+@cache
+def manifests() -> Mapping[str, str]:
+    """Write all CustomResourceDefinitions, once for each process.
 
     Returns
     -------
-    dict
+    Mapping
         File name to YAML, in the order of `KINDS`.
     """
     return {

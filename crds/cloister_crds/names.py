@@ -1,15 +1,15 @@
 """Names that follow from other names: child objects, host names, objects the facade makes.
 
-Both sides call these functions and nobody builds such a name by hand. Each is injective: two
-inputs never give one name. A name that is already fit stays as it is; any other is cut and gets a
-hash of the whole input after a double hyphen, and a fit name that happens to look like that is
-hashed as well, so that the two sets do not meet. Changing a function orphans what exists: the
-tests pin values.
+Both sides call these functions and nobody builds such a name by hand. A name that is already fit
+stays as it is; any other is cut and gets a hash of the whole input after a double hyphen. Names of
+objects are injective: a fit name that happens to look like that is hashed as well, so that two
+inputs never give one name. Host names stay as people wrote them (`host_label`). Changing a function
+orphans what exists: the tests pin values.
 """
 
 import re
 from base64 import b32encode
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from itertools import count
 
@@ -20,13 +20,17 @@ __all__ = [
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ORGANIZATION_LABEL",
+    "RESTORES_ANNOTATION",
+    "RESTORE_HOLDER",
     "SHELLS_LABEL",
     "VALUE_LABEL",
     "challenge_name",
     "config_map_name",
     "deployment_name",
+    "distinct_label",
     "enclave_name",
     "generated_hostname",
+    "gpu_claim_name",
     "host_label",
     "object_name",
     "object_names",
@@ -42,7 +46,7 @@ __all__ = [
 ]
 
 ORGANIZATION_LABEL = "cloister.dev/organization"
-"""Label with the slug of the Organization (as `host_label` writes it)."""
+"""Label with the slug of the Organization (as `distinct_label` writes it)."""
 CONTAINER_LABEL = "cloister.dev/container"
 """Label with the Container that an object belongs to (as `service_name` writes it)."""
 CONTAINER_ANNOTATION = "cloister.dev/container-name"
@@ -51,6 +55,10 @@ SHELLS_LABEL = "cloister.dev/ssh"
 """Label of the Pods of debug enclaves that let people in; its value says nothing."""
 ENCLAVE_LABEL = "cloister.dev/enclave"
 """Label with the Enclave that an object belongs to."""
+RESTORE_HOLDER = "cloister-restore"
+"""Holder of the operator's Lease until a restore is complete."""
+RESTORES_ANNOTATION = "cloister.dev/restores"
+"""Annotation of that Lease: the digest of the archive that is being restored."""
 VALUE_LABEL = "cloister.dev/value-of"
 """Label of a core Secret that the facade made: its value is for a ``secret`` or a ``registry``."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
@@ -87,6 +95,10 @@ def short_hash(text: str) -> str:
 def _fit(name: str, *, limit: int, keep: re.Pattern[str], prefix: str) -> str:
     if len(name) <= limit and keep.fullmatch(name) and not _HASHED.search(name):
         return name
+    return _hashed(name, limit=limit, keep=keep, prefix=prefix)
+
+
+def _hashed(name: str, *, limit: int, keep: re.Pattern[str], prefix: str) -> str:
     suffix = f"--{short_hash(name)}"
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if not keep.fullmatch(readable):
@@ -96,6 +108,10 @@ def _fit(name: str, *, limit: int, keep: re.Pattern[str], prefix: str) -> str:
 
 def host_label(name: str) -> str:
     """Return the label of a host name for a container or an organization.
+
+    Clients build host names of names by themselves, so every name that is a DNS label is its own
+    label. Only a container's name of 64 characters is not: it is cut and gets a hash. Another
+    container may be named like that; who has the HostnameClaim has the host name.
 
     Parameters
     ----------
@@ -107,10 +123,27 @@ def host_label(name: str) -> str:
     str
         A DNS label of at most 63 characters; a leading digit stays (RFC 1123).
     """
+    if len(name) <= LABEL_LIMIT and _LABEL.fullmatch(name):
+        return name
+    return _hashed(name, limit=LABEL_LIMIT, keep=_LABEL, prefix="x")
+
+
+def distinct_label(name: str) -> str:
+    """Return a DNS label of a name that no other name has: the value of `ORGANIZATION_LABEL`.
+
+    Labels of host names were made like this before `host_label`.
+    """
     return _fit(name, limit=LABEL_LIMIT, keep=_LABEL, prefix="x")
 
 
-def generated_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
+def generated_hostname(
+    name: str,
+    *,
+    organization: str,
+    debug: bool,
+    containers_domain: str,
+    label: Callable[[str], str] = host_label,
+) -> str:
     """Return the host name that a container has without a custom domain.
 
     The form is that of spec 4.2: debug containers have a level of their own, so that a production
@@ -126,17 +159,26 @@ def generated_hostname(name: str, *, organization: str, debug: bool, containers_
         Whether it is a debug container.
     containers_domain
         Domain under which the installation's containers are.
+    label
+        Makes the labels of the container and of the organization.
 
     Returns
     -------
     str
         The host name in lower case.
     """
-    labels = [host_label(name), *(["debug"] if debug else []), host_label(organization)]
+    labels = [label(name), *(["debug"] if debug else []), label(organization)]
     return ".".join([*labels, containers_domain])
 
 
-def preview_hostname(name: str, *, organization: str, debug: bool, containers_domain: str) -> str:
+def preview_hostname(
+    name: str,
+    *,
+    organization: str,
+    debug: bool,
+    containers_domain: str,
+    label: Callable[[str], str] = host_label,
+) -> str:
     """Return the host name at which a staged update can be tried before it is promoted.
 
     It is below a level of its own, where no container name leads: they hold no dots.
@@ -151,9 +193,11 @@ def preview_hostname(name: str, *, organization: str, debug: bool, containers_do
         Whether it is a debug container.
     containers_domain
         Domain under which the installation's containers are.
+    label
+        Makes the labels of the container and of the organization.
     """
     level = "preview.debug" if debug else "preview"
-    return f"{host_label(name)}.{level}.{host_label(organization)}.{containers_domain}"
+    return f"{label(name)}.{level}.{label(organization)}.{containers_domain}"
 
 
 def service_name(container: str) -> str:
@@ -218,6 +262,11 @@ def config_map_name(enclave: str) -> str:
 def snapshot_name(enclave: str) -> str:
     """Return the name of the core Secret with the secret values of an Enclave."""
     return f"{enclave}-secrets"
+
+
+def gpu_claim_name(enclave: str, number: int) -> str:
+    """Return the name of one of the ResourceClaims of an Enclave, which count from 0."""
+    return f"{enclave}-gpus-{number}"
 
 
 def challenge_name(label: str) -> str:
@@ -285,17 +334,23 @@ def deployment_name(repo: str) -> str:
     return f"r-{slug}"[: LABEL_LIMIT - len(suffix)].rstrip("-") + suffix
 
 
-def secret_object_name(name: str) -> str:
+def secret_object_name(name: str, repo: str | None = None) -> str:
     """Return the name of the Secret (csec) of a name in configuration files.
 
     ``OPENAI_API_KEY`` and ``openai-api-key`` are two secrets: the first becomes
-    ``openai-api-key.env``, and kebab-case names, which hold no dot, stay as they are.
+    ``openai-api-key.env``, and kebab-case names, which hold no dot, stay as they are. A secret of
+    a repository has a hash of that behind it, since another repository may have the name too.
 
     Returns
     -------
     str
         A DNS subdomain of at most 253 characters (RFC 1123).
     """
+    if repo is not None:
+        full = f"{secret_object_name(name)}.{short_hash(repo)}"
+        if len(full) <= SUBDOMAIN_LIMIT:
+            return full
+        return _fit(f"{name}!{repo}", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="s")
     if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*", name):
         lowered = name.lower().replace("_", "-")
         if len(lowered) + len(".env") <= SUBDOMAIN_LIMIT:

@@ -29,6 +29,7 @@ from dev.bench.scale.environment import create_all
 from dev.bench.scale.measurements import usage
 from tests.support.programs.facade import ADMIN, DOMAIN, run_command, start_facade
 from tests.support.programs.operator import Installation, manifest
+from tests.support.programs.published_settings import publish
 
 __all__ = ["main"]
 
@@ -121,7 +122,6 @@ async def measure(
 def write_settings(cluster: local.Cluster, folder: Path) -> Path:
     """Write the settings of a facade without a rate limit for admin keys, and create its ledger."""
     settings = {
-        "containersDomain": DOMAIN,
         "kubeconfig": str(cluster.kubeconfig),
         "listen": {"port": 0},
         "stop": {"drainSeconds": 0},
@@ -130,6 +130,7 @@ def write_settings(cluster: local.Cluster, folder: Path) -> Path:
     }
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
+    publish(cluster, DOMAIN)
     run_command("admin-key", "init", "--config", str(path))
     return path
 

@@ -71,9 +71,10 @@ class CacheStub:
         """Return an entry."""
         return self._entries.get(name)
 
-    def all(self) -> list[Any]:
-        """Return all entries."""
-        return list(self._entries.values())
+    def by_index(self, index: str, key: str) -> list[Any]:  # noqa: ARG002 - there is one index here
+        """Return the entries with a key."""
+        found = self._entries.get(key)
+        return [] if found is None else [found]
 
 
 async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
@@ -102,7 +103,7 @@ async def fill(place: Place, folder: Path) -> tuple[ApiKeyCache, list[str]]:
         await connection.execute(insert(API_KEYS), rows)
     cache = cast(
         "ClusterCache",
-        SimpleNamespace(organizations=CacheStub(ACME), containers=CacheStub(), ready=True),
+        SimpleNamespace(organizations=CacheStub(ACME), ready=True),
     )
     hosts = HostnameOwners(cache, DOMAIN)
     key_cache = ApiKeyCache(
@@ -116,7 +117,6 @@ def application(key_cache: ApiKeyCache, folder: Path) -> FastAPI:
     """Build the facade's application around a key cache."""
     settings = ApiSettings.model_validate(
         {
-            "containersDomain": DOMAIN,
             "ledger": {"path": folder / "ledger.db", "keyMaterial": folder / "keys.json"},
             "sources": {"kind": "git", "base": str(folder)},
         }

@@ -28,11 +28,16 @@ def main() -> None:
 @click.option(
     "--simulated", is_flag=True, help="Simulate the node: Pods become ready, but run nothing."
 )
-def up_command(name: str, control_plane: bool, simulated: bool) -> None:  # noqa: FBT001 - flags of click
+@click.option(
+    "--kubernetes",
+    metavar="MINOR",
+    help="Minor release of the API server, such as 1.35, with --control-plane.",
+)
+def up_command(name: str, control_plane: bool, simulated: bool, kubernetes: str | None) -> None:  # noqa: FBT001 - flags of click
     """Start a cluster."""
     if control_plane and simulated:
         raise click.UsageError("--control-plane and --simulated exclude each other")
-    cluster = up(name, node=not control_plane, simulated=simulated)
+    cluster = up(name, node=not control_plane, simulated=simulated, kubernetes=kubernetes)
     _show(cluster)
 
 

@@ -47,7 +47,7 @@ def key_of(module: Module, go: str) -> str:
 
 
 def _folder(module: Module) -> Path:
-    return cache_folder() / "bin" / f"{module.name}-{key_of(module, go_version())}"
+    return cache_folder() / "bin" / f"{module.name}-{key_of(module, go_version(module.go))}"
 
 
 def _place(name: str) -> Path:
@@ -126,7 +126,7 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
     target = _folder(module)
     target.mkdir(parents=True, exist_ok=True)
     packages = [module.binaries[name] for name in names]
-    clean = environment(cgo=module.cgo)
+    clean = environment(cgo=module.cgo, release=module.go)
     progress.say(f"{title}: {', '.join(names)}")
     total = _stale(module, packages, clean)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
@@ -142,7 +142,10 @@ def _build(module: Module, names: list[str], title: str, progress: Progress) -> 
             tail = _follow(process, title, total, since, progress)
         if process.returncode != 0:
             lines = "".join(tail[-SHOWN:])
-            raise LocalClusterError(f"building {', '.join(names)} ({module.name}) failed:\n{lines}")
+            raise LocalClusterError(
+                f"building {', '.join(names)} ({module.name}) failed; modules that this machine "
+                f"does not have yet come from `go env GOPROXY`:\n{lines}"
+            )
         for name, package in zip(names, packages, strict=True):
             (Path(scratch) / _default_name(package)).rename(target / name)
     progress.say(f"{title}: built in {duration(time.monotonic() - since)}")

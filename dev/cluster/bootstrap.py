@@ -1,4 +1,4 @@
-"""The first objects of a cluster: RBAC of the kubelet's callers and of the DNS, the DNS Service."""
+"""The first objects of a cluster: RBAC of the kubelet's callers, the DNS and metrics-server."""
 
 from typing import Any
 
@@ -52,6 +52,7 @@ def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
         objects += [
             _role("cloister:coredns", rules),
             _binding("cloister:coredns", "cloister:coredns", "system:coredns"),
+            *_metrics_server(),
         ]
     if record.form is Form.SIMULATED:
         rules = [
@@ -66,6 +67,24 @@ def first_objects(record: Record) -> list[tuple[str, dict[str, Any]]]:
             _binding("cloister:kwok", "cloister:kwok", "system:kwok"),
         ]
     return objects
+
+
+def _metrics_server() -> list[tuple[str, dict[str, Any]]]:
+    """Permit metrics-server what its own manifests do."""
+    name, user = "cloister:metrics-server", "system:metrics-server"
+    reader = "extension-apiserver-authentication-reader"
+    path, binding = _binding(name, reader, user)
+    binding["kind"], binding["roleRef"]["kind"] = "RoleBinding", "Role"
+    rules = [
+        _rule("", ["nodes/metrics"], ["get"]),
+        _rule("", ["pods", "nodes"], ["get", "list", "watch"]),
+    ]
+    return [
+        _role(name, rules),
+        _binding(name, name, user),
+        _binding(f"{name}:delegator", "system:auth-delegator", user),
+        (path.replace("/clusterrolebindings/", "/namespaces/kube-system/rolebindings/"), binding),
+    ]
 
 
 def apply_first_objects(record: Record, api: KubeAPI) -> None:

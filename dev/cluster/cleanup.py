@@ -21,6 +21,8 @@ from dev.cluster.layout import Layout
 __all__ = ["clear_files", "clear_node", "make_cgroups", "mounts_below"]
 
 CGROUPS = Path("/sys/fs/cgroup")
+WEIGHTS = {"cpu.shares": "16384", "cpu.weight": "1600"}
+"""Weight of the Pods of all clusters in cgroup v1 and v2: that of sixteen processes."""
 
 
 def clear_node(layout: Layout, cgroup: str) -> None:
@@ -128,7 +130,11 @@ def _runs(pid: int) -> bool:
 
 
 def make_cgroups(cgroup: str) -> None:
-    """Create the control group that holds all Pods; the kubelet requires it."""
+    """Create the control group that holds all Pods; the kubelet requires it.
+
+    The Pods of all clusters together would otherwise have as much of the CPU as one process beside
+    them, such as one compiler.
+    """
     for folder in _cgroup_folders(cgroup):
         parents = [folder, *folder.parents]
         for part in reversed(parents[: parents.index(CGROUPS)]):
@@ -140,6 +146,10 @@ def make_cgroups(cgroup: str) -> None:
                 source, target = part.parent / name, part / name
                 if source.exists() and target.exists() and not target.read_text().strip():
                     target.write_text(source.read_text())
+        for name, weight in WEIGHTS.items():
+            of_all = folder.parent / name
+            if of_all.exists():
+                of_all.write_text(weight)
 
 
 def _remove_cgroups(cgroup: str, within: float = 5.0) -> None:

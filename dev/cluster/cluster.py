@@ -17,7 +17,7 @@ from dev.cluster.processes import Processes
 __all__ = ["COMPONENTS", "Cluster", "KubectlError"]
 
 COMPONENTS = (
-    *("kwok", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
+    *("kwok", "metrics-server", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
     *("kube-controller-manager", "kube-apiserver", "etcd", "registry-node", "registry"),
 )
 """In the order in which they are stopped."""
@@ -86,9 +86,27 @@ class Cluster:
         return self.layout.logs
 
     @property
+    def pod_registry(self) -> str:
+        """Host and port at which Pods reach the registry."""
+        if self.form is Form.KIND:
+            return kind.pod_registry(self.name)
+        return f"{self.record.host_address}:{self.record.ports['registry']}"
+
+    @property
+    def audit_log(self) -> Path:
+        """What its API server recorded; a simulated or audited cluster has it."""
+        return self.layout.audit_log
+
+    @property
     def host_address(self) -> str:
-        """Address at which Pods reach programs on this machine; loopback without a node."""
-        return self.record.host_address
+        """Address at which Pods reach programs on this machine; loopback without a node.
+
+        Raises
+        ------
+        LocalClusterError
+            When Docker does not say it.
+        """
+        return kind.host_address() if self.form is Form.KIND else self.record.host_address
 
     @property
     def resolvers(self) -> list[str]:

@@ -22,8 +22,10 @@ RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
 """Requests a second and burst that the controllers may make; with the defaults of the
 components (20 and 30) they, not the server, are what a test of scale measures."""
 
-AUDIT_POLICY = Path(__file__).parent / "audit-policy.yaml"
+WRITES = Path(__file__).parent / "audit-policy.yaml"
 """Audit policy of the API server of a simulated cluster."""
+ACCOUNTS = Path(__file__).parent / "audit-accounts.yaml"
+"""Audit policy of another cluster that is audited."""
 
 TLS = "--tls-min-version=VersionTLS12"
 """Lower TLS versions are used by none of the components."""
@@ -137,6 +139,7 @@ def _apiserver(
     layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> Component:
     address, port = record.host_address, record.ports["apiserver"]
+    policy = _audit_policy(record)
     argv = (
         str(programs["kube-apiserver"]),
         f"--bind-address={address}",
@@ -160,22 +163,30 @@ def _apiserver(
         TLS,
         # Without a link the address is loopback, which is not valid for an endpoint.
         *(() if record.index >= 0 else ("--endpoint-reconciler-type=none",)),
-        # On a simulated node scale is measured: count writes per client.
-        *(_audit(layout) if record.form is Form.SIMULATED else ()),
+        *_audit(layout, policy),
     )
     return Component(
         name="kube-apiserver",
         argv=argv,
-        files=(AUDIT_POLICY,),
+        files=() if policy is None else (policy,),
         ready=identities.healthy(f"{record.server}/readyz"),
         within=120,
         ports=((address, port),),
     )
 
 
-def _audit(layout: Layout) -> list[str]:
+def _audit_policy(record: Record) -> Path | None:
+    # On a simulated node scale is measured: count writes per client.
+    if record.form is Form.SIMULATED:
+        return WRITES
+    return ACCOUNTS if record.audited else None
+
+
+def _audit(layout: Layout, policy: Path | None) -> list[str]:
+    if policy is None:
+        return []
     return [
-        f"--audit-policy-file={AUDIT_POLICY}",
+        f"--audit-policy-file={policy}",
         f"--audit-log-path={layout.audit_log}",
         "--audit-log-maxsize=10240",
     ]

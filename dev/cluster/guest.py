@@ -49,8 +49,8 @@ def guest_binary(name: str = "guest", package: str = ".") -> Path:
     return target
 
 
-def build(module: Path, target: Path, package: str = ".") -> Path:
-    """Build the guest.
+def build(module: Path, target: Path, package: str = ".", *, architecture: str = "") -> Path:
+    """Build the guest, or another program that depends on its sources alone.
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
         Path of the built program.
     package
         Go package of the program.
+    architecture
+        Go's name of the architecture; "" = this machine's.
 
     Raises
     ------
@@ -70,13 +72,13 @@ def build(module: Path, target: Path, package: str = ".") -> Path:
     done = subprocess.run(
         ["go", "build", *REPRODUCIBLE, "-o", str(target), package],
         cwd=module,
-        env=environment(),
+        env=environment() | ({"GOARCH": architecture} if architecture else {}),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise LocalClusterError(f"building the guest failed:\n{done.stderr[-SHOWN:]}")
+        raise LocalClusterError(f"building {target.name} failed:\n{done.stderr[-SHOWN:]}")
     return target
 
 

@@ -1,7 +1,8 @@
 """Build container images without Docker and push them to a registry.
 
 Follows the OCI image format and distribution specifications. The same content gives
-the same digest. Called by the cluster (pause image), the demo and tests.
+the same digest. Called by the cluster (pause image), the demo (its service) and
+tests; the released images are those of `dev.images`.
 """
 
 import gzip
@@ -24,7 +25,6 @@ from dev.plain_http import NO_TRUST
 __all__ = [
     "Image",
     "busybox_image",
-    "folder_files",
     "guest_image",
     "pause_image",
     "push",
@@ -207,18 +207,6 @@ def _push_manifest(
     place = f"/v2/{repository}/manifests/{tag or digest}"
     client.put(place, content=content, headers={"Content-Type": media_type}).raise_for_status()
     return digest
-
-
-def folder_files(folder: Path, target: str) -> dict[str, bytes | Path]:
-    """List the files below a folder for `Image.files`.
-
-    Returns
-    -------
-    dict[str, bytes | Path]
-        Path in the image -> file.
-    """
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {f"{target.rstrip('/')}/{path.relative_to(folder)}": path for path in files}
 
 
 def pause_image(pause: Path) -> Image:

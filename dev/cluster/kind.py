@@ -15,7 +15,15 @@ from dev.cluster.layout import Form, Layout, Record, free_port, others
 from dev.cluster.progress import Progress
 from dev.cluster.versions import load
 
-__all__ = ["commands", "configuration", "down", "runs", "up"]
+__all__ = [
+    "commands",
+    "configuration",
+    "down",
+    "host_address",
+    "pod_registry",
+    "runs",
+    "up",
+]
 
 HOSTS = "/etc/containerd/certs.d"
 """Where containerd in a kind node looks for registries."""
@@ -27,6 +35,26 @@ def _cluster(name: str) -> str:
 
 def _registry(name: str) -> str:
     return f"cloister-{name}-registry"
+
+
+def pod_registry(name: str) -> str:
+    """Return host and port at which Pods reach the registry: Docker's DNS knows its name."""
+    return f"{_registry(name)}:5000"
+
+
+def host_address() -> str:
+    """Return the address of this machine in the network of kind's nodes.
+
+    Raises
+    ------
+    LocalClusterError
+        When Docker fails, or the network has no gateway of IPv4.
+    """
+    (network,) = json.loads(_run(["docker", "network", "inspect", "kind"]))
+    for each in network["IPAM"]["Config"]:
+        if "." in each.get("Gateway", ""):
+            return str(each["Gateway"])
+    raise LocalClusterError("Docker's network kind has no gateway of IPv4; remove the network")
 
 
 def configuration(name: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Layout:
 
     @property
     def audit_log(self) -> Path:
-        """Every write to the API server, one JSON object a line; only of a simulated cluster."""
+        """Requests to the API server, one JSON object a line; of a simulated or audited cluster."""
         return self.data / "audit.log"
 
     @property
@@ -128,6 +128,10 @@ class Record:
     """Number of the cluster's address ranges; -1 = it has none."""
     ports: dict[str, int] = field(default_factory=dict)
     """Purpose -> port."""
+    kubernetes: str = ""
+    """Minor release of its API server, such as ``1.35``; "" = that of all other parts."""
+    audited: bool = False
+    """Whether the API server records what the accounts of Cloister request."""
 
     @property
     def host_address(self) -> str:
@@ -191,6 +195,8 @@ class Record:
                 form=Form(content["form"]),
                 index=content["index"],
                 ports=content["ports"],
+                kubernetes=content.get("kubernetes", ""),
+                audited=content.get("audited", False),
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None

@@ -26,10 +26,12 @@ from dev.cluster.layout import (
     lock,
     others,
 )
+from dev.cluster.metrics import metrics_server, register
 from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
 from dev.cluster.processes import Processes
 from dev.cluster.progress import Progress, duration
 from dev.cluster.simulated import add_node, kwok
+from dev.cluster.versions import load
 
 __all__ = [
     "DEFAULT_NAME",
@@ -40,10 +42,14 @@ __all__ = [
     "up",
 ]
 
+RELEASE = "CLOISTER_KUBERNETES"
+"""Variable with the minor release of the API servers of new clusters without a node."""
+_API_SERVER = "kube-apiserver"
 SERVER = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "registry")
 NODE = (
     *("kube-scheduler", "coredns", "containerd", "containerd-shim-runc-v2", "ctr", "runc"),
     *("bridge", "host-local", "loopback", "portmap", "pause", "kubelet", "kube-proxy"),
+    "metrics-server",
 )
 
 
@@ -74,14 +80,20 @@ def form_here(*, node: bool, simulated: bool = False) -> Form:
     return Form.NODE if os.geteuid() == 0 else Form.SIMULATED
 
 
-def programs_of(form: Form) -> tuple[str, ...]:
-    """List the programs that a form needs."""
-    return {
+def programs_of(form: Form, kubernetes: str = "") -> tuple[str, ...]:
+    """List the programs that a form needs, with the API server of that release of Kubernetes."""
+    programs = {
         Form.CONTROL_PLANE: SERVER,
         Form.SIMULATED: (*SERVER, "kube-scheduler", "kwok"),
         Form.NODE: (*SERVER, *NODE),
         Form.KIND: (),
     }[form]
+    server = _API_SERVER + _suffix(kubernetes)
+    return tuple(server if name == _API_SERVER else name for name in programs)
+
+
+def _suffix(kubernetes: str) -> str:
+    return f"-{kubernetes}" if kubernetes else ""
 
 
 def find(name: str = DEFAULT_NAME) -> Cluster | None:
@@ -102,6 +114,8 @@ def up(
     *,
     node: bool = True,
     simulated: bool = False,
+    kubernetes: str | None = None,
+    audited: bool = False,
     progress: Progress | None = None,
 ) -> Cluster:
     """Start a cluster, or restart those of its processes that have exited.
@@ -115,6 +129,12 @@ def up(
         the registry alone. An existing cluster with a node also satisfies False.
     simulated
         Use a simulated node.
+    kubernetes
+        Minor release of its API server, such as ``1.35``, for a control plane without a node; ""
+        is that of all other parts, None is what ``$CLOISTER_KUBERNETES`` says.
+    audited
+        Whether a new cluster records what the accounts of Cloister request (`Cluster.audit_log`);
+        not on kind.
     progress
         Where the way is shown; None shows it on stderr.
 
@@ -132,10 +152,11 @@ def up(
         if form is Form.KIND:
             return Cluster(places, kind.up(places, known, progress))
         requirements.check_system(form)
-        programs = _programs(form, progress)
+        release = _release(known, form, kubernetes)
+        programs = _programs(form, release, progress)
         if known is None and places.folder.exists():
             _remove(places, None)
-        record = known or _new_record(places, form)
+        record = known or _new_record(places, form, release, audited=audited)
         started = _bring_up(places, record, programs, progress)
         if started:
             progress.say(
@@ -165,23 +186,51 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
     return known.form
 
 
-def _programs(form: Form, progress: Progress) -> dict[str, Path]:
+def _release(known: Record | None, form: Form, kubernetes: str | None) -> str:
+    """Return the release of the API server; "" = that of all other parts."""
+    if known is not None and kubernetes is None and RELEASE not in os.environ:
+        return known.kubernetes
+    asked = os.environ.get(RELEASE, "") if kubernetes is None else kubernetes
+    usual, others = load().modules["kubernetes"].version, load().other_kubernetes
+    if asked and usual.startswith(f"{asked}."):
+        asked = ""
+    if asked and asked not in others:
+        releases = ", ".join(sorted([*others, usual.rpartition(".")[0]]))
+        raise LocalClusterError(f"no API server of Kubernetes {asked} is built: use {releases}")
+    if asked and form is not Form.CONTROL_PLANE:
+        if kubernetes is None:
+            return ""
+        raise LocalClusterError(
+            f"an API server of Kubernetes {asked} serves control planes alone, since kubelets may "
+            "not be newer: choose a control plane without a node"
+        )
+    if known is not None and known.kubernetes != asked:
+        raise LocalClusterError(
+            f"cluster {known.name} exists with Kubernetes {known.kubernetes or usual}, but "
+            f"{asked or usual} is requested: take it down first "
+            f"(python -m dev.cluster down --name {known.name}) or choose another name"
+        )
+    return asked
+
+
+def _programs(form: Form, kubernetes: str, progress: Progress) -> dict[str, Path]:
     purposes = ["build", "node-build"] if form is Form.NODE else ["build"]
-    needed = programs_of(form)
+    needed = programs_of(form, kubernetes)
     todo = bool(binaries.missing(needed))
     if form is Form.NODE:
         requirements.install_packages(["node"], progress)
     if todo:
         requirements.install_packages(purposes, progress)
     requirements.check_room(form, build=todo, cache=binaries.cache_folder())
-    return binaries.ensure(needed, progress)
+    built = binaries.ensure(needed, progress)
+    return {name.removesuffix(_suffix(kubernetes)): path for name, path in built.items()}
 
 
-def _new_record(places: Layout, form: Form) -> Record:
+def _new_record(places: Layout, form: Form, kubernetes: str, *, audited: bool) -> Record:
     with lock(""):
         neighbours = others(places.name)
         taken = {port for other in neighbours for port in other.ports.values()}
-        record = Record(name=places.name, form=form)
+        record = Record(name=places.name, form=form, kubernetes=kubernetes, audited=audited)
         wanted = [*PORTS, *{Form.NODE: ["dns-ready"], Form.SIMULATED: ["kwok"]}.get(form, [])]
         for purpose in wanted:
             record.ports[purpose] = free_port(taken)
@@ -215,6 +264,10 @@ def _bring_up(
         repository, _, tag = PAUSE.partition(":")
         images.push(pause, record.registry, repository, tag)
         started |= _start(places, node(places, record, programs, identities), progress)
+        if _start(places, [metrics_server(record, programs, identities)], progress):
+            started = True
+            with KubeAPI(record.server, places.pki) as api:
+                register(record, api, identities.ca.certificate)
     elif record.form is Form.SIMULATED:
         started |= _start(places, [kwok(record, programs, identities)], progress)
         with KubeAPI(record.server, places.pki) as api:

@@ -205,7 +205,7 @@ def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[
     return digest.hexdigest()[:16]
 
 
-def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
+def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.05) -> bool:
     """Poll a condition until it holds.
 
     Parameters
@@ -214,6 +214,8 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
         Condition to poll.
     within
         Timeout in seconds.
+    every
+        Seconds between two looks.
 
     Returns
     -------
@@ -224,7 +226,7 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(every)
     return True
 
 

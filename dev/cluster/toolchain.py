@@ -1,4 +1,4 @@
-"""The one release of Go and the environment that everything here is built with.
+"""The release of Go and the environment that everything here is built with.
 
 Flags, architecture levels and experiments of the machine change what a compiler writes without
 changing any source, so none of them reaches a build.
@@ -44,8 +44,13 @@ PASSED = (
 
 
 @cache
-def go_version() -> str:
+def go_version(release: str = "") -> str:
     """Return the release of Go that builds: the one of ``versions.toml``, and no other.
+
+    Parameters
+    ----------
+    release
+        The one that a module names for itself; "" = the one of everything else.
 
     Returns
     -------
@@ -57,7 +62,7 @@ def go_version() -> str:
     LocalClusterError
         When Go is missing, cannot fetch the release, or is too old to (before 1.21).
     """
-    wanted = load().go
+    wanted = release or load().go
     remedy = f"install Go {wanted} (https://go.dev/dl) and put it on PATH"
     if shutil.which("go") is None:
         raise LocalClusterError(f"Go is not installed, but the cluster is built with it: {remedy}")
@@ -65,7 +70,7 @@ def go_version() -> str:
         ["go", "env", "GOVERSION"],
         capture_output=True,
         text=True,
-        env=environment(),
+        env=environment(release=wanted),
         check=False,
     )
     found = done.stdout.strip()
@@ -75,7 +80,9 @@ def go_version() -> str:
     return wanted
 
 
-def environment(*, cgo: bool = False, machine: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    *, cgo: bool = False, machine: Mapping[str, str] | None = None, release: str = ""
+) -> dict[str, str]:
     """Return the whole environment of a ``go`` command.
 
     Parameters
@@ -84,10 +91,12 @@ def environment(*, cgo: bool = False, machine: Mapping[str, str] | None = None) 
         Whether the program has parts in C.
     machine
         The machine's own environment; None = that of this process.
+    release
+        The release of Go; "" = the one of ``versions.toml``.
     """
     machine = os.environ if machine is None else machine
     passed = {name: machine[name] for name in PASSED if name in machine}
-    pinned = PINNED | {"GOTOOLCHAIN": f"go{load().go}"}
+    pinned = PINNED | {"GOTOOLCHAIN": f"go{release or load().go}"}
     return passed | _sources(machine) | pinned | ({"CGO_ENABLED": "1"} if cgo else {})
 
 

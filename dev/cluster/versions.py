@@ -29,6 +29,8 @@ class Module:
     cgo: bool = False
     variables: tuple[str, ...] = ()
     """Variables set at link time, ``package.name=value``."""
+    go: str = ""
+    """The release of Go that it needs; "" = the one that builds everything else."""
 
     @property
     def folder(self) -> Path:
@@ -50,6 +52,12 @@ class Versions:
     packages: dict[str, dict[str, str]]
     """Purpose -> Debian package -> the program or file that proves it is installed."""
     kind: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def other_kubernetes(self) -> tuple[str, ...]:
+        """Minor releases of Kubernetes of which there is an API server beside the usual one."""
+        names = [name.partition("-") for name in self.modules]
+        return tuple(release for kind, _, release in names if kind == "kubernetes" and release)
 
     def module_of(self, binary: str) -> Module:
         """Find the module that builds a program.
@@ -82,6 +90,7 @@ def _module(name: str, table: dict[str, Any]) -> Module:
         tags=tuple(table.get("tags", ())),
         cgo=table.get("cgo", False),
         variables=tuple(text.format(**names) for text in table.get("variables", ())),
+        go=table.get("go", ""),
     )
 
 

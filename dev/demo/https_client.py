@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,8 +100,8 @@ def fetch_page(
 
 
 @contextmanager
-def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int]:
-    """Forward a port of this machine to port 443 of a Service until the block ends.
+def forward_port(cluster: Cluster, namespace: str, service: str, to: int = 443) -> Iterator[int]:
+    """Forward a port of this machine to one of a Service until the block ends.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int
         When kubectl does not forward; with its error output.
     """
     command = [str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
-    command += ["port-forward", "-n", namespace, f"service/{service}", ":443"]
+    command += ["port-forward", "-n", namespace, f"service/{service}", f":{to}"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -118,6 +119,9 @@ def forward_port(cluster: Cluster, namespace: str, service: str) -> Iterator[int
             port = re.search(r"127\.0\.0\.1:(\d+)", line)
             if port is None:
                 raise ConnectionError(f"kubectl port-forward failed: {line.strip()}")
+            # It writes a line for each connection, and would wait for somebody to read them.
+            reader = threading.Thread(target=process.stdout.read)
+            reader.start()
             yield int(port[1])
         finally:
             process.terminate()

@@ -2,11 +2,15 @@
 
 from typing import Any
 
-__all__ = ["HOST", "ORGANIZATION", "host", "second_container"]
+__all__ = ["HOST", "NAMESPACE", "ORGANIZATION", "USER", "container", "host", "organization"]
 
 API_VERSION = "cloister.dev/v1alpha1"
 ORGANIZATION = "acme"
-"""Slug of the demo's organization; also its namespace's suffix."""
+"""Slug of the demo's organization."""
+NAMESPACE = f"org-{ORGANIZATION}"
+"""Its namespace."""
+USER = "ada@example.com"
+"""Its administrator."""
 HOST = "laptop"
 """Name of the demo's Host."""
 
@@ -31,15 +35,26 @@ def host() -> dict[str, Any]:
     }
 
 
-def second_container(*, name: str, namespace: str, repo: str, tag: str) -> dict[str, Any]:
+def organization() -> dict[str, Any]:
+    """Return the Organization as docs/install.md has it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Organization",
+        "metadata": {"name": ORGANIZATION},
+        "spec": {
+            "namespace": NAMESPACE,
+            "members": [{"user": USER, "role": "Admin"}],
+            "billing": {"containerSubscription": True},
+        },
+    }
+
+
+def container(name: str, *, repo: str, tag: str, **variables: str) -> dict[str, Any]:
     """Return a Container as a user of kubectl writes it."""
+    values = [{"name": key, "value": value} for key, value in variables.items()]
     return {
         "apiVersion": API_VERSION,
         "kind": "Container",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "repo": repo,
-            "tag": tag,
-            "variables": [{"name": "GREETING", "value": "Bonjour"}],
-        },
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"repo": repo, "tag": tag, **({"variables": values} if values else {})},
     }

@@ -3,25 +3,29 @@
 import shlex
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import httpx
 
+from dev.chart.helm import NAMESPACE as SYSTEM
 from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.images import Image, push
 from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
 from dev.demo.https_client import Page, fetch_page, forward_port
-from dev.demo.installation import CONTAINERS_DOMAIN, DemoInstallation
+from dev.demo.installation import DemoInstallation
+from dev.demo.next_steps import NextSteps
 from dev.plain_http import NO_TRUST
 
-__all__ = ["Walkthrough"]
+__all__ = ["Walkthrough", "note", "say"]
 
 PATIENCE = 300.0
 """Seconds that a container may take to be ready on a busy machine."""
 FIRST, SECOND = "v1.0.0", "v1.1.0"
-USER = "demo@example.com"
+NAMESPACE = manifests.NAMESPACE
 
 
 @dataclass(slots=True)
@@ -30,39 +34,45 @@ class Walkthrough:
 
     installation: DemoInstallation
     """The installation that it uses."""
-    base: str = ""
-    """Base address of the API; empty = not started yet."""
     key: str = ""
     """The admin key; empty = not created yet."""
+    api: httpx.Client | None = None
+    """Client of the API; None = it is not reached yet."""
 
     @property
     def cluster(self) -> Cluster:
         """The local cluster."""
         return self.installation.cluster
 
-    def run(self) -> None:
-        """Run all steps and print what happens.
+    def run(self) -> NextSteps:
+        """Run all steps, print what happens, and return what can be done then.
 
         Raises
         ------
+        ImageError
+            When the images cannot be pushed.
         LocalClusterError
             When a check fails; the message names it and ends with the last lines of the logs.
         """
         self._release()
-        namespace = self._install()
-        container = self._create()
-        self._relaunch(container)
-        self._apply(namespace)
-        self._print_next_steps(container)
+        self._install()
+        with self._reach_api() as self.api:
+            container = self._create()
+            self._relaunch(container)
+        self._apply()
+        return NextSteps(self.cluster, self.installation.authority, self.key, container)
 
     def remove(self) -> None:
-        """Delete the demo's objects from a cluster that stays in use."""
-        namespace = f"org-{manifests.ORGANIZATION}"
+        """Remove the demo from a cluster that stays in use."""
+        release = self.installation.release
         delete = ("delete", "--ignore-not-found", "--timeout=120s")
-        self._kubectl(*delete, "ctr", "--all", "-n", namespace)
-        self.installation.uninstall_policies(namespace)
-        for one in (f"org/{manifests.ORGANIZATION}", f"ns/{namespace}", f"chost/{manifests.HOST}"):
+        if self._kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "-oname"):
+            self._kubectl(*delete, "ctr", "--all", "-n", NAMESPACE)
+            self._await_no_enclave()
+            release.remove_policies(NAMESPACE)
+        for one in (f"org/{manifests.ORGANIZATION}", f"ns/{NAMESPACE}", f"chost/{manifests.HOST}"):
             self._kubectl(*delete, one)
+        release.uninstall()
 
     def _release(self) -> None:
         say("Publishing two releases of the service: image, service-config.yml, git tag")
@@ -73,29 +83,41 @@ class Walkthrough:
             commit = repository.release(self.installation.repositories, tag=tag, image=reference)
             note(f"{repository.REPO} {tag} at {commit[:12]}, image {reference}")
 
-    def _install(self) -> str:
-        say("Installing Cloister: CRDs, a Host, an Organization, an admin key, operator and API")
+    def _install(self) -> None:
+        say("Installing Cloister by its chart, then a Host, an Organization and an admin key")
         self.installation.install()
-        self.installation.apply(manifests.host())
+        release = self.installation.release
+        note(f"helm install {release.helm.release} {release.chart.name} -n {SYSTEM}")
+        release.apply(manifests.host(), manifests.organization())
         note(
             f"Host {manifests.HOST}: no TEE (so not confidential: Confidential is False), "
             "one network per enclave, 5 % of the configured cpus and 2 % of the memory reserved"
         )
-        self.base = self.installation.start()
-        kubeconfig = str(self.cluster.kubeconfig)
-        namespace = f"org-{manifests.ORGANIZATION}"
-        if not self._kubectl("get", "org", manifests.ORGANIZATION, "--ignore-not-found", "-oname"):
-            self.installation.run(
-                *("org", "create", manifests.ORGANIZATION, "--admin", USER, "--subscription"),
-                *("--host-selection", "--kubeconfig", kubeconfig),
-            )
-        self.installation.await_namespace(namespace)
-        self.key = self.installation.run(
-            *("admin-key", "create", "--config", str(self.installation.folder / "api.yaml")),
-            *("--organization", manifests.ORGANIZATION, "--user", USER, "--name", "demo"),
-        ).strip()
-        note(f"API at {self.base}")
-        return namespace
+        self.installation.await_namespace(NAMESPACE)
+        self.key = release.create_admin_key(
+            organization=manifests.ORGANIZATION, user=manifests.USER, name="demo"
+        )
+        note(f"admin key of {manifests.USER}, made in the API's Pod")
+
+    @contextmanager
+    def _reach_api(self) -> Iterator[httpx.Client]:
+        """Provide a client of the API, by `kubectl port-forward`."""
+        try:
+            with (
+                forward_port(self.cluster, SYSTEM, "cloister-api", 80) as port,
+                httpx.Client(
+                    base_url=f"http://127.0.0.1:{port}",
+                    headers={"Authorization": f"Bearer {self.key}"},
+                    timeout=60,
+                    # Shorter than the server's, so that no call takes a connection as it ends.
+                    limits=httpx.Limits(keepalive_expiry=2),
+                    trust_env=False,
+                    verify=NO_TRUST,
+                ) as client,
+            ):
+                yield client
+        except ConnectionError as error:
+            self._fail(str(error))
 
     def _create(self) -> str:
         say(f"Creating container web from {repository.REPO} {FIRST} over REST")
@@ -130,45 +152,23 @@ class Walkthrough:
         page = self._fetch("web", record["domain"], "/")
         self._expect("from v1.1.0" in page.body, f"response body: {page.body.strip()!r}")
 
-    def _apply(self, namespace: str) -> None:
+    def _apply(self) -> None:
         say("Creating a second container with kubectl apply")
-        manifest = manifests.second_container(
-            name="bonjour", namespace=namespace, repo=repository.REPO, tag=SECOND
+        second = manifests.container(
+            "bonjour", repo=repository.REPO, tag=SECOND, GREETING="Bonjour"
         )
-        self.installation.apply(manifest)
+        self.installation.release.apply(second)
         waited = self._kubectl(
             *("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", "ctr/bonjour"),
-            *("-n", namespace),
+            *("-n", NAMESPACE),
         )
         note(waited.strip())
         domain = self._kubectl(
-            "get", "ctr", "bonjour", "-n", namespace, "-ojsonpath={.status.domain}"
+            "get", "ctr", "bonjour", "-n", NAMESPACE, "-ojsonpath={.status.domain}"
         )
         page = self._fetch("bonjour", domain, "/")
         self._expect("Bonjour from v1.1.0" in page.body, f"response body: {page.body.strip()!r}")
         print(self._kubectl("get", "ctr,encl", "-A"), end="")
-
-    def _print_next_steps(self, identifier: str) -> None:
-        say("The demo is still running. To explore it, run")
-        kubeconfig, authority = self.cluster.kubeconfig, self.installation.authority
-        domain = f"web.{manifests.ORGANIZATION}.{CONTAINERS_DOMAIN}"
-        print(
-            f"""
-  export KUBECONFIG={kubeconfig}
-  export ADMIN_KEY={self.key}
-  alias kubectl={self.cluster.bin("kubectl")}
-
-  curl -s -H "Authorization: Bearer $ADMIN_KEY" {self.base}/api/containers
-  curl -s -H "Authorization: Bearer $ADMIN_KEY" {self.base}/api/containers/{identifier}
-  kubectl port-forward -n org-{manifests.ORGANIZATION} service/web 8443:443 &
-  curl --cacert {authority} --resolve {domain}:8443:127.0.0.1 https://{domain}:8443/
-  kubectl get ctr,encl -A
-  kubectl explain containers.cloister.dev.spec
-  kubectl describe ctr web -n org-{manifests.ORGANIZATION}
-
-  make down    # stop and remove everything
-"""
-        )
 
     def _remove_old(self, name: str) -> None:
         """Delete the container of an earlier run of the demo."""
@@ -180,19 +180,22 @@ class Walkthrough:
             self._fail(f"container {name} of an earlier run was deleted but is not gone")
 
     def _objects_of(self, name: str) -> str:
-        return self._kubectl(
-            *("get", "ctr", name, "-n", f"org-{manifests.ORGANIZATION}"),
-            *("--ignore-not-found", "-oname"),
-        )
+        return self._kubectl("get", "ctr", name, "-n", NAMESPACE, "--ignore-not-found", "-oname")
+
+    def _await_no_enclave(self) -> None:
+        """Wait until what was deleted has ended, since an uninstall asks for that."""
+        get = ("get", "encl", "-n", NAMESPACE, "-oname")
+        if not wait_until(lambda: not self._kubectl(*get), within=PATIENCE):
+            self._fail("containers were deleted, but their enclaves do not end")
 
     def _call(
         self, method: str, path: str, *, json: dict[str, Any] | None = None, quiet: bool = False
     ) -> Any:
-        headers = {"Authorization": f"Bearer {self.key}"}
-        with httpx.Client(
-            base_url=self.base, timeout=60, trust_env=False, verify=NO_TRUST
-        ) as client:
-            response = client.request(method, path, json=json, headers=headers)
+        assert self.api is not None
+        try:
+            response = self.api.request(method, path, json=json)
+        except httpx.TransportError as error:
+            self._fail(f"{method} {path} has no response: {error}")
         if not quiet:
             note(f"{method} {path} -> {response.status_code}")
         if response.is_error:
@@ -217,15 +220,14 @@ class Walkthrough:
             return ready and not record.get("update_status")
 
         began = time.monotonic()
-        if not wait_until(serves, within=PATIENCE):
+        if not wait_until(serves, within=PATIENCE, every=0.2):
             self._fail(f"{tag} was not ready within {PATIENCE:.0f} s")
         note(f"{tag} is ready after {time.monotonic() - began:.1f} s")
 
     def _fetch(self, container: str, domain: str, path: str) -> Page:
         """Fetch a page through `kubectl port-forward`, which works on every kind of cluster."""
-        namespace = f"org-{manifests.ORGANIZATION}"
         service = self._kubectl(
-            *("get", "service", "-n", namespace, "-l", f"cloister.dev/container={container}"),
+            *("get", "service", "-n", NAMESPACE, "-l", f"cloister.dev/container={container}"),
             "-ojsonpath={.items[0].metadata.name}",
         )
         authority = self.installation.authority.read_text()
@@ -234,7 +236,7 @@ class Walkthrough:
 
         def fetched() -> bool:
             try:
-                with forward_port(self.cluster, namespace, service) as port:
+                with forward_port(self.cluster, NAMESPACE, service) as port:
                     pages.append(fetch_page("127.0.0.1", port, domain, path, authority=authority))
             except OSError as error:
                 last[:] = [error]
@@ -257,12 +259,7 @@ class Walkthrough:
         note(what)
 
     def _fail(self, what: str) -> NoReturn:
-        processes = self.installation.processes
-        logs = "\n".join(
-            f"--- last lines of the log of {name}\n{processes.log_tail(name)}"
-            for name in ("operator", "api")
-        )
-        raise LocalClusterError(f"{what}\n{logs}")
+        raise LocalClusterError(f"{what}\n{self.installation.release.state()}")
 
 
 def say(text: str) -> None:

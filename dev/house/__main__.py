@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dev.house import generated, imports, layout, links, naming, rules, sources
+from dev.house import generated, imports, layout, links, naming, pages, rules, sources
 
 __all__ = ["main"]
 
@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             *imports.check(ROOT),
             *rules.check(ROOT),
             *links.check(ROOT),
+            *pages.check(ROOT),
         ]
     for finding in found:
         print(finding)

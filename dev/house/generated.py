@@ -1,7 +1,9 @@
 """The generated files, and whether they are up to date."""
 
 import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cloister_api.main import ROUTERS
 from cloister_api.openapi.document import document
@@ -9,26 +11,64 @@ from cloister_api.openapi.page import page
 from cloister_crds.blocked_ranges import IPV4_PURPOSES
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.crd_manifests import manifests
+from dev.chart.documents import chart_text, values_text, with_table
+from dev.chart.manifests import templates
+from dev.chart.schema import schema_text
+from dev.demo.picture import picture
 from dev.house.finding import Finding
+from dev.house.manual import with_bodies
 
 __all__ = ["differences", "files", "write"]
 
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout of this program."""
+CHART = "charts/cloister"
+GENERATED = (
+    "crds/manifests/crds",
+    *(f"{CHART}/templates/{part}" for part in ("crds", "policies", "roles")),
+)
+"""Folders in which everything is generated."""
 REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writes"
 
 
 def files(root: Path) -> dict[Path, str]:
     """Return every generated file with its expected content."""
-    folder = root / "crds" / "manifests"
-    kinds = {folder / "crds" / name: text for name, text in manifests().items()}
-    described = document(ROUTERS)
-    openapi = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+    manual, guide = root / "docs" / "admin-api.md", root / "docs" / "install.md"
+    templated = templates(root)
     return {
-        **kinds,
-        folder / "service-config.schema.json": json_schema_text(),
-        root / "operator/guest/internal/netplan/zblockedranges.go": _blocked_ranges(),
-        root / "docs" / "api" / "openapi.json": openapi,
-        root / "docs" / "api" / "reference.html": page(described),
+        **{root / place: text for place, text in _whole().items()},
+        **{root / CHART / "templates" / name: text for name, text in templated},
+        manual: with_bodies(_present(manual), _described()),
+        guide: with_table(_present(guide)),
+        root / "docs" / "demo.svg": picture(_present(root / "docs" / "demo.txt")),
     }
+
+
+@cache
+def _whole() -> dict[str, str]:
+    """Return the files that are generated from the programs alone, by their place."""
+    kinds = manifests().items()
+    return {
+        **{f"crds/manifests/crds/{name}": text for name, text in kinds},
+        "crds/manifests/service-config.schema.json": json_schema_text(),
+        "operator/guest/internal/netplan/zblockedranges.go": _blocked_ranges(),
+        "docs/api/openapi.json": json.dumps(_described(), indent=2, ensure_ascii=False) + "\n",
+        "docs/api/reference.html": page(_described()),
+        f"{CHART}/Chart.yaml": chart_text((ROOT / "pyproject.toml").read_text(encoding="utf-8")),
+        f"{CHART}/values.yaml": values_text(),
+        f"{CHART}/values.schema.json": schema_text(),
+    }
+
+
+@cache
+def _described() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    return document(ROUTERS)
+
+
+def _present(path: Path) -> str:
+    """Return the text of a page of which a part is generated; empty = it is not there."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def write(root: Path) -> list[Path]:
@@ -77,10 +117,11 @@ def _blocked_ranges() -> str:
 
 
 def _obsolete(root: Path) -> list[Path]:
-    """Return files in the generated folder that are not generated, such as a removed kind's."""
+    """Return files in the generated folders that are not generated, such as a removed kind's."""
     known = files(root)
     return [
         path
-        for path in sorted((root / "crds" / "manifests" / "crds").glob("*"))
+        for folder in GENERATED
+        for path in sorted((root / folder).glob("*"))
         if path not in known
     ]

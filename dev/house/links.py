@@ -14,7 +14,16 @@ from urllib.parse import unquote
 
 from dev.house.finding import Finding
 
-__all__ = ["anchors", "check", "citations", "links", "unnumbered"]
+__all__ = [
+    "ELSEWHERE",
+    "anchors",
+    "check",
+    "citations",
+    "links",
+    "repository_files",
+    "unnumbered",
+    "without_code",
+]
 
 SPECIFICATION = "docs/spec/"
 """Folder whose anchors are the numbers of rules and sections."""
@@ -48,7 +57,7 @@ TEXT_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 
 def check(root: Path) -> list[Finding]:
     """Check all links and citations of the checkout."""
-    files = _files(root)
+    files = repository_files(root)
     numbers = _numbers(root, files)
     return sorted(
         [
@@ -62,7 +71,7 @@ def check(root: Path) -> list[Finding]:
 
 def links(text: str) -> Iterator[tuple[int, str]]:
     """Return the line and target of each link in a Markdown text, code left out."""
-    prose = _without_code(text)
+    prose = without_code(text)
     for match in LINK.finditer(prose):
         yield _line(prose, match.start()), match[1] or match[2]
 
@@ -73,7 +82,7 @@ def anchors(text: str) -> set[str]:
     Headings as GitHub makes anchors of them (a repeated one gets ``-1``, ``-2``, …), and the
     ``id`` or ``name`` of HTML elements.
     """
-    found = set(ANCHOR.findall(_without_code(text)))
+    found = set(ANCHOR.findall(without_code(text)))
     for match in HEADING.finditer(FENCED.sub("", text)):
         slug = _slug(match[1])
         count, numbered = 0, slug
@@ -97,7 +106,7 @@ def unnumbered(text: str) -> Iterator[tuple[int, str]]:
         yield _line(text, match.start()), " ".join(match[0].split())
 
 
-def _files(root: Path) -> list[str]:
+def repository_files(root: Path) -> list[str]:
     """Return the files of the repository, new ones included, relative to the root, in order."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
@@ -110,7 +119,7 @@ def _numbers(root: Path, files: list[str]) -> dict[str, list[str]]:
     numbers: dict[str, list[str]] = {}
     for name in files:
         if name.startswith(SPECIFICATION) and name.endswith(".md"):
-            for number in ANCHOR.findall(_without_code(_read(root, name))):
+            for number in ANCHOR.findall(without_code(_read(root, name))):
                 numbers.setdefault(number, []).append(name)
     return numbers
 
@@ -189,7 +198,7 @@ def _slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", words.lower()).strip().replace(" ", "-")
 
 
-def _without_code(text: str) -> str:
+def without_code(text: str) -> str:
     """Blank out code, so that what is left keeps its place."""
     for pattern in (FENCED, INLINE_CODE):
         text = pattern.sub(_blank, text)

@@ -21,6 +21,8 @@ FIRST_WORDS: Final = {
     "Say": "Return or Report",
 }
 """First words of docstrings that describe nothing, and what to write."""
+SPOKEN: Final = re.compile(rf"\b(?:{'|'.join(FIRST_WORDS)})\b")
+"""The same words wherever they are: only files that have one are parsed for docstrings."""
 DIALECT: Final = re.compile(r"\banew\b|\bis (?:none|no [a-z]+) of\b")
 """Turns of phrase that are not English: "again", "is not one of", "there is no"."""
 
@@ -95,6 +97,8 @@ def check_docstrings(place: Path, text: str) -> Iterator[Finding]:
     text
         The file's text.
     """
+    if not SPOKEN.search(text):
+        return
     documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, documented):

@@ -16,6 +16,7 @@ from cloister_crds.config import Rules
 from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
+from cloister_operator.cache.container_counts import ContainerCounts
 from cloister_operator.cache.model_cache import ModelCache
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
@@ -59,6 +60,7 @@ def _observe(
         longest=lambda: schedule.longest_work(queue.now()),
     )
     metrics.observe_cache(kinds, lambda kind: store.count(kinds[kind]))
+    metrics.observe_containers(ContainerCounts(store))
     metrics.observe_clock(lambda: clock.offset / timedelta(seconds=1))
 
 

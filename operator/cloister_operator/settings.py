@@ -5,7 +5,6 @@ Secrets are never written here; settings name files that hold them.
 
 import os
 from datetime import timedelta
-from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Self
@@ -14,21 +13,31 @@ from pydantic import Field, model_validator
 
 from cloister_clients.dns import DnsSettings
 from cloister_clients.registry import RegistrySettings
-from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
-from cloister_clients.sources import SourceSettings
+from cloister_clients.settings import (
+    SettingsError,
+    SettingsSection,
+    read_settings_file,
+    require_file,
+)
+from cloister_clients.sources import SourceSettings, check_prerequisites
+from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.tracing.settings import TracingSettings
+from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
+from cloister_crds.repositories import RepositoryNames
 from cloister_operator.enclave.network.cluster_network import DnsResolver
 from cloister_operator.enclave.plan import BuildSettings
+from cloister_operator.enclave.tenant.role_bindings import API_ROLE, OPERATOR_ROLE
 
 __all__ = [
     "CONFIG_VARIABLE",
+    "AccountSettings",
     "EnclaveNetworkSettings",
     "GatewaySettings",
     "HealthSettings",
     "LeaseSettings",
-    "LogFormat",
     "LogSettings",
     "OperatorSettings",
     "read_settings",
@@ -44,15 +53,8 @@ OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*
 """Pattern of names of most objects."""
 SHORTEST_KEY = 32
 """Bytes of the installation key at least."""
-
-
-class LogFormat(StrEnum):
-    """Format of log lines."""
-
-    TEXT = "text"
-    """For people."""
-    JSON = "json"
-    """One JSON object a line."""
+SecretName = Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)]
+"""Name of a core Secret."""
 
 
 class LogSettings(SettingsSection):
@@ -87,6 +89,19 @@ class LeaseSettings(SettingsSection):
     """Seconds in which the leader must renew; else it exits. Default 10."""
     retry_seconds: Annotated[float, Field(gt=0)] = 2.0
     """Seconds between two attempts to take or renew the Lease. Default 2."""
+
+
+class AccountSettings(SettingsSection):
+    """Names of the two accounts in `operatorNamespace`; roles and policies name them too."""
+
+    operator: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)] = "cloister-operator"
+    """The operator's own. Default cloister-operator."""
+    api: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)] = "cloister-api"
+    """The API's. Default cloister-api."""
+
+    def by_role(self) -> dict[str, str]:
+        """Return the account that each ClusterRole is bound to, the operator's first."""
+        return {OPERATOR_ROLE: self.operator, API_ROLE: self.api}
 
 
 class EnclaveNetworkSettings(SettingsSection):
@@ -180,6 +195,9 @@ class OperatorSettings(SettingsSection):
     """Image of Caddy for the shim of enclaves, with its digest."""
     guest_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
     """Image of the guest, our program inside every enclave, with its digest."""
+    image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = ()
+    """Core Secrets with credentials for these two, by the names that they have in the namespace of
+    each organization, where the administrator puts them. Default none."""
     sources: SourceSettings
     """The source provider of repositories."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
@@ -191,15 +209,21 @@ class OperatorSettings(SettingsSection):
     service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "cloister"
     """Name of the mount in every container and of the well-known paths. Default cloister."""
     operator_namespace: str = "cloister-system"
-    """Namespace of the Lease and of the accounts cloister-operator and cloister-api, which get
-    their rights in the namespaces of organizations by RoleBindings. Default cloister-system."""
+    """Namespace of the Lease and of the two accounts, which get their rights in the namespaces of
+    organizations by RoleBindings. Default cloister-system."""
+    accounts: AccountSettings = Field(default_factory=AccountSettings)
+    """Names of these accounts."""
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
     """Platform that images must have. Default linux/amd64."""
     follow_interval_seconds: Annotated[int, Field(ge=10)] = 300
     """Seconds between two lookups of the newest release of a repository with auto-update. Default
     300; a release webhook triggers one at once."""
+    pull_deadline_seconds: Annotated[int, Field(ge=1)] = 3600
+    """Seconds that an enclave may take from its creation until all of its containers have started:
+    it is scheduled, its images are pulled and its models verified in that time. Default 3600."""
     progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
-    """Seconds that an enclave may take from its creation until it is ready. Default 1800."""
+    """Seconds that an enclave may take from then until it is ready, beside the longest time that a
+    health check of its file may need. Default 1800."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
     api_address: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
@@ -220,8 +244,8 @@ class OperatorSettings(SettingsSection):
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
     """First cvm-version from which strict rules of the file are errors; unset = never."""
     metering: bool = False
-    """Whether the run time of containers is metered: Enclaves keep a finalizer until the API, which
-    needs the same setting, has recorded how long they served. It applies to Enclaves that are
+    """Whether the run time of containers is metered: Enclaves keep a finalizer until the API has
+    recorded how long they served. It applies to Enclaves that are
     created from then on. Default false."""
     metering_wait_seconds: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which a deleted Enclave waits for that; then the finalizer is removed, with a
@@ -254,6 +278,8 @@ class OperatorSettings(SettingsSection):
     """Where health and metrics are served."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Format and level of the log."""
+    tracing: TracingSettings | None = None
+    """Traces of reconciles; unset = none are recorded."""
 
     @model_validator(mode="after")
     def reachable(self) -> Self:
@@ -273,12 +299,35 @@ class OperatorSettings(SettingsSection):
             raise ValueError("apiAuthorities needs an apiAddress with https")
         return self
 
+    def check_prerequisites(self) -> None:
+        """Check that the programs and files are there which the settings need.
+
+        Raises
+        ------
+        SettingsError
+            When one is missing or unusable; names it and its setting.
+        """
+        check_prerequisites(self.sources)
+        require_file("registry.caFile", self.registry.ca_file)
+        require_file("apiAuthorities", self.api_authorities)
+        if self.tracing is not None:
+            self.tracing.check_prerequisites()
+        if self.domains is None:
+            return
+        require_file("domains.installationKeyFile", self.domains.installation_key_file)
+        try:
+            self.domains.read(self.service, self.containers_domain)
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+
     def decision(self) -> DecisionSettings:
         """Return the part that decisions depend on."""
         return DecisionSettings(
             containers_domain=self.containers_domain,
             service=self.service,
             platform=self.platform,
+            file_limit=self.sources.max_file_bytes,
+            pull_deadline=timedelta(seconds=self.pull_deadline_seconds),
             progress_deadline=timedelta(seconds=self.progress_deadline_seconds),
             follow_interval=timedelta(seconds=self.follow_interval_seconds),
             attempts=self.attempts,
@@ -286,6 +335,22 @@ class OperatorSettings(SettingsSection):
             api_known=self.api_address is not None,
             drain=timedelta(seconds=self.drain_seconds),
             gateway=self._gateway(),
+            repositories=RepositoryNames(ignore_case=self.sources.ignores_case),
+        )
+
+    def installation(self) -> InstallationSettings:
+        """Return the part that is published, since the facade must not differ in it."""
+        return InstallationSettings(
+            containers_domain=self.containers_domain,
+            service=self.service,
+            platform=self.platform,
+            strict_from=self.strict_from,
+            file_names=self.sources.file_names,
+            max_file_bytes=self.sources.max_file_bytes,
+            metering=self.metering,
+            ignore_repository_case=self.sources.ignores_case,
+            pull_deadline_seconds=self.pull_deadline_seconds,
+            progress_deadline_seconds=self.progress_deadline_seconds,
         )
 
     def _gateway(self) -> Gateway | None:
@@ -300,6 +365,7 @@ class OperatorSettings(SettingsSection):
         return BuildSettings(
             shim_image=self.shim_image,
             guest_image=self.guest_image,
+            pull_secrets=self.image_pull_secrets,
             service=self.service,
             key_cache_seconds=self.key_cache_seconds,
             key_outage_seconds=self.key_outage_seconds,

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,13 +31,14 @@ const (
 	configBytes = "# the measured file\ncontainers: []\n"
 )
 
+var shimNames = []string{"web.example.org", "www.example.com"}
+
 // agentPod is a Pod with an agent, without its own network.
 type agentPod struct {
 	*pod
 	about   agent.Spec
 	process *exec.Cmd
 	ended   chan struct{}
-	shim    net.Listener
 }
 
 // newAgentPod prepares a Pod whose containers report to an agent; the shim
@@ -65,7 +67,7 @@ func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 		Config: agent.ConfigFile{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
 		Metrics: agent.Metrics{ID: "3f0c", Domain: "web.example.org", Image: "acme/web@v1.2.3", CPUs: 2, MemoryBytes: 8 << 30,
 			CPUType: "none", GPUType: ""},
-		Shim: netip.MustParseAddrPort("127.0.0.1:8443"),
+		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: shimNames,
 	}
 	made.binds = map[string]map[string]string{}
 	for _, one := range containers {
@@ -117,16 +119,25 @@ func (p *agentPod) killAgent() {
 	<-p.ended
 }
 
-// openShim makes the shim's port accept connections, in the Pod's network.
-func (p *agentPod) openShim() {
+// openShim starts what listens as the shim does, in the Pod's network. It has certificates for
+// the names in the file certified, and writes to the file refused which other name was asked for.
+func (p *agentPod) openShim(names ...string) {
 	p.t.Helper()
-	shim := p.enter(filepath.Join(tools, "testprogram"), "serve", p.path("agent", "shim"), "8443")
+	p.certify(names...)
+	shim := p.enter(filepath.Join(tools, "testprogram"), "shim", "8443", p.path("certified"), p.path("refused"))
 	shim.Stderr = os.Stderr
 	must(p.t, shim.Start())
 	p.t.Cleanup(func() {
 		_ = shim.Process.Kill()
 		_ = shim.Wait()
 	})
+}
+
+// certify gives the shim certificates for these names alone.
+func (p *agentPod) certify(names ...string) {
+	p.t.Helper()
+	must(p.t, os.WriteFile(p.path("certified.new"), []byte(strings.Join(names, "\n")), 0o644))
+	must(p.t, os.Rename(p.path("certified.new"), p.path("certified")))
 }
 
 // reporting returns the spec of a container whose launcher and probe report to the agent.

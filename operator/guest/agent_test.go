@@ -55,7 +55,12 @@ func TestAgentReportsBootStages(t *testing.T) {
 		t.Error("booted before the certificate and the shim are there")
 	}
 	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
-	p.openShim()
+	p.openShim(shimNames[0])
+	until(t, "the shim is asked for a name without a certificate", func() bool { return exists(p.path("refused")) })
+	if exists(p.path("agent", "booted")) {
+		t.Error("booted before the shim has a certificate for each name")
+	}
+	p.certify(shimNames...)
 	until(t, "the enclave is ready", func() bool { return agent.Check(p.about.Directory) == nil })
 	until(t, "the shim may pass requests", func() bool { return exists(p.path("agent", "booted")) })
 	_, text = p.get("/.well-known/cloister-boot-stages")
@@ -79,7 +84,7 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
 	p.about.FDStoreSocket = p.plan.FDStoreSocket
 	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
-	p.openShim()
+	p.openShim(shimNames...)
 	p.startAgent()
 	web, side := p.start(reporting("web", nil, "pause")), p.start(reporting("side", nil, "pause"))
 	until(t, "the enclave is ready", func() bool { return agent.Check(p.about.Directory) == nil })

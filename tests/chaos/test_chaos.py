@@ -35,6 +35,7 @@ from tests.support.lifecycles.end_states import left_over
 from tests.support.lifecycles.steps import KEY as PUBLIC_KEY
 from tests.support.programs.facade import ADMIN, run_command, start_facade
 from tests.support.programs.operator import CONTAINERS_DOMAIN, manifest
+from tests.support.programs.published_settings import settings_manifest
 from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.stand_ins.gateway_controller import ROUTE
 from tests.support.waiting import until_sync
@@ -118,8 +119,10 @@ def prepare(place: ProxiedInstallation) -> None:
 def rest(place: ProxiedInstallation, tmp_path: Path) -> Iterator[httpx.Client]:
     """Provide the API of the installation, with an admin key."""
     registry = place.installation.cluster.registry
+    # The operators of the test start later.
+    place.installation.apply(settings_manifest(CONTAINERS_DOMAIN, place.installation.system))
     settings = {
-        "containersDomain": CONTAINERS_DOMAIN,
+        "operatorNamespace": place.installation.system,
         "kubeconfig": str(place.installation.kubeconfig("api")),
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},

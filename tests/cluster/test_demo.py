@@ -7,8 +7,11 @@ import sys
 import pytest
 
 from dev.cluster import Cluster
+from tests.support.cluster.accounts import install_roles
 from tests.support.cluster.clusters import ROOT
 from tests.support.programs.operator import operator_lock
+
+pytestmark = [pytest.mark.images, pytest.mark.programs("helm")]
 
 
 @pytest.mark.timeout(560)
@@ -23,6 +26,8 @@ def test_the_demo_passes_every_check_of_its_own(cluster: Cluster) -> None:
             check=False,
             timeout=500,
         )
+        # They went with the release.
+        install_roles(cluster)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every check passed." in done.stdout
     left = cluster.kubectl("get", "ctr,encl,org,chost", "-A", "-oname")

@@ -224,7 +224,7 @@ def test_an_unavailable_api_is_reported_with_a_remedy(world: GatedInstallation) 
         world.installation.kubectl(*label)
         return keys_checked(world, "gone")[:2] == ("False", "ApiUnreachable")
 
-    until_sync(reported, within=150, every=5, what="that keys are not checked")
+    until_sync(reported, within=150, every=1, what="that keys are not checked")
     message = keys_checked(world, "gone")[2]
     assert "503" in message
     assert message.endswith("Bring the API back, or correct apiAddress in the operator's settings.")

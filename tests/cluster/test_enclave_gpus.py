@@ -1,4 +1,7 @@
-"""GPUs and devices in real Pods, from a stand-in for a device plugin through the kubelet."""
+"""GPUs and devices in real Pods, from stand-ins for a device plugin and a DRA driver.
+
+Both go through the real kubelet, the driver's also through the real scheduler and containerd.
+"""
 
 import json
 from collections.abc import Iterator
@@ -9,16 +12,18 @@ import yaml
 
 from dev.cluster import Cluster
 from tests.support.programs.operator import Installation, condition_of, manifest, operator_lock
-from tests.support.programs.web_service import PageServices, page_file
+from tests.support.programs.web_service import STOP_TIMEOUT, PageServices, page_file
 from tests.support.stand_ins.device_plugins import DevicePlugin, build_plugin
+from tests.support.stand_ins.dra_drivers import DraDriver
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node
 
 GPU = "cloister.test/gpu"
 DEVICE = "cloister.test/thing"
+DRIVER = "dra.cloister.test"
 THING = "/dev/cloister-thing"
-SLEEP = {"command": ["sleep", "3600"]}
+SLEEP = {"command": ["sleep", "3600"], "stop_timeout": STOP_TIMEOUT}
 
 
 def with_gpus(file: bytes, count: int, *containers: dict[str, Any], **first: Any) -> bytes:
@@ -59,6 +64,17 @@ def plugins(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
+def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraDriver]:
+    """Provide a node with three GPUs of a driver."""
+    folder = tmp_path_factory.mktemp("driver")
+    started = DraDriver(folder, cluster, DRIVER, "/dev/cloister-dra", 3)
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+@pytest.fixture(scope="module")
 def installation(
     cluster: Cluster,
     pages: PageServices,
@@ -81,6 +97,13 @@ def installation(
         "v2.1.0": with_gpus(page, 8, **using("0,1")),
         "v3.0.0": with_gpus(page, 1, **using("all")),
         "v4.0.0": with_gpus(page, 1, {"name": "other", **using("all")}, **using("all")),
+        "v5.0.0": with_gpus(
+            page,
+            2,
+            {"name": "two", **using("0"), "env": greedy},
+            {"name": "none", "env": greedy},
+            **using("all"),
+        ),
     }
     with operator_lock(cluster.name):
         installed = Installation(cluster, folder, pages.settings | {"claimAgeSeconds": 1})
@@ -93,7 +116,7 @@ def installation(
                 "namespace": installed.namespace,
                 "billing": {"containerSubscription": True},
                 "entitlements": {"hostSelection": True, "gpu": True},
-                "limits": {"containers": 1000, "gpus": [1, 4, 8]},
+                "limits": {"containers": 1000, "gpus": [1, 2, 4, 8]},
             }
             installed.apply(manifest("Organization", installed.slug, organization))
             repository = installed.repository("acme/gpus")
@@ -187,3 +210,60 @@ def test_gpus_that_two_containers_want_are_refused(installation: Installation) -
     assert stalled["reason"] == "GpusNotAvailable"
     assert "Containers web, other share GPU 0" in stalled["message"]
     assert installation.enclaves("shared") == []
+
+
+def shared_host(installation: Installation) -> str:
+    """Create a Host whose GPUs are the driver's, and return its name."""
+    name = f"{installation.host}-driver"
+    gpu = {"deviceClass": DRIVER, "counts": [1, 2]}
+    spec = {"overcommit": {"cpuPercent": 1, "memoryPercent": 1}, "gpu": gpu}
+    installation.apply(manifest("Host", name, spec))
+    return name
+
+
+def relaunch(installation: Installation, name: str, **spec: str) -> None:
+    """Relaunch an enclave of two of three GPUs: its successor waits until they are free."""
+    old = installation.wait_for(name, "Ready").status.active_enclave
+    installation.create_container(name, repo="acme/gpus", relaunch="once", **spec)
+
+    def updated() -> bool:
+        container = installation.container(name)
+        assert container is not None
+        return container.status.active_enclave not in {"", old}
+
+    until_sync(updated, within=150, every=0.5, what="the successor")
+    new = installation.wait_for(name, "Ready").status.active_enclave
+    assert len(visible(installation, new, "web")[1]) == 2
+
+
+def test_containers_share_the_gpus_of_a_driver(
+    installation: Installation, driver: DraDriver
+) -> None:
+    """Each has what the file says, and no other enclave has any of it."""
+    host = shared_host(installation)
+    for name, tag in (("all", "v4.0.0"), ("some", "v5.0.0")):
+        installation.create_container(name, repo="acme/gpus", tag=tag, host=host)
+    enclaves = [
+        installation.wait_for(name, "Ready").status.active_enclave for name in ("all", "some")
+    ]
+    web, other = (visible(installation, enclaves[0], name) for name in ("web", "other"))
+    both, first = (visible(installation, enclaves[1], name) for name in ("web", "two"))
+    assert [len(each[1]) for each in (web, both, first)] == [1, 2, 1]
+    assert web == other
+    assert set(first[1]) < set(both[1])
+    assert sorted([*web[1], *both[1]]) == [f"cloister-dra{number}" for number in range(3)]
+    none = visible(installation, enclaves[1], "none")
+    assert none == ("void", [])
+    assert {each[0] for each in (web, other, both, first)} == {"void"}, "an image chose its GPUs"
+    claims = {each["metadata"]["uid"]: each for each in installation.objects("resourceclaims")}
+    assert driver.prepared() == sorted(claims)
+    owners = [claim["metadata"]["ownerReferences"][0]["name"] for claim in claims.values()]
+    assert sorted(owners) == sorted([enclaves[0], enclaves[1], enclaves[1]])
+    relaunch(installation, "some", tag="v5.0.0", host=host)
+    installation.kubectl("delete", "ctr/all", "ctr/some", "-n", installation.namespace)
+    until_sync(
+        lambda: not installation.objects("resourceclaims") and not driver.prepared(),
+        within=90,
+        every=0.5,
+        what="the end of the claims",
+    )

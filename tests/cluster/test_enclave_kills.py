@@ -9,7 +9,7 @@ import yaml
 from dev.cluster import Cluster
 from tests.support.programs.enclave_inspector import EnclaveInspector
 from tests.support.programs.operator import Installation, operator_lock
-from tests.support.programs.web_service import PageServices, page_file
+from tests.support.programs.web_service import STOP_TIMEOUT, PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node
@@ -31,6 +31,7 @@ def inside(
             file: dict[str, Any] = yaml.safe_load(page_file(pages.web, "one", restart="always"))
             (web,) = file["containers"]
             side = {"name": "side", "image": web["image"], "restart": "always"}
+            side |= {"stop_timeout": STOP_TIMEOUT}
             file["containers"].append({**side, "command": ["sleep", "100000"]})
             installed.repository("acme/web").release("v1.0.0", yaml.safe_dump(file).encode())
             installed.operator().wait_until_it_leads()

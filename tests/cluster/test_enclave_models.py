@@ -16,7 +16,7 @@ from dev.cluster import Cluster
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.programs.operator import Installation, condition_of, operator_lock
-from tests.support.programs.web_service import PageServices, page_file
+from tests.support.programs.web_service import STOP_TIMEOUT, PageServices, page_file
 from tests.support.waiting import until_sync
 
 pytestmark = pytest.mark.node
@@ -72,7 +72,7 @@ def with_models(file: bytes, *models: tuple[str, str]) -> bytes:
         {"name": name, "repo": f"example/{name}@{COMMIT}", "mpk": mpk} for name, mpk in models
     ]
     reader = {"name": "reader", "image": document["containers"][0]["image"]}
-    reader |= {"command": ["sleep", "3600"], "user": "4321:4321"}
+    reader |= {"command": ["sleep", "3600"], "user": "4321:4321", "stop_timeout": STOP_TIMEOUT}
     document["containers"].append(reader)
     return yaml.safe_dump(document, sort_keys=False).encode()
 

@@ -1,7 +1,8 @@
 """Requests through a real SNI gateway that TLSRoutes configure, during updates.
 
-The gateway is Envoy; it observes each change a second late. Clients see the enclaves' own
-certificates.
+The gateway is Envoy, with a stand-in controller that observes each change a second late, or the
+real Envoy Gateway, which works while Cloister's admission policies do. Clients see the enclaves'
+own certificates.
 """
 
 import json
@@ -10,28 +11,36 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dev.cluster import Cluster
+from dev.cluster import Cluster, KubectlError
 from tests.support.clients.gateway_clients import GatewayClient, KeepAliveClient
-from tests.support.cluster.gateway_crds import GATEWAY_CRDS, gateway_crd_files
+from tests.support.cluster.admission_policies import policies_in
+from tests.support.cluster.gateway_crds import install_gateway_crds
+from tests.support.programs.facade import run_command
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, manifest, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
-from tests.support.servers.gateway import Gateway
+from tests.support.servers.envoy_gateway import EnvoyGateway, install_envoy_gateway
+from tests.support.servers.gateway import RunningGateway, StandInGateway
 from tests.support.servers.nameserver import NameServer, serve_zone
 from tests.support.waiting import until_sync
 
-pytestmark = pytest.mark.node
+REAL = os.environ.get("CLOISTER_TEST_GATEWAY", "stand-in") == "envoy-gateway"
+"""Whether the controller is the real Envoy Gateway: ``make test-gateway``."""
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.programs(*(("envoy-gateway", "helm") if REAL else ())),
+]
 
 UPDATES = int(os.environ.get("CLOISTER_GATEWAY_UPDATES", "3"))
 """Updates in a row; ``make test-gateway`` does ten."""
 LAG = 1.0
-"""Lag of the gateway in seconds."""
+"""Lag of the stand-in in seconds."""
 DRAIN = 4
 """Seconds for which a replaced Pod drains."""
 ZONE = "gateway.test"
@@ -50,8 +59,20 @@ def pages(cluster: Cluster) -> PageServices:
 
 
 @pytest.fixture(scope="module")
+def gateway_api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Install the kinds of the Gateway API; the real controller comes with its own."""
+    if REAL:
+        with install_envoy_gateway(cluster, tmp_path_factory.mktemp("envoy-gateway")):
+            yield
+    else:
+        install_gateway_crds(cluster)
+        yield
+
+
+@pytest.fixture(scope="module")
 def installation(
     cluster: Cluster,
+    gateway_api: None,
     pages: PageServices,
     zone: NameServer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -70,44 +91,64 @@ def installation(
             "dns": {"resolvers": [zone.address], "allowPrivate": [zone.address]},
         },
     }
-    with operator_lock(cluster.name):
+    with operator_lock(cluster.name), ExitStack() as policies:
         installed = Installation(cluster, folder, pages.settings | settings)
         try:
             installed.prepare()
-            install_gateway_kinds(installed)
             installed.create_organization()
             allow_domains(installed)
+            if REAL:
+                policies.enter_context(policies_at_work(installed))
             repository = installed.repository("acme/web")
             for number in range(UPDATES + 2):
                 repository.release(f"v1.{number}.0", page_file(pages.web, f"page {number}"))
             installed.operator().wait_until_it_leads()
             yield installed
         finally:
+            policies.close()
             installed.end()
+
+
+@contextmanager
+def policies_at_work(installation: Installation) -> Iterator[None]:
+    """Have the admission policies, under which another product's controller works too."""
+    text = policies_in(installation.system)
+    pod = ("run", "probe", "--image=registry.example/probe", "--dry-run=server")
+
+    def refused() -> bool:
+        try:
+            installation.kubectl(*pod, "-n", installation.namespace)
+        except KubectlError as error:
+            return "ValidatingAdmissionPolicy" in str(error)
+        return False
+
+    installation.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    try:
+        until_sync(refused, within=60, what="the admission policies work")
+        yield
+    finally:
+        installation.kubectl("delete", "-f", "-", stdin=text)
 
 
 @pytest.fixture(scope="module")
 def gateway(
     installation: Installation, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
-    running = Gateway(
-        cluster.kubeconfig,
-        namespace=installation.system,
-        name="public",
-        folder=tmp_path_factory.mktemp("envoy"),
-        lag=LAG,
-    )
+) -> Iterator[RunningGateway]:
+    running: RunningGateway
+    if REAL:
+        running = EnvoyGateway(cluster, namespace=installation.system)
+    else:
+        running = StandInGateway(
+            cluster.kubeconfig,
+            namespace=installation.system,
+            name="public",
+            folder=tmp_path_factory.mktemp("envoy"),
+            lag=LAG,
+        )
     try:
         yield running
     finally:
         running.end()
-
-
-def install_gateway_kinds(installation: Installation) -> None:
-    names = [f"crd/{name}.gateway.networking.k8s.io" for name in GATEWAY_CRDS]
-    files = [word for each in gateway_crd_files() for word in ("-f", str(each))]
-    installation.kubectl("apply", "--server-side", "--force-conflicts", *files)
-    installation.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
 
 
 def allow_domains(installation: Installation) -> None:
@@ -164,21 +205,21 @@ def watching(installation: Installation, name: str) -> Iterator[Watching]:
             process.terminate()
 
 
-def fetched(gateway: Gateway, host: str) -> str:
+def fetched(gateway: RunningGateway, host: str) -> str:
     """Send one request to a host name; return the page, or the error's name."""
     try:
-        return GatewayClient(host, gateway.envoy.port).fetch()
+        return GatewayClient(host, gateway.address).fetch()
     except OSError as error:
         return type(error).__name__
 
 
-def wait_for_page(gateway: Gateway, host: str, page: str) -> None:
+def wait_for_page(gateway: RunningGateway, host: str, page: str) -> None:
     """Wait until the gateway routes a host name to that page."""
     until_sync(lambda: fetched(gateway, host) == page, within=30, what=f"{page} at {host}")
 
 
 def test_no_request_fails_while_releases_come_and_go(
-    installation: Installation, gateway: Gateway, zone: NameServer
+    installation: Installation, gateway: RunningGateway, zone: NameServer
 ) -> None:
     text = prove_domain(installation, zone)
     spec = {"repo": "acme/web", "customDomain": CUSTOM}
@@ -188,9 +229,9 @@ def test_no_request_fails_while_releases_come_and_go(
     wait_for_page(gateway, host, "page 0")
     wait_for_page(gateway, CUSTOM, "page 0")
     clients = (
-        GatewayClient(host, gateway.envoy.port),
-        GatewayClient(CUSTOM, gateway.envoy.port),
-        KeepAliveClient(host, gateway.envoy.port),
+        GatewayClient(host, gateway.address),
+        GatewayClient(CUSTOM, gateway.address),
+        KeepAliveClient(host, gateway.address),
     )
     with watching(installation, "web") as watched:
         for client in clients:
@@ -241,7 +282,7 @@ def update(
 
 
 def drop_domain(
-    installation: Installation, gateway: Gateway, zone: NameServer, text: str, host: str
+    installation: Installation, gateway: RunningGateway, zone: NameServer, text: str, host: str
 ) -> None:
     """Remove the TXT record of the custom domain: the gateway no longer routes it."""
     zone.drop(text, "TXT")
@@ -254,7 +295,7 @@ def drop_domain(
 
 
 def test_a_staged_release_is_reachable_only_at_its_preview_host_name(
-    installation: Installation, gateway: Gateway
+    installation: Installation, gateway: RunningGateway
 ) -> None:
     last = f"v1.{UPDATES + 1}.0"
     host = f"web.{installation.slug}.{CONTAINERS_DOMAIN}"
@@ -267,15 +308,29 @@ def test_a_staged_release_is_reachable_only_at_its_preview_host_name(
     assert fetched(gateway, host) == f"page {UPDATES}"
 
 
+@pytest.mark.skipif(not REAL, reason="the stand-in has no Gateway object, only its name")
+@pytest.mark.usefixtures("gateway")
+def test_the_doctor_finds_the_gateway_programmed(
+    installation: Installation, cluster: Cluster
+) -> None:
+    settings = installation.write_settings(cluster.kubeconfig)
+    way = ("--kubeconfig", str(cluster.kubeconfig), "--output", "json")
+    done = run_command("doctor", *way, "--operator-config", str(settings), check=False)
+    found = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
+    assert found["gateway"]["level"] == "pass", found["gateway"]
+    message = f"{installation.system}/public is programmed; routes are v1"
+    assert found["gateway"]["message"] == message
+
+
 def test_requests_fail_where_the_gateway_lags_behind_the_drain(
-    installation: Installation, gateway: Gateway
+    installation: Installation, gateway: RunningGateway
 ) -> None:
     """Proves that the clients of the tests above would observe failed requests."""
     installation.create_container("late", repo="acme/web", tag="v1.0.0")
     installation.wait_for("late", "Ready")
     host = f"late.{installation.slug}.{CONTAINERS_DOMAIN}"
     wait_for_page(gateway, host, "page 0")
-    clients = (GatewayClient(host, gateway.envoy.port), KeepAliveClient(host, gateway.envoy.port))
+    clients = (GatewayClient(host, gateway.address), KeepAliveClient(host, gateway.address))
     for client in clients:
         client.start()
     try:
@@ -284,7 +339,7 @@ def test_requests_fail_where_the_gateway_lags_behind_the_drain(
             for client in clients:
                 until_sync(partial(has_failed, client), within=180, what="a failed request")
         for client in clients:
-            until_sync(partial(is_seen, client, "page 1"), within=60, what="the release")
+            until_sync(partial(is_seen, client, "page 1"), within=120, what="the release")
     finally:
         for client in clients:
             client.end()

@@ -213,14 +213,14 @@ def test_debug_and_the_domain_are_changed_and_reverted(
         return [each["verified"] for each in stage.client.get("/api/domains").json()] == [True]
 
     until_sync(known, within=60, what="a domain that the facade sees verified")
-    stage.post("relaunch", debug=False, custom_domain=HOST)
+    stage.post("relaunch", debug=False, custom_domain=HOST, staging=False)
     stage.served(HOST, "two")
     assert stage.record()["internal_domain"] == production
     assert stage.page(production) == "two"
     both = {HOST: "staged", production: "staged"}
     until_sync(lambda: stage.claims() == both, within=60, what="both names")
 
-    stage.post("relaunch", custom_domain="")
+    stage.post("relaunch", custom_domain="", staging=False)
     stage.served(production, "two")
     until_sync(
         lambda: stage.claims() == {production: "staged"}, within=60, what="the name of before"

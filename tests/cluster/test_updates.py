@@ -1,11 +1,15 @@
 """Updates in real Pods: after a failure, while another is in progress, and of all instances.
 
-One container goes through all of it over REST, while `kubectl get --watch` records it.
+One container goes through all of it over REST, while `kubectl get --watch` records it. Another one
+shows by its page that the release that serves stays unless an action names another one; each cell
+of the manual's table is in `tests/api/operator/test_release_cells.py`.
 """
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Any
 
 import httpx
@@ -24,13 +28,20 @@ pytestmark = pytest.mark.node
 REPO = "acme/updates"
 NEVER = {"test": ["CMD", "false"], "interval": "1s", "start_period": "1h"}
 """Health check of a release that is never ready, and never fails."""
+LATER = 1_800_000_000
+"""When a later release is published, in seconds."""
+
+
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster) -> PageServices:
+    return PageServices(cluster)
 
 
 @pytest.fixture(scope="module")
 def installation(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    folder, pages = tmp_path_factory.mktemp("installation"), PageServices(cluster)
+    folder = tmp_path_factory.mktemp("installation")
     releases: dict[str, dict[str, Any]] = {
         "v0-bad": {"command": ["false"]},
         "v1": {},
@@ -136,7 +147,7 @@ def test_updates_in_sequence_and_of_all_instances(
 
     # A relaunch after a failure: the failed Enclave stays, without Pod, until its successor serves.
     record = relaunch(client, path, "v1")
-    assert (record["status"], record["update_status"]) == ("failed", "deploying")
+    assert (record["status"], record["update_status"]) == ("deploying", "deploying")
     candidate = candidate_of(
         installation, "v1", UpdatePhase.PENDING, UpdatePhase.DEPLOYING, UpdatePhase.STARTED
     )
@@ -189,3 +200,123 @@ def stopped_instance(installation: Installation) -> str:
     installation.create_container("idle", repo=REPO, tag="v1", state="Stopped")
     installation.wait_for("idle", "Ready", reason="Stopped")
     return "idle"
+
+
+def greeting_file(image: str, tag: str, **keys: Any) -> bytes:
+    """Write a file whose page has the release, a variable and a secret."""
+    page = f'mkdir -p /tmp/w && echo "{tag} $GREETING $TOKEN" > /tmp/w/index.html'
+    command = ["sh", "-c", f"{page} && exec httpd -f -p 8080 -h /tmp/w"]
+    given = {"command": command, "env": ["GREETING"], "secrets": ["TOKEN"], **keys}
+    return page_file(image, tag, **given)
+
+
+@dataclass
+class KeptContainer:
+    """A container whose page tells what serves."""
+
+    installation: Installation
+    """The operator's side."""
+    pages: PageServices
+    """Requests to it."""
+    client: httpx.Client
+    """The REST interface."""
+    path: str = ""
+    """Its path."""
+
+    @property
+    def present(self) -> Container:
+        """The container as it is now."""
+        found = self.installation.container("kept")
+        assert found is not None
+        return found
+
+    def create(self) -> None:
+        """Create it, with a variable and a secret."""
+        secret = {"name": "TOKEN", "value": "secret"}
+        assert self.client.post("/api/secrets", json=secret).status_code == 201
+        body = {"name": "kept", "repo": "acme/kept", "tag": "v1", "secrets": ["TOKEN"]}
+        more = {"variables": {"GREETING": "hello"}, "host_name": self.installation.host}
+        created = self.client.post("/api/containers", json=body | more)
+        assert created.status_code == 201, created.text
+        self.path = created.headers["location"]
+
+    def act(self, action: str, **change: Any) -> None:
+        """Call an action on the container as it is now."""
+        seen = {"X-Consistency-Token": self.present.metadata.resource_version}
+        response = self.client.post(f"{self.path}/{action}", json=change, headers=seen)
+        assert response.status_code == 200, response.text
+
+    def patch(self, **spec: Any) -> None:
+        """Change the manifest."""
+        where = ("ctr/kept", "-n", self.installation.namespace, "--type=merge")
+        self.installation.kubectl("patch", *where, "-p", json.dumps({"spec": spec}))
+
+    def page(self) -> str:
+        """Return what serves; empty = nothing does."""
+        found = self.pages.fetch_page(self.installation, "kept")
+        return found.body.strip() if found is not None else ""
+
+    def shows(self, page: str, *, other_than: str = "") -> str:
+        """Wait until one enclave alone serves that page, and return its name."""
+
+        def alone() -> str:
+            there = {each.metadata.name for each in self.installation.enclaves("kept")}
+            serves = self.present.status.active_enclave
+            fits = there == {serves} != {other_than} and self.page() == page
+            return serves if fits else ""
+
+        return until_sync(alone, within=120, every=0.3, what=page)
+
+    def update(self, status: UpdatePhase) -> None:
+        """Wait for the status of an update."""
+
+        def reached() -> bool:
+            found = self.present.status.update
+            return found is not None and found.status is status
+
+        until_sync(reached, within=90, every=0.2, what=f"an update that is {status}")
+
+
+def test_what_serves_stays_the_release_until_another_is_named(
+    installation: Installation, pages: PageServices, client: httpx.Client
+) -> None:
+    repository = installation.repository("acme/kept")
+    commit = repository.release("v1", greeting_file(pages.web, "v1"))
+    repository.release("v2-bad", greeting_file(pages.web, "v2-bad", command=["false"]))
+    slow = repository.release("v2-slow", greeting_file(pages.web, "v2-slow", healthcheck=NEVER))
+    kept, first = KeptContainer(installation, pages, client), "v1 hello secret"
+    kept.create()
+    served = kept.shows(first)
+
+    # A failed update; a relaunch that names no tag is of what serves, with what it had.
+    kept.act("relaunch", tag="v2-bad", variables={"GREETING": "never"})
+    kept.update(UpdatePhase.FAILED)
+    assert kept.page() == first
+    kept.act("relaunch")
+    kept.shows(first, other_than=served)
+
+    # A stop during an update, by manifest: the start brings back what served.
+    kept.patch(tag="v2-slow", commit=slow, variables=[])
+    kept.update(UpdatePhase.STARTED)
+    assert kept.page() == first
+    kept.patch(state="Stopped")
+    stopped = installation.wait_for("kept", "Ready", reason="Stopped")
+    assert stopped.status.requested_tag == "v1"
+    assert not any(name.startswith("kept") for name in pods(installation))
+    kept.patch(state="Running")
+    served = kept.shows(first)
+    ready = condition_of(kept.present, "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "UpdateEnded")
+    kept.patch(tag="v1", commit=commit, variables=[{"name": "GREETING", "value": "hello"}])
+    installation.wait_for("kept", "Ready", reason="Serving")
+    assert kept.shows(first) == served
+
+    # An automatic update keeps the rest, and is the present release when it ends.
+    repository.release("v3", greeting_file(pages.web, "v3"), when=LATER)
+    kept.act("auto-update", auto_update=True)
+    served = kept.shows("v3 hello secret")
+    kept.act("auto-update", auto_update=False)
+    status = installation.wait_for("kept", "Ready", reason="Serving").status
+    assert (status.requested_tag, status.active_enclave) == ("v3", served)
+    assert kept.present.spec.tag == "v3"

@@ -3,6 +3,9 @@
 A transport, a socket or a file that nobody closed warns when the garbage collector finds it, in
 the middle of any later test of the same worker. So it collects where such things are made: after
 each asynchronous test, and after the last test of each module for all others.
+
+What outlives a module (modules, caches, what pytest remembers of each test) is set aside then, or
+each collection would look through all of it again; the last one of the worker looks at everything.
 """
 
 import gc
@@ -24,8 +27,12 @@ def left_open() -> list[str]:
 
 def collect_after(item: pytest.Item, following: pytest.Item | None) -> bool:
     """Return whether to collect after a test: each time would cost a minute of the unit tests."""
-    asynchronous = item.get_closest_marker("asyncio") is not None
-    return asynchronous or following is None or following.path != item.path
+    return item.get_closest_marker("asyncio") is not None or _ends_module(item, following)
+
+
+def _ends_module(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Return whether a test is the last one of its module that runs here."""
+    return following is None or following.path != item.path
 
 
 @pytest.hookimpl(trylast=True)
@@ -41,8 +48,13 @@ def pytest_runtest_teardown(
 ) -> Generator[None, None, None]:
     """Fail a test that left something open, once its fixtures are torn down."""
     yield
+    if nextitem is None:
+        gc.unfreeze()
     if collect_after(item, nextitem) and (left := left_open()):
         pytest.fail(
-            "left open by this test or, if it is not asynchronous, its module:\n" + "\n".join(left),
+            "left open by this test, by its module (if the test is not asynchronous), or by any\n"
+            "before (if it is the last one of all):\n" + "\n".join(left),
             pytrace=False,
         )
+    if _ends_module(item, nextitem):
+        gc.freeze()

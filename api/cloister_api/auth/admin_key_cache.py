@@ -6,6 +6,7 @@ polls it at once, so that a new key works immediately.
 
 import asyncio
 import logging
+import time
 from datetime import datetime
 
 from cloister_api.auth.token_bucket import UnknownKeyLimit
@@ -34,6 +35,8 @@ class AdminKeyCache:
         self._by_index: dict[bytes, AdminKey] = {}
         self._count = -1
         self._polled_at = 0.0
+        self.read_at = time.monotonic()
+        """When the ledger was last read, by the monotonic clock; read by the metrics' thread."""
         self._lock = asyncio.Lock()
         self._used: dict[str, datetime] = {}
 
@@ -82,6 +85,7 @@ class AdminKeyCache:
             self._by_index = {key.index: key for key in await self._keys.all()}
             self._count = count
         self._polled_at = begun
+        self.read_at = time.monotonic()
 
     async def revoke(self, key: AdminKey, *, because: str, now: datetime) -> None:
         """Revoke a key permanently, in the ledger and in memory."""

@@ -4,7 +4,6 @@ For development and for networks whose clients trust it. `cloister ca create` cr
 """
 
 import os
-import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cloister_api.certificates.request import CertificateRequest
+from cloister_clients.settings import is_open_to_others
 
 __all__ = ["AuthorityError", "CertificateAuthority", "SignedCertificate", "make_key", "read_key"]
 
@@ -149,10 +149,7 @@ class CertificateAuthority:
             .add_extension(key_usage(signs_certificates=False), critical=True)
             .add_extension(usages, critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
-                critical=False,
-            )
+            .add_extension(_issuer_key(issuer, self.key.public_key()), critical=False)
             .sign(self.key, hashes.SHA256())
         )
         between = (one for one in self.certificates if one.issuer != one.subject)
@@ -176,6 +173,20 @@ def self_signed(key: ec.EllipticCurvePrivateKey, name: str, now: datetime) -> x5
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
+
+
+def _issuer_key(
+    issuer: x509.Certificate, key: ec.EllipticCurvePublicKey
+) -> x509.AuthorityKeyIdentifier:
+    """Return how a certificate names its issuer's key: as the issuer itself does.
+
+    RFC 5280, 4.2.1.1. Programs hash a key in different ways, so it cannot be computed.
+    """
+    try:
+        own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
@@ -220,12 +231,12 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         When it is missing, open to others, or not an ECDSA key.
     """
     try:
-        mode, content = path.stat().st_mode, path.read_bytes()
+        found, content = path.stat(), path.read_bytes()
     except FileNotFoundError as error:
         raise AuthorityError(f"{path} does not exist; `cloister ca` creates it") from error
     except OSError as error:
         raise AuthorityError(f"{path}: {error.strerror}") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if is_open_to_others(found, os.geteuid()):
         raise AuthorityError(f"{path} may be read by others; run `chmod 600 {path}`")
     try:
         key = serialization.load_pem_private_key(content, password=None)

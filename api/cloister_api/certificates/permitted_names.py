@@ -5,7 +5,7 @@ From the informer cache alone; decided in `cloister_crds.lifecycle.names.certifi
 
 from collections.abc import Iterable
 
-from cloister_api.cache import CachedEnclave, ClusterCache
+from cloister_api.cache import BY_NAMESPACE, CachedEnclave, ClusterCache
 from cloister_clients.clock import Clock
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.names.certificate_names import CertificateRequester, refusal_of
@@ -32,8 +32,10 @@ class PermittedNames:
         entry = self._cache.enclaves.by_uid(uid)
         return entry.value if entry is not None and entry.value.live else None
 
-    def existing(self) -> frozenset[str]:
-        """Return the uids of all Enclaves."""
+    def existing(self) -> frozenset[str] | None:
+        """Return the uids of all Enclaves; None = they are not known yet."""
+        if not self.ready:
+            return None
         return frozenset(entry.value.uid for entry in self._cache.enclaves.all())
 
     def refusal(self, enclave: CachedEnclave, names: Iterable[str]) -> str:
@@ -79,5 +81,5 @@ class PermittedNames:
         return records.challenge_label if records is not None else ""
 
     def _organization(self, namespace: str) -> Organization | None:
-        owners = (entry.value for entry in self._cache.organizations.all())
-        return next((each for each in owners if each.spec.namespace == namespace), None)
+        owners = self._cache.organizations.by_index(BY_NAMESPACE, namespace)
+        return next((entry.value for entry in owners), None)

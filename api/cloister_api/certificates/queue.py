@@ -35,10 +35,6 @@ POLL_SECONDS = 5.0
 """Longest time between two polls of the ledger: another process may have added an order."""
 LONGEST_PAUSE = timedelta(hours=1)
 """Longest backoff between two attempts, and the pause after a rate limit was exceeded."""
-KEPT = timedelta(days=30)
-"""How long completed orders are kept."""
-SWEEP_SECONDS = 3600.0
-"""Seconds between two sweeps."""
 
 
 class CertificateQueue:
@@ -86,7 +82,6 @@ class CertificateQueue:
         async with asyncio.TaskGroup() as group:
             for account in self._accounts:
                 group.create_task(self._work(account))
-            group.create_task(self._sweep())
 
     async def _work(self, account: AcmeAccount) -> None:
         """Process one order after the other."""
@@ -219,19 +214,3 @@ class CertificateQueue:
             self._clock() + pause,
             resumes=of_authority is None or of_authority.resumes,
         )
-
-    async def _sweep(self) -> None:
-        """Delete old orders and submissions periodically."""
-        while True:
-            try:
-                now = self._clock()
-                await self._orders.sweep(
-                    orders_before=now - KEPT,
-                    submissions_before=now - longest_window(self._settings.limits),
-                )
-                if self._permitted.ready:
-                    existing = self._permitted.existing()
-                    await self._orders.drop_keys(bound_before=now - KEPT, live=existing)
-            except Exception:  # as above
-                logger.exception("old orders of certificates cannot be deleted")
-            await asyncio.sleep(SWEEP_SECONDS)

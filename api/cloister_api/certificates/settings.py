@@ -141,6 +141,9 @@ class CertificateSettings(SettingsSection):
     """The account; needed with issuer acme, and for nothing else."""
     requests_per_hour: Annotated[int, Field(ge=1)] = 12
     """New requests of one enclave within an hour; more are answered with 429. Default 12."""
+    unknown_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
+    """Tokens per second, by replica, that the API server is asked about, and ten times as many at
+    once; more are 429. A token that was judged lately does not count. Default 100."""
 
     @model_validator(mode="after")
     def complete(self) -> Self:
@@ -175,5 +178,5 @@ def anchored(section: S, directory: Path, *names: str) -> S:
     """Return a section with paths relative to a directory made absolute."""
     paths = {name: getattr(section, name) for name in names}
     return section.model_copy(
-        update={name: path and (directory / path).resolve() for name, path in paths.items()}
+        update={name: path and (directory / path).absolute() for name, path in paths.items()}
     )

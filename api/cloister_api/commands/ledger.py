@@ -3,24 +3,39 @@
 import asyncio
 import dataclasses
 import json
+import shutil
+import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
+from sqlalchemy import Engine
 
-from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
+from cloister_api.backup import ledger_copy
+from cloister_api.commands.options import (
+    config_option,
+    finish,
+    migrated_ledger,
+    new_file,
+    settings_of,
+)
 from cloister_api.ledger.database import migrate, open_to_read, place_of
 from cloister_api.ledger.keys import rotation
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.metering.store import MeteringStore, RunTime
 from cloister_api.settings import ApiSettings
+from cloister_api.usage import dead_letters
 from cloister_api.usage.retention import check
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 
-__all__ = ["ledger"]
+__all__ = ["ledger", "restore_copy"]
+
+T = TypeVar("T")
 
 AGENT = "cloister-admin"
 """User agent and field manager of this command."""
@@ -30,15 +45,84 @@ DAY = click.DateTime(["%Y-%m-%d"])
 
 @click.group()
 def ledger() -> None:
-    """Maintenance of the ledger: check, rotate-key, runtime."""
+    """Maintenance of the ledger: backup, check, dead-letters, restore, rotate-key, runtime."""
+
+
+@ledger.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@config_option
+def back_up(file: Path, config: Path) -> None:
+    """Copy the ledger into the new SQLite file FILE, or to standard output (-).
+
+    Facades may keep running.
+    """
+    settings = settings_of(config)
+    with tempfile.TemporaryDirectory(prefix="cloister-backup-") as folder, new_file(file) as raw:
+        copied = Path(folder) / "ledger.db"
+
+        def work() -> ledger_copy.Sums:
+            return ledger_copy.back_up(place_of(settings.ledger), copied)
+
+        sums = finish(asyncio.to_thread(work))
+        with copied.open("rb") as opened:
+            shutil.copyfileobj(opened, raw)
+    rows = sum(int(each.split()[0]) for each in sums.values())
+    click.echo(f"{rows} rows of {len(sums)} tables backed up", err=True)
+
+
+@ledger.command("restore")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@config_option
+def restore(file: Path, config: Path) -> None:
+    """Copy FILE, or standard input (-), into the empty ledger, and prove the copy.
+
+    FILE is what `cloister ledger backup` wrote, or ledger.db of an archive. Restart facades that
+    run.
+    """
+    settings = settings_of(config)
+
+    def work() -> list[str]:
+        with tempfile.TemporaryDirectory(prefix="cloister-restore-") as folder:
+            copied = Path(folder) / "ledger.db"
+            with click.open_file(str(file), "rb") as opened, copied.open("xb") as raw:
+                shutil.copyfileobj(opened, raw)
+            return restore_copy(copied, settings)
+
+    if found := finish(asyncio.to_thread(work)):
+        raise click.ClickException("sums and events differ: " + "; ".join(found))
+    click.echo("the ledger is that of the backup, and sums are the sums of events")
+
+
+def restore_copy(file: Path, settings: ApiSettings) -> list[str]:
+    """Restore a copy of the ledger, and return where sums and events differ.
+
+    Raises
+    ------
+    LedgerError
+        When the ledger is in use, or one of the two cannot be used.
+    MaterialError
+        When the key material is not that of the backup.
+    """
+    place = place_of(settings.ledger)
+    ledger_copy.restore(file, place, KeyMaterial.read(settings.ledger.key_material))
+    engine = open_to_read(place)
+    try:
+        return check(engine, utc_now())
+    finally:
+        engine.dispose()
 
 
 @ledger.command("check")
 @config_option
 def check_sums(config: Path) -> None:
-    """Prove that sums of usage are the sums of events; facades may keep running."""
-    found = finish(differences(settings_of(config)))
-    for one in found:
+    """Prove that sums of usage are the sums of events, and tell which events were not counted.
+
+    Facades may keep running.
+    """
+    found, uncounted = finish(
+        asyncio.to_thread(read_ledger, settings_of(config), check_and_describe)
+    )
+    for one in (*uncounted, *found):
         click.echo(one)
     if found:
         raise click.ClickException(
@@ -47,8 +131,31 @@ def check_sums(config: Path) -> None:
     click.echo("sums are the sums of events")
 
 
-async def differences(settings: ApiSettings) -> list[str]:
-    """Compare sums and events.
+def check_and_describe(engine: Engine) -> tuple[list[str], list[str]]:
+    """Return the differences of sums and events, and what was not counted."""
+    with engine.connect() as connection:
+        uncounted = dead_letters.describe(connection)
+    return check(engine, utc_now()), uncounted
+
+
+@ledger.command("dead-letters")
+@config_option
+def show_dead_letters(config: Path) -> None:
+    """Print the usage events that were not counted, without keys: one JSON object a line."""
+    for one in finish(asyncio.to_thread(read_ledger, settings_of(config), all_dead_letters)):
+        shown = dataclasses.asdict(one)
+        shown["received_at"] = one.received_at.isoformat().replace("+00:00", "Z")
+        click.echo(json.dumps(shown, ensure_ascii=False))
+
+
+def all_dead_letters(engine: Engine) -> list[dead_letters.DeadLetter]:
+    """Return the dead letters, oldest first."""
+    with engine.connect() as connection:
+        return list(dead_letters.kept(connection))
+
+
+def read_ledger(settings: ApiSettings, query: Callable[[Engine], T]) -> T:
+    """Migrate the ledger if need be, and return what a query reads from it.
 
     Raises
     ------
@@ -56,10 +163,10 @@ async def differences(settings: ApiSettings) -> list[str]:
         When the ledger refuses.
     """
     place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
+    migrate(place)
     engine = open_to_read(place)
     try:
-        return await asyncio.to_thread(check, engine, utc_now())
+        return query(engine)
     finally:
         engine.dispose()
 

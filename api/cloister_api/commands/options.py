@@ -1,10 +1,12 @@
 """What the commands share: options, the opened ledger, errors as one sentence."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -15,7 +17,14 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeError
 from cloister_clients.settings import SettingsError
 
-__all__ = ["config_option", "finish", "kubeconfig_option", "migrated_ledger", "settings_of"]
+__all__ = [
+    "config_option",
+    "finish",
+    "kubeconfig_option",
+    "migrated_ledger",
+    "new_file",
+    "settings_of",
+]
 
 T = TypeVar("T")
 
@@ -78,3 +87,32 @@ async def migrated_ledger(settings: ApiSettings) -> AsyncIterator[AsyncEngine]:
         yield engine
     finally:
         await engine.dispose()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that only its owner may read; without success there is none.
+
+    Raises
+    ------
+    ClickException
+        When it exists, or cannot be written.
+    """
+    if str(path) == "-":
+        yield sys.stdout.buffer
+        return
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as raw:
+            yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -22,8 +22,9 @@ from typing_extensions import override
 
 from cloister_api.catalog import Catalog, CatalogError
 from cloister_api.certificates.authority import AuthorityError
+from cloister_api.certificates.issuer import check_issuer
 from cloister_api.commands.options import config_option, settings_of
-from cloister_api.context import check_issuer, material_of
+from cloister_api.context import material_of
 from cloister_api.http.access_log import configure_logging
 from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
@@ -35,6 +36,9 @@ from cloister_api.payments.settings import PaymentsError, read_secrets
 from cloister_api.services.releases import WebhookError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
+from cloister_clients.settings import SettingsError, require_file
+from cloister_clients.sources import check_prerequisites
+from cloister_clients.tracing.process import traced
 
 __all__ = ["api"]
 
@@ -51,15 +55,19 @@ OTHER_FILES = 512
 def api(config: Path) -> None:
     """Serve the REST Admin API."""
     settings = settings_of(config)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     try:
         # Reported here, in one sentence, rather than as a failed start of the server.
+        check_prerequisites(settings.sources)
+        require_file("registry.caFile", settings.registry.ca_file)
         material_of(settings)
         place_of(settings.ledger)
-        Catalog(settings.catalog, settings.service)
-        check_issuer(settings)
+        Catalog(settings.catalog, "")
+        check_issuer(settings.certificates, development=settings.development)
         if settings.stripe:
             read_secrets(settings.stripe)
+        if settings.tracing:
+            settings.tracing.check_prerequisites()
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
         listener = listen(settings)
     except (
@@ -70,6 +78,7 @@ def api(config: Path) -> None:
         ConfigError,
         LedgerError,
         PaymentsError,
+        SettingsError,
         OSError,
     ) as error:
         raise click.ClickException(str(error)) from error
@@ -114,7 +123,7 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
     # a failure; a requested stop is not a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
-    with listener, metrics_server(settings, metrics):
+    with listener, metrics_server(settings, metrics), traced(settings.tracing, "api"):
         server.run(sockets=[listener])
     if not server.started:
         failures.append("the facade could not start; see the log above")

@@ -13,7 +13,9 @@ from typing import Any
 from starlette.types import Scope
 from typing_extensions import override
 
-from cloister_clients.log_lines import LineFormatter
+from cloister_clients.telemetry.json_lines import JsonFormatter, LogFormat
+from cloister_clients.telemetry.log_lines import LineFormatter
+from cloister_clients.tracing.spans import trace_id
 
 __all__ = ["CURRENT_REQUEST", "configure_logging", "log_request", "route_of"]
 
@@ -29,20 +31,22 @@ FAILED = 400
 
 
 class _RequestIdFilter(logging.Filter):
-    """Adds the request id to every record."""
+    """Adds the request id and the trace to every record."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add it."""
+        """Add them."""
         record.request_id = CURRENT_REQUEST.get()
+        record.trace_id = trace_id()
         return True
 
 
-def configure_logging(level: str) -> None:
+def configure_logging(level: str, form: LogFormat = LogFormat.TEXT) -> None:
     """Write all log records to standard error, one line each, with the id of their request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_RequestIdFilter())
-    handler.setFormatter(LineFormatter(_FORMAT))
+    json_lines = form is LogFormat.JSON
+    handler.setFormatter(JsonFormatter() if json_lines else LineFormatter(_FORMAT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -51,11 +55,14 @@ def configure_logging(level: str) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the template of the path of a completed request; empty = no route has it."""
+    """Return the template of the path of a completed request; empty = no route has it.
+
+    A request that the guard refuses is not routed: a path without parameters is known all the same.
+    """
     if scope["path"] in QUIET:
         return str(scope["path"])
     route = scope.get("route")
-    return str(getattr(route, "path", ""))
+    return str(getattr(route, "path", "") or scope["state"].get("literal_path", ""))
 
 
 def log_request(scope: Scope, status: int, seconds: float) -> None:
@@ -89,4 +96,5 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
         status,
         milliseconds,
         who,
+        extra={"object": named[0] if named else ""},
     )

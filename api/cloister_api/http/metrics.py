@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from cloister_api.cache import ClusterCache
+from cloister_clients.telemetry.process_metrics import register_process_metrics
 
 __all__ = ["HttpMetrics"]
 
@@ -23,6 +24,10 @@ class HttpMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         """Registry of a scrape."""
+        register_process_metrics(self.registry, "api")
+        self._ready = Gauge(
+            "cloister_api_ready", "1 when requests may be sent here.", registry=self.registry
+        )
         self.running = Gauge(
             "cloister_api_requests_in_progress",
             "Requests in progress.",
@@ -44,6 +49,12 @@ class HttpMetrics:
         self._limited = Counter(
             "cloister_api_requests_limited",
             "Requests refused because an admin key was used too often.",
+            registry=self.registry,
+        )
+        self._usage_events = Counter(
+            "cloister_api_usage_events",
+            "Events of usage reports: counted, counted before (duplicate), and not (rejected).",
+            ("reporter", "outcome"),
             registry=self.registry,
         )
         self._dropped = Counter(
@@ -75,6 +86,22 @@ class HttpMetrics:
         """Count a request that was refused because of a rate."""
         self._limited.inc()
 
+    def usage_reported(
+        self, reporter: str, *, accepted: int, duplicate: int, rejected: int
+    ) -> None:
+        """Count the events of a report.
+
+        Parameters
+        ----------
+        reporter
+            Its reporter, which the ledger knows.
+        accepted, duplicate, rejected
+            How many events are counted now, were counted before, and are not counted.
+        """
+        outcomes = {"accepted": accepted, "duplicate": duplicate, "rejected": rejected}
+        for outcome, events in outcomes.items():
+            self._usage_events.labels(reporter, outcome).inc(events)
+
     def dropped(self, reason: str) -> None:
         """Count a connection that was ended.
 
@@ -85,6 +112,10 @@ class HttpMetrics:
             was new and none could give way.
         """
         self._dropped.labels(reason).inc()
+
+    def follow_readiness(self, ready: Callable[[], bool]) -> None:
+        """Report at each scrape whether requests may be sent here."""
+        self._ready.set_function(ready)
 
     def follow(self, cache: Callable[[], ClusterCache | None]) -> None:
         """Report the cluster cache at each scrape.

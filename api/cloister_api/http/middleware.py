@@ -23,6 +23,7 @@ from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.bodies import MAX_BODY
 from cloister_api.http.callers import Callers, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.tracing import describe_response, request_span
 
 __all__ = ["RequestGuard", "Shutdown"]
 
@@ -97,6 +98,8 @@ class RequestGuard:
     literal
         Methods of every path without a parameter. Such a path is not a value of a parameter beside
         it: another method on it is 405, not the look-up of something of that name.
+    follow_callers
+        Whether a request goes on the trace that its headers name.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class RequestGuard:
         shutdown: Shutdown,
         hot: Mapping[tuple[str, str], Route],
         literal: Mapping[str, frozenset[str]],
+        follow_callers: bool = False,
     ) -> None:
         self._app = app
         self._authenticate = authenticate
@@ -119,6 +123,7 @@ class RequestGuard:
         self._shutdown = shutdown
         self._hot = hot
         self._literal = literal
+        self._follow_callers = follow_callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
@@ -128,12 +133,16 @@ class RequestGuard:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        if scope["path"] in self._literal:
+            state["literal_path"] = scope["path"]
         CURRENT_REQUEST.set(request_id)
         clock = asyncio.get_running_loop().time
         begun = clock()
         response = ResponseSender(send, request_id, self._shutdown)
-        with self._metrics.running.track_inprogress():
+        traced = request_span(scope, headers, request_id, follow_callers=self._follow_callers)
+        with self._metrics.running.track_inprogress(), traced as current:
             try:
                 if needs_key(scope["path"]):
                     await self._serve_holder(scope, headers, receive, response)
@@ -152,6 +161,7 @@ class RequestGuard:
             finally:
                 seconds = clock() - begun
                 self._metrics.completed(scope["method"], route_of(scope), response.status, seconds)
+                describe_response(current, scope, response.status)
                 log_request(scope, response.status, seconds)
 
     async def _serve_holder(

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
-from sqlalchemy import RowMapping, delete, insert, or_, select, update
+from sqlalchemy import RowMapping, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -126,25 +126,14 @@ class CertificateOrders:
         async with self._engine.connect() as connection:
             return list((await connection.execute(query)).scalars())
 
-    async def first_request(self, enclave_uid: str) -> str | None:
-        """Return the oldest request of an enclave that is kept, PEM; None = there is none."""
-        query = (
-            select(ORDERS.c.request)
-            .where(ORDERS.c.enclave_uid == enclave_uid)
-            .order_by(ORDERS.c.created_at, ORDERS.c.id)
-            .limit(1)
-        )
-        async with self._engine.connect() as connection:
-            return (await connection.execute(query)).scalar_one_or_none()
-
     async def bound_key(self, enclave_uid: str) -> str | None:
-        """Return the digest of the key that an enclave's token is bound to; None = not yet."""
+        """Return the digest of the key that an enclave is bound to; None = not yet."""
         query = select(KEYS.c.key_digest).where(KEYS.c.enclave_uid == enclave_uid)
         async with self._engine.connect() as connection:
             return (await connection.execute(query)).scalar_one_or_none()
 
     async def bind_key(self, enclave_uid: str, key_digest: str, now: datetime) -> str:
-        """Bind an enclave's token to a key, unless another process was faster.
+        """Bind an enclave to a key, unless another process was faster.
 
         Returns
         -------
@@ -374,10 +363,35 @@ class CertificateOrders:
             rows = (await connection.execute(query)).all()
         return min((max(row.due_at, row.held_until or row.due_at) for row in rows), default=None)
 
-    async def sweep(self, *, orders_before: datetime, submissions_before: datetime) -> None:
-        """Delete completed orders, and submissions that no limit counts any more."""
+    async def expiries(self) -> dict[str, datetime]:
+        """Return when the newest certificate of each enclave expires, by the enclave's uid."""
+        query = (
+            select(ORDERS.c.enclave_uid, func.max(ORDERS.c.not_after).label("not_after"))
+            .where(ORDERS.c.not_after.is_not(None))
+            .group_by(ORDERS.c.enclave_uid)
+        )
+        async with self._engine.connect() as connection:
+            return {row.enclave_uid: row.not_after for row in await connection.execute(query)}
+
+    async def failing(self) -> int:
+        """Return how many queued orders have failed at least once."""
+        query = select(func.count()).where(
+            ORDERS.c.state == OrderState.QUEUED.value, ORDERS.c.failures > 0
+        )
+        async with self._engine.connect() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def sweep(
+        self, *, orders_before: datetime, submissions_before: datetime, now: datetime
+    ) -> None:
+        """Delete completed orders, and submissions that no limit counts any more.
+
+        An order whose certificate is still valid stays: `expiries` tells from it when that ends.
+        """
         old = delete(ORDERS).where(
-            ORDERS.c.state != OrderState.QUEUED.value, ORDERS.c.created_at < orders_before
+            ORDERS.c.state != OrderState.QUEUED.value,
+            ORDERS.c.created_at < orders_before,
+            or_(ORDERS.c.not_after.is_(None), ORDERS.c.not_after < now),
         )
         async with self._engine.begin() as connection:
             await connection.execute(old)

@@ -55,7 +55,7 @@ SCHEMES: dict[str, Any] = {
     "enclaveToken": {
         "type": "http",
         "scheme": "bearer",
-        "description": "Token of an enclave, which its own shim holds.",
+        "description": "Token of an enclave's Pod, which its own sidecar gets from the kubelet.",
     },
     "reporterSignature": {
         "type": "apiKey",
@@ -81,7 +81,8 @@ SCHEMES: dict[str, Any] = {
 TEXT = """\
 Confidential containers for organizations. Every path under `/api` needs an admin key, except \
 where an operation says otherwise. Errors have one form and name the field, the problem and the \
-remedy. A null in a body counts as left out; unknown fields are refused.
+remedy. A null in a body counts as left out, and a body that is null as none where one may be left \
+out. Unknown fields are refused; key checks, usage reports and webhooks may have more than is read.
 """
 
 
@@ -150,13 +151,17 @@ def parsed_by_msgspec() -> dict[str, Any]:
         "properties": {
             "delivery_id": {"type": "string", "minLength": 1, "maxLength": 200},
             "events": {
-                "type": "array",
-                "maxItems": 1000,
-                "items": {"$ref": REF.format(name="Event")},
+                "anyOf": [
+                    {
+                        "type": "array",
+                        "maxItems": 1000,
+                        "items": {"$ref": REF.format(name="Event")},
+                    },
+                    {"type": "null"},
+                ],
             },
         },
         "required": ["delivery_id", "events"],
-        "additionalProperties": False,
     }
     return {
         **{name: without_null_defaults(each) for name, each in schemas.items()},
@@ -165,17 +170,17 @@ def parsed_by_msgspec() -> dict[str, Any]:
 
 
 def event_schema() -> type[msgspec.Struct]:
-    """Return the type of an event with its attributes, which are parsed apart from the rest."""
-    rest = [each for each in msgspec.structs.fields(UsageEvent) if each.name != "attributes"]
+    """Return the type of an event with its objects, which are parsed apart from the rest or not."""
+    raw = {"attributes": Attributes | None, "reporter": dict[str, Any] | None}
+    rest = [each for each in msgspec.structs.fields(UsageEvent) if each.name not in raw]
     return msgspec.defstruct(
         "Event",
         [
             *((each.name, each.type) for each in rest if each.required),
             *((each.name, each.type, None) for each in rest if not each.required),
-            ("attributes", Attributes | None, None),
+            *((name, form, None) for name, form in raw.items()),
         ],
         namespace={"__doc__": UsageEvent.__doc__},
-        forbid_unknown_fields=True,
     )
 
 
@@ -220,7 +225,7 @@ def complete(path: str, operation: dict[str, Any]) -> None:
     errors = {500}
     if "requestBody" in operation:
         errors |= {400, 408, 413, 415, 503}
-        operation["requestBody"].setdefault("description", "The request.")
+        complete_body(operation["requestBody"])
     if needs_key(path):
         operation["security"] = [{ADMIN_KEY: []}]
         # 400: parameters of the query that nobody reads are refused everywhere.
@@ -238,6 +243,16 @@ def complete(path: str, operation: dict[str, Any]) -> None:
         else:
             response["headers"] = headers_of(REQUEST_ID)
     operation["responses"] = dict(sorted(described.items()))
+
+
+def complete_body(body: dict[str, Any]) -> None:
+    """Describe a body, and null, which is the same as none where it may be left out."""
+    body.setdefault("description", "The request.")
+    if not body.get("required"):
+        content = body["content"]["application/json"]
+        form = content["schema"]
+        form.pop("default", None)
+        content["schema"] = {"anyOf": [*form.get("anyOf", [form]), {"type": "null"}]}
 
 
 def complete_success(path: str, status: int, response: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ KINDS: dict[int, ErrorKind] = {
     400: ErrorKind(
         "BAD_REQUEST",
         "A field is wrong, missing or unknown, or names what cannot be used; `details` has an "
-        "entry for each. The code is `NotSupportedYet` for a field whose part is not built.",
+        "entry for each.",
         _TAG,
         {"details": [{"field": "tag", "code": "TagNotFound", "message": _TAG}]},
     ),
@@ -80,10 +80,15 @@ KINDS: dict[int, ErrorKind] = {
     ),
     409: ErrorKind(
         "CONFLICT",
-        "A name is taken, a state forbids the action, something is in use (`used_by` names the "
-        "containers), or a GitOps tool manages the field.",
+        "A name is taken, a state forbids the action, something is in use (`used_by` and "
+        "`used_by_containers` name the containers), or a GitOps tool manages the field.",
         "secret OPENAI_API_KEY is used by web; relaunch or delete these containers without it",
-        {"used_by": ["web"]},
+        {
+            "used_by": ["web"],
+            "used_by_containers": [
+                {"id": "7d3c1a52-8a1e-4e0f-9b57-0c9d3a2f4e10", "name": "web", "debug": False}
+            ],
+        },
     ),
     412: ErrorKind(
         "PRECONDITION_FAILED",

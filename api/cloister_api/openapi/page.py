@@ -103,7 +103,7 @@ def section(components: dict[str, Any], path: str, method: str, operation: dict[
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if body:
         schema = body["schema"]
-        parts.append(f"<p>Body: {shape(schema)}</p>{example(components['schemas'], schema)}")
+        parts.append(f"<p>Body: {shape(schema)}</p>{examples(components['schemas'], schema)}")
     parts.append(responses(operation["responses"]))
     return "\n".join(filter(None, parts))
 
@@ -210,10 +210,13 @@ def words_of(words: Iterable[Any]) -> str:
     return " | ".join(f"<code>{escape(json.dumps(each))}</code>" for each in words)
 
 
-def example(schemas: dict[str, Any], schema: dict[str, Any]) -> str:
-    """Return the example of a body."""
-    known = schemas[schema["$ref"].split("/")[-1]] if "$ref" in schema else {}
-    return "".join(f"<pre>{text(each)}</pre>" for each in known.get("examples", ()))
+def examples(schemas: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Return the examples of a body."""
+    named = [
+        each["$ref"].split("/")[-1] for each in schema.get("anyOf", [schema]) if "$ref" in each
+    ]
+    known = [each for name in named for each in schemas[name].get("examples", ())]
+    return "".join(f"<pre>{text(each)}</pre>" for each in known)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

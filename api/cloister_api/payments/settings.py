@@ -62,8 +62,8 @@ class StripeSettings(SettingsSection):
         webhook = self.webhook_secret_file
         return self.model_copy(
             update={
-                "secret_key_file": (directory / self.secret_key_file).resolve(),
-                "webhook_secret_file": webhook and (directory / webhook).resolve(),
+                "secret_key_file": (directory / self.secret_key_file).absolute(),
+                "webhook_secret_file": webhook and (directory / webhook).absolute(),
             }
         )
 

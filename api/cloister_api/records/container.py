@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cloister_api.cache import CachedContainer
+from cloister_api.records.replacement_links import NO_LINKS, ReplacementLinks
 from cloister_api.records.timestamps import created_at
 from cloister_api.schemas.container_responses import (
     ContainerResponse,
     ContainerUpdateResponse,
     HostResponse,
 )
+from cloister_api.schemas.vocabulary import in_api_words
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Host, Organization
 from cloister_crds.kinds.container import (
@@ -26,10 +28,12 @@ from cloister_crds.kinds.container import (
     UpdateType,
 )
 from cloister_crds.kinds.meta import GROUP
+from cloister_crds.lifecycle.kept_request import requested, requested_spec
 from cloister_crds.names import generated_hostname
 
 __all__ = [
     "ASKED_ANNOTATION",
+    "RecordSettings",
     "ShownState",
     "ShownUpdate",
     "asked_resources",
@@ -41,6 +45,16 @@ __all__ = [
 
 ASKED_ANNOTATION = f"{GROUP}/asked-resources"
 """Resources of the file as the create read it, for the record until the operator reports them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """What the administrator set that the records depend on."""
+
+    containers_domain: str
+    """Parent domain of generated host names."""
+    webhooks: bool
+    """Whether the installation accepts release webhooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,8 @@ class ShownState:
     """The status word."""
     update: ShownUpdate | None
     """The update in progress or failed; None = none."""
+    seen: bool = True
+    """Whether the operator has seen the request, so that its messages are about it."""
 
     @property
     def updating(self) -> bool:
@@ -91,21 +107,24 @@ def shown_state(container: Container) -> ShownState:
         return ShownState(phase, reported_update(status))
     resting = phase in {ContainerPhase.STOPPED, ContainerPhase.STOPPING}
     if container.spec.state is DesiredState.STOPPED:
-        return ShownState(phase if resting else ContainerPhase.STOPPING, None)
+        return ShownState(phase if resting else ContainerPhase.STOPPING, None, seen=False)
     if resting:
-        return ShownState(ContainerPhase.DEPLOYING, None)
+        return ShownState(ContainerPhase.DEPLOYING, None, seen=False)
     if phase not in {ContainerPhase.READY, ContainerPhase.FAILED}:
-        return ShownState(phase, reported_update(status))
+        return ShownState(phase, reported_update(status), seen=False)
+    if phase is ContainerPhase.FAILED:
+        # What failed before says nothing about the new request.
+        phase = ContainerPhase.DEPLOYING
     # With more than one GPU what serves is stopped first (spec 22.4).
     several = status.resources is not None and status.resources.gpus > 1
     serves = phase is ContainerPhase.READY and not several
-    requested = ShownUpdate(
+    update = ShownUpdate(
         id="",
-        tag=container.spec.tag,
+        tag=requested(container).tag,
         status=UpdatePhase.PENDING if serves else UpdatePhase.DEPLOYING,
         type=UpdateType.BLUE_GREEN if serves else UpdateType.REPLACE,
     )
-    return ShownState(phase, requested)
+    return ShownState(phase, update, seen=False)
 
 
 def reported_update(status: ContainerStatus) -> ShownUpdate | None:
@@ -120,8 +139,8 @@ def container_record(
     cached: CachedContainer,
     organization: Organization,
     deployment: Deployment | None,
-    *,
-    containers_domain: str,
+    settings: RecordSettings,
+    links: ReplacementLinks = NO_LINKS,
 ) -> ContainerResponse:
     """Return the record of a Container.
 
@@ -133,31 +152,36 @@ def container_record(
         The Organization that owns its namespace.
     deployment
         The Deployment of its repository; None = not seen yet.
-    containers_domain
-        Parent domain of generated host names.
+    settings
+        What the administrator set.
+    links
+        Containers that it replaces or is replaced by.
     """
     container = cached.container
-    spec, status = container.spec, container.status
+    spec, status = requested_spec(container), container.status
     state = shown_state(container)
     internal = status.internal_domain or generated_hostname(
         container.display_name,
         organization=organization.metadata.name,
         debug=spec.debug,
-        containers_domain=containers_domain,
+        containers_domain=settings.containers_domain,
     )
     resources = status.resources or resources_at_create(container)
-    default_staging = deployment.spec.default_staging if deployment is not None else False
     update, host = state.update, status.host
-    message = status.message or (update.message if update is not None else "")
+    update_message = update.message if update is not None else ""
+    message = (status.message or update_message) if state.seen else ""
+    has_served = bool(status.current_commit or status.active_enclave)
+    requested_tag = requested(container).tag
     return ContainerResponse(
         id=cached.id,
-        deployment_id=deployment.identifier if deployment is not None else "",
+        deployment_id=deployment.identifier if deployment is not None else None,
         name=container.display_name,
         repo=spec.repo,
         status=state.phase,
-        domain=spec.custom_domain or internal,
+        domain=served_domain(container) or spec.custom_domain or internal,
         internal_domain=internal,
-        current_tag=status.current_tag or spec.tag,
+        current_tag=status.current_tag if has_served else requested_tag,
+        requested_tag=requested_tag,
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory_mb=resources.memory_mb,
@@ -165,9 +189,9 @@ def container_record(
         variables={variable.name: variable.value for variable in spec.variables},
         secrets=list(spec.secrets),
         ssh_keys=list(spec.ssh_keys),
-        staging=spec.staging if spec.staging is not None else default_staging,
+        staging=is_staging(container, deployment, updating=update is not None),
         disable_confidential=spec.disable_confidential,
-        github_connected=spec.github_connected,
+        github_connected=spec.github_connected and settings.webhooks,
         auto_update=spec.auto_update,
         created_at=created_at(container.metadata),
         updated_at=cached.updated_at,
@@ -179,8 +203,40 @@ def container_record(
         update_status=update.status if update is not None else None,
         update_type=update.type if update is not None else None,
         preview_domain=preview_of(status) if update is not None else None,
-        error_message=message or None,
+        replaces=links.replaces,
+        replaced_by=links.replaced_by,
+        error_message=in_api_words(message) or None,
     )
+
+
+def served_domain(container: Container) -> str:
+    """Return the public host name that serves, or would; empty = the operator does not say yet.
+
+    A requested one does not serve while the update to it runs or has failed, nor when its Domain
+    was lost.
+    """
+    status = container.status
+    observed = status.observed_generation >= container.metadata.generation
+    return status.domain if status.active_enclave or observed else ""
+
+
+def is_staging(container: Container, deployment: Deployment | None, *, updating: bool) -> bool:
+    """Return whether an update waits for accept.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    deployment
+        The Deployment of its repository, whose default counts until the operator has kept it; None
+        = not seen yet.
+    updating
+        Whether an update is shown, which a relaunch may have made otherwise.
+    """
+    spec, status = container.spec, container.status
+    default = deployment is not None and deployment.spec.default_staging
+    said = (spec.relaunch_staging if updating else None, spec.staging, status.staging, default)
+    return next(each for each in said if each is not None)
 
 
 def preview_of(status: ContainerStatus) -> str | None:
@@ -211,7 +267,7 @@ def update_record(container: Container) -> ContainerUpdateResponse:
         return ContainerUpdateResponse(has_update=False)
     return ContainerUpdateResponse(
         has_update=True,
-        update_deployment_id=update.id,
+        update_deployment_id=update.id or None,
         update_tag=update.tag,
         update_status=update.status,
     )

@@ -7,7 +7,8 @@ replaced and never changed, so that "the same object" means "the same record".
 from dataclasses import dataclass
 
 from cloister_api.cache import CachedContainer
-from cloister_api.records.container import container_record
+from cloister_api.records.container import RecordSettings, container_record
+from cloister_api.records.replacement_links import NO_LINKS, ReplacementLinks
 from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Organization
 
@@ -27,6 +28,8 @@ class CachedRecord:
     """The organization."""
     deployment: Deployment | None
     """The deployment; None = there was none."""
+    links: ReplacementLinks
+    """Containers that it replaces or is replaced by."""
     content: bytes
     """The record as JSON."""
 
@@ -34,12 +37,16 @@ class CachedRecord:
 class RecordCache:
     """Encodes records and keeps them."""
 
-    def __init__(self, containers_domain: str) -> None:
-        self._domain = containers_domain
+    def __init__(self, settings: RecordSettings) -> None:
+        self._settings = settings
         self._kept: dict[str, CachedRecord] = {}
 
     def record(
-        self, container: CachedContainer, organization: Organization, deployment: Deployment | None
+        self,
+        container: CachedContainer,
+        organization: Organization,
+        deployment: Deployment | None,
+        links: ReplacementLinks = NO_LINKS,
     ) -> bytes:
         """Return the record of a container as JSON.
 
@@ -51,6 +58,8 @@ class RecordCache:
             The Organization that owns its namespace.
         deployment
             The Deployment of its repository; None = not seen yet.
+        links
+            Containers that it replaces or is replaced by.
         """
         uid = container.container.metadata.uid
         kept = self._kept.get(uid)
@@ -59,18 +68,20 @@ class RecordCache:
             and kept.container is container
             and kept.organization is organization
             and kept.deployment is deployment
+            and kept.links == links
         ):
             return kept.content
         content = encode(
-            container_record(container, organization, deployment, containers_domain=self._domain)
+            container_record(container, organization, deployment, self._settings, links)
         )
         if len(self._kept) >= MAX_RECORDS:
             self._kept.clear()
-        self._kept[uid] = CachedRecord(container, organization, deployment, content)
+        self._kept[uid] = CachedRecord(container, organization, deployment, links, content)
         return content
 
     def records(
-        self, parts: list[tuple[CachedContainer, Organization, Deployment | None]]
+        self,
+        parts: list[tuple[CachedContainer, Organization, Deployment | None, ReplacementLinks]],
     ) -> bytes:
         """Return records as a JSON array."""
         return b"[" + b",".join(self.record(*part) for part in parts) + b"]"

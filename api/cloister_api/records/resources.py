@@ -4,7 +4,7 @@ Pure: the record follows from the objects alone.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from cloister_api.cache import CachedResource
@@ -17,10 +17,12 @@ from cloister_api.schemas.resource_responses import (
     SecretResponse,
     SshKeyResponse,
 )
+from cloister_api.schemas.response import ContainerUser
 from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.domain import DomainRecords
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
     "VALUE_ANNOTATION",
@@ -29,6 +31,7 @@ __all__ = [
     "key_record",
     "registry_record",
     "secret_record",
+    "users_of",
 ]
 
 VALUE_ANNOTATION = f"{GROUP}/value-updated-at"
@@ -57,7 +60,16 @@ def value_written_at(meta: ObjectMeta, reported: datetime | None) -> str:
     return max(filter(None, (*times, timestamp(reported) if reported else None)))
 
 
-def secret_record(secret: Secret, users: tuple[str, ...]) -> SecretResponse:
+def users_of(containers: Iterable[Container]) -> list[ContainerUser]:
+    """Return containers that use something as the API names them, by name, production first."""
+    users = (
+        ContainerUser(id=each.identifier, name=each.display_name, debug=each.spec.debug)
+        for each in containers
+    )
+    return sorted(users, key=lambda user: (user.name, user.debug, user.id))
+
+
+def secret_record(secret: Secret, users: Sequence[ContainerUser]) -> SecretResponse:
     """Return the record of a secret."""
     meta = secret.metadata
     return SecretResponse(
@@ -65,23 +77,25 @@ def secret_record(secret: Secret, users: tuple[str, ...]) -> SecretResponse:
         name=secret.spec.name,
         created_at=created_at(meta),
         updated_at=value_written_at(meta, secret.status.value_updated_at),
-        used_by=list(users),
+        used_by=[each.name for each in users],
+        used_by_containers=list(users),
         repo=secret.spec.repo or None,
     )
 
 
-def key_record(key: SSHKey, users: tuple[str, ...]) -> SshKeyResponse:
+def key_record(key: SSHKey, users: Sequence[ContainerUser]) -> SshKeyResponse:
     """Return the record of an SSH key."""
     return SshKeyResponse(
         id=key.identifier,
         name=key.metadata.name,
         key_type=key.spec.public_key.split(" ", 1)[0],
         created_at=created_at(key.metadata),
-        used_by=list(users),
+        used_by=[each.name for each in users],
+        used_by_containers=list(users),
     )
 
 
-def domain_record(domain: Domain, users: tuple[str, ...]) -> DomainResponse:
+def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainResponse:
     """Return the record of a custom domain; what the operator has not reported yet is empty."""
     status = domain.status
     records = status.records or DomainRecords()
@@ -93,7 +107,8 @@ def domain_record(domain: Domain, users: tuple[str, ...]) -> DomainResponse:
         verified=status.verified,
         verified_at=timestamp(status.verified_at) if status.verified_at else None,
         created_at=created_at(domain.metadata),
-        used_by=list(users),
+        used_by=[each.name for each in users],
+        used_by_containers=list(users),
         txt_record_host=records.txt_name,
         txt_record_value=records.txt_value,
         cname_target=records.cname_target,
@@ -115,7 +130,9 @@ def registry_record(credential: RegistryCredential | None) -> RegistryStatusResp
 
 
 def deployment_record(
-    cached: CachedResource[Deployment], containers: Iterable[Container]
+    cached: CachedResource[Deployment],
+    containers: Iterable[Container],
+    repositories: RepositoryNames,
 ) -> DeploymentResponse:
     """Return the record of a deployment, with the counts of its containers.
 
@@ -125,9 +142,11 @@ def deployment_record(
         The Deployment.
     containers
         All Containers of the organization that are not being deleted.
+    repositories
+        How names of repositories are compared.
     """
     deployment = cached.value
-    own = [each for each in containers if each.spec.repo == deployment.spec.repo]
+    own = [each for each in containers if repositories.same(each.spec.repo, deployment.spec.repo)]
     counts = Counter(COUNTS.get(shown_state(each).phase, "deploying_count") for each in own)
     return DeploymentResponse(
         id=deployment.identifier,

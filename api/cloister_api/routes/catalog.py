@@ -19,7 +19,7 @@ Paid = Annotated[bool | None, Query(description="Only those that cost, or that d
 Chat = Annotated[bool | None, Query(description="Only those for chats, or the others.")]
 
 
-@router.get("/api/config/models", responses=responses(400))
+@router.get("/api/config/models", responses=responses(400, 503))
 async def list_catalog(
     request: Request, paid: Paid = None, chat: Chat = None
 ) -> JsonResponse[list[ModelRecord]]:
@@ -27,7 +27,7 @@ async def list_catalog(
     return JsonResponse.encoded(context_of(request).accounts.catalog.records(paid=paid, chat=chat))
 
 
-@router.get("/v1/models", responses=responses())
+@router.get("/v1/models", responses=responses(503))
 async def list_models(request: Request) -> JsonResponse[ModelListResponse]:
     """List the models as clients of inference know it."""
     return JsonResponse.encoded(context_of(request).accounts.catalog.models)

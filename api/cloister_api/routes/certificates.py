@@ -59,7 +59,7 @@ async def sign_certificate(
     )
 
 
-@router.get("/api/shim/ca", response_class=PemResponse, responses=responses(404))
+@router.get("/api/shim/ca", response_class=PemResponse, responses=responses(404, 503))
 async def get_authority(request: Request) -> Response:
     """Return the certificate that clients of enclaves are to trust, where an own one signs."""
     return PemResponse(context_of(request).certificates.authority_pem())

@@ -1,5 +1,7 @@
 """/api/containers (spec 6, 21, 22)."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -8,6 +10,12 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.records.container import container_record, update_record
+from cloister_api.records.replacement_links import (
+    NO_LINKS,
+    ReplacementLinks,
+    not_replaced,
+    replacement_links,
+)
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import NO_FIELDS, context_of, principal_of
 from cloister_api.routes.pagination import paginate
@@ -16,6 +24,7 @@ from cloister_api.routes.parameters import (
     ContainerId,
     Cursor,
     IdempotencyKey,
+    Include,
     Limit,
     Time,
     VersionHeaders,
@@ -63,7 +72,10 @@ def record_of(request: Request, cached: CachedContainer) -> ContainerResponse:
         cached,
         principal.organization,
         context.cache.deployment_of(principal.namespace, cached.container.spec.repo),
-        containers_domain=context.settings.containers_domain,
+        context.records,
+        replacement_links(context.reader.known(principal)).get(
+            cached.container.metadata.uid, NO_LINKS
+        ),
     )
 
 
@@ -90,21 +102,38 @@ def sort_key(cached: CachedContainer) -> tuple[str, ...]:
 
 @router.get("", responses=responses(400, headers=(LINK,)))
 async def list_containers(
-    request: Request, limit: Limit = None, cursor: Cursor = None, token: ConsistencyToken = None
+    request: Request,
+    limit: Limit = None,
+    cursor: Cursor = None,
+    include: Include = None,
+    token: ConsistencyToken = None,
 ) -> JsonResponse[list[ContainerResponse]]:
-    """List the containers of the organization, oldest first."""
+    """List the containers of the organization that no other one is replacing, oldest first."""
     context, principal = context_of(request), principal_of(request)
-    page, headers = paginate(
-        request, await context.reader.all(principal, token), sort_key, limit, cursor
-    )
-    return JsonResponse.encoded(encoded(context, principal, page), headers)
+    everything = await context.reader.all(principal, token)
+    links = replacement_links(everything)
+    listed = not_replaced(everything, links) if include is None else everything
+    page, headers = paginate(request, listed, sort_key, limit, cursor, {"include": include})
+    return JsonResponse.encoded(encoded(context, principal, page, links), headers)
 
 
-def encoded(context: Context, principal: Principal, page: list[CachedContainer]) -> bytes:
+def encoded(
+    context: Context,
+    principal: Principal,
+    page: list[CachedContainer],
+    links: Mapping[str, ReplacementLinks],
+) -> bytes:
     """Return the records of containers as JSON."""
     deployments = context.cache.deployments_of(principal.namespace)
+    key = context.cache.repositories.key
     parts = [
-        (each, principal.organization, deployments.get(each.container.spec.repo)) for each in page
+        (
+            each,
+            principal.organization,
+            deployments.get(key(each.container.spec.repo)),
+            links.get(each.container.metadata.uid, NO_LINKS),
+        )
+        for each in page
     ]
     return context.record_cache.records(parts)
 
@@ -118,9 +147,11 @@ class ContainerList:
         receive: Receive,  # noqa: ARG002 - part of the protocol
         send: Send,
     ) -> None:
-        """Send the containers of the organization, oldest first."""
+        """Send the containers of the organization that no other one is replacing, oldest first."""
         context, principal = scope["app"].state.context, scope["state"]["principal"]
-        content = encoded(context, principal, context.reader.known(principal))
+        everything = context.reader.known(principal)
+        links = replacement_links(everything)
+        content = encoded(context, principal, not_replaced(everything, links), links)
         headers = [
             (b"content-length", str(len(content)).encode()),
             (b"content-type", b"application/json"),
@@ -187,7 +218,9 @@ async def get_container(
     return JsonResponse(record_of(request, held), headers={"etag": f'"{held.version}"'})
 
 
-@router.delete("/{container_id}", status_code=204, responses=responses(400, 404, 412, status=204))
+@router.delete(
+    "/{container_id}", status_code=204, responses=responses(400, 404, 409, 412, status=204)
+)
 async def delete_container(
     request: Request, container_id: ContainerId, versions: Versions
 ) -> Response:

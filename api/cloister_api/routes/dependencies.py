@@ -2,16 +2,17 @@
 
 from typing import TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, FastAPI, Request
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
+from cloister_api.errors import unavailable
 from cloister_api.schemas.request import EmptyRequest
 from cloister_api.schemas.response import ResponseBody
 from cloister_api.services.preconditions import VersionedRecord
 from cloister_api.wire.json_response import JsonResponse
 
-__all__ = ["NO_FIELDS", "context_of", "principal_of", "record_response"]
+__all__ = ["NO_FIELDS", "context_of", "principal_of", "record_response", "running_context"]
 
 Body = TypeVar("Body", bound=ResponseBody)
 EMPTY = EmptyRequest()
@@ -25,10 +26,25 @@ NO_FIELDS = (Depends(no_fields),)
 """Dependencies of a POST that takes no fields: unknown ones are refused there too (spec 20.1)."""
 
 
-def context_of(request: Request) -> Context:
-    """Return what the facade has."""
-    context: Context = request.app.state.context
+def running_context(app: FastAPI) -> Context:
+    """Return what the facade has.
+
+    Raises
+    ------
+    ApiError
+        503 while the operator has not published its settings, or the cluster was not read.
+    """
+    context: Context | None = app.state.context
+    if context is None:
+        raise unavailable(f"{app.state.waits_for()}; try again")
+    if not context.cache.ready:
+        raise unavailable("the facade has not read the cluster yet; try again")
     return context
+
+
+def context_of(request: Request) -> Context:
+    """Return what the facade has; 503 where it has nothing yet."""
+    return running_context(request.app)
 
 
 def principal_of(request: Request) -> Principal:

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import context_of, principal_of, record_response
 from cloister_api.routes.pagination import paginate
-from cloister_api.routes.parameters import Cursor, DeploymentId, IfMatch, Limit
+from cloister_api.routes.parameters import Cursor, DeploymentId, IfMatch, Include, Limit
 from cloister_api.routes.responses import ETAG, LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResultsResponse
@@ -19,11 +19,14 @@ router = APIRouter(prefix="/api/deployments", tags=["deployments"], route_class=
 
 @router.get("", responses=responses(400, headers=(LINK,)))
 async def list_deployments(
-    request: Request, limit: Limit = None, cursor: Cursor = None
+    request: Request, limit: Limit = None, cursor: Cursor = None, include: Include = None
 ) -> JsonResponse[list[DeploymentResponse]]:
     """List the deployments of the organization, by repository."""
-    records = context_of(request).related.deployments.all(principal_of(request))
-    page, headers = paginate(request, records, lambda each: (each.repo,), limit, cursor)
+    records = context_of(request).related.deployments.all(
+        principal_of(request), with_replaced=include is not None
+    )
+    kept = {"include": include}
+    page, headers = paginate(request, records, lambda each: (each.repo,), limit, cursor, kept)
     return JsonResponse(page, headers=headers)
 
 

@@ -7,7 +7,7 @@ left out.
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -29,6 +29,7 @@ def paginate(
     sort_key: Callable[[T], SortKey],
     limit: int | None,
     cursor: str | None,
+    kept: Mapping[str, str | None] | None = None,
 ) -> tuple[list[T], dict[str, str]]:
     """Return the requested page of a list, and the headers that lead to the next one.
 
@@ -44,6 +45,8 @@ def paginate(
         Entries at most; None = all, or `MAX_LIMIT` with a cursor.
     cursor
         Start of the page; None = at the beginning.
+    kept
+        Other parameters of the query that the next page needs too; None = none.
 
     Raises
     ------
@@ -60,7 +63,8 @@ def paginate(
     if len(ordered) <= size:
         return ordered, {}
     page = ordered[:size]
-    query = urlencode({"limit": size, "cursor": encode_cursor(sort_key(page[-1]))})
+    others = {name: value for name, value in (kept or {}).items() if value is not None}
+    query = urlencode({**others, "limit": size, "cursor": encode_cursor(sort_key(page[-1]))})
     return page, {"link": f'<{request.url.path}?{query}>; rel="next"'}
 
 

@@ -5,7 +5,7 @@ refuse with a general message is judged by the functions here.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Header, Path, Query
 
@@ -19,6 +19,7 @@ __all__ = [
     "DeploymentId",
     "IdempotencyKey",
     "IfMatch",
+    "Include",
     "Limit",
     "Name",
     "OptionalTime",
@@ -52,6 +53,10 @@ Limit = Annotated[
 ]
 Cursor = Annotated[
     str | None, Query(description="Start of the page: from the header Link of the page before.")
+]
+Include = Annotated[
+    Literal["replaced"] | None,
+    Query(description="`replaced`: also containers that another one is replacing."),
 ]
 TIME = Query(description="Window that ends now.", json_schema_extra={"enum": list(WINDOWS)})
 Time = Annotated[str, TIME]

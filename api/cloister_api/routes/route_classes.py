@@ -70,6 +70,7 @@ class StrictRoute(TypedRoute):
                 absent = required.keys() - query.keys()
                 problems += [Detail(name, "Missing", required[name]) for name in sorted(absent)]
             if reads_body:
+                await request.leave_out_null()
                 problems += [
                     Detail(name, "Duplicate", "is in the body more than once; keep one of them")
                     for name in await request.repeated_names()

@@ -1,6 +1,8 @@
 """/api/secrets (spec 8, 24)."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
 
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import context_of, principal_of, record_response
@@ -10,7 +12,6 @@ from cloister_api.routes.parameters import (
     IdempotencyKey,
     IfMatch,
     Limit,
-    Name,
     checked_idempotency_key,
 )
 from cloister_api.routes.responses import ETAG, LINK, LOCATION, responses
@@ -20,6 +21,8 @@ from cloister_api.schemas.resources import CreateSecretRequest, UpdateSecretRequ
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
+
+SecretName = Annotated[str, Path(description="Its name, or its `id`.", min_length=1)]
 
 router = APIRouter(prefix="/api/secrets", tags=["secrets"], route_class=StrictRoute)
 
@@ -50,18 +53,20 @@ async def create_secret(
             principal_of(request), body, retry_key
         )
         action.target = made.record.id
-    return record_response(made, 201, location=f"/api/secrets/{body.name}")
+    # Other repositories may have a secret of the name.
+    address = made.record.id if made.record.repo else body.name
+    return record_response(made, 201, location=f"/api/secrets/{address}")
 
 
 @router.get("/{name}", responses=responses(404, 409, headers=(ETAG,)))
-async def get_secret(request: Request, name: Name) -> JsonResponse[SecretResponse]:
+async def get_secret(request: Request, name: SecretName) -> JsonResponse[SecretResponse]:
     """Return the metadata of a secret and who uses it."""
     return record_response(context_of(request).related.secrets.one(principal_of(request), name))
 
 
 @router.put("/{name}", responses=responses(404, 409, 412, headers=(ETAG,)))
 async def update_secret(
-    request: Request, name: Name, body: UpdateSecretRequest, match: IfMatch = None
+    request: Request, name: SecretName, body: UpdateSecretRequest, match: IfMatch = None
 ) -> JsonResponse[SecretResponse]:
     """Write a new value; containers get it at their next deploy."""
     async with AuditedAction(request, "secret.update", name):
@@ -72,7 +77,7 @@ async def update_secret(
 
 
 @router.delete("/{name}", status_code=204, responses=responses(404, 409, 412, status=204))
-async def delete_secret(request: Request, name: Name, match: IfMatch = None) -> Response:
+async def delete_secret(request: Request, name: SecretName, match: IfMatch = None) -> Response:
     """Delete a secret that nobody uses."""
     async with AuditedAction(request, "secret.delete", name, success=204):
         await context_of(request).related.secrets.delete(principal_of(request), name, match)

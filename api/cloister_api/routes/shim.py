@@ -12,7 +12,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from cloister_api.errors import ApiError, bad_request, error_response, too_deep, unavailable
+from cloister_api.errors import ApiError, bad_request, error_response, too_deep
+from cloister_api.routes.dependencies import running_context
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import Handler, TypedRoute
 from cloister_api.schemas.account_responses import KeyCheckResponse
@@ -30,8 +31,8 @@ HEADERS = [
 ]
 
 
-class CheckKeyRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of the key check."""
+class CheckKeyRequest(msgspec.Struct):
+    """Body of the key check; what a shim of a later release sends beside it is ignored."""
 
     api_key: str
     """The key as the client sent it."""
@@ -54,9 +55,7 @@ class KeyCheckApp:
         try:
             message = await receive()
             body = read(message.get("body", b""))
-            context = scope["app"].state.context
-            if not context.cache.ready:
-                raise unavailable("the facade has not read the cluster yet; try again")
+            context = running_context(scope["app"])
             await context.accounts.key_cache.check(body.api_key, body.domain, body.requested_host)
         except ApiError as error:
             await error_response(error, scope["state"]["request_id"])(scope, receive, send)

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request
 
+from cloister_api.http.metrics import HttpMetrics
 from cloister_api.routes.dependencies import context_of
 from cloister_api.routes.responses import json_body, responses
 from cloister_api.routes.route_classes import TypedRoute
@@ -26,6 +27,13 @@ async def report_usage(request: Request) -> JsonResponse[UsageReportResponse]:
     """Take a report; the response names the events that were not taken."""
     report: SignedReport = request.scope["state"]["caller"]
     receipt = await context_of(request).accounts.ingest.accept(report, await request.body())
+    metrics: HttpMetrics = request.app.state.metrics
+    metrics.usage_reported(
+        report.reporter,
+        accepted=receipt.accepted,
+        duplicate=receipt.duplicates,
+        rejected=len(receipt.rejected),
+    )
     rejected = [
         RejectedUsageEvent(index=each.index, reason=each.reason) for each in receipt.rejected
     ]

@@ -29,8 +29,9 @@ class ContainerResponse(ResponseBody):
 
     id: Uuid
     """Identifier."""
-    deployment_id: str
-    """Deployment of its repository; empty until it is seen."""
+    deployment_id: Omittable[Uuid] = None
+    """Deployment of its repository; left out for a moment after the manifest of the first container
+    of a repository was applied."""
     name: str
     """Name in the host name."""
     repo: str
@@ -38,11 +39,15 @@ class ContainerResponse(ResponseBody):
     status: ContainerPhase
     """Status word."""
     domain: str
-    """Public host name, without scheme: the custom domain where there is one."""
+    """Public host name that serves, without scheme; before the first is ready, the requested
+    one."""
     internal_domain: str
     """Generated host name, which is always served."""
     current_tag: str
-    """Tag that serves; before the first is ready, the requested tag."""
+    """Tag that serves or last served; before the first is ready, the requested tag."""
+    requested_tag: str
+    """Tag that is to run: what a start, an update or automatic updates bring; `current_tag` when
+    nothing else is under way."""
     cpus: Count
     """Processors of the enclave."""
     gpus: Count
@@ -62,13 +67,13 @@ class ContainerResponse(ResponseBody):
     disable_confidential: bool
     """Whether it runs without the TEE of its host."""
     github_connected: bool
-    """Whether webhooks of the repository act on it."""
+    """Whether webhooks of the repository act on it; false where the installation accepts none."""
     auto_update: bool
     """Whether it follows releases."""
     created_at: Timestamp
     """When it was created."""
     updated_at: Timestamp
-    """When its record last changed."""
+    """When its record last changed; the fraction tells changes in one second apart, no more."""
     ssh_port: Omittable[int] = None
     """Port for SSH, of debug containers."""
     host_name: Omittable[str] = None
@@ -85,6 +90,10 @@ class ContainerResponse(ResponseBody):
     """How the update takes over."""
     preview_domain: Omittable[str] = None
     """Host name at which a staged update can be tried."""
+    replaces: Omittable[Uuid] = None
+    """Container that it replaces, as long as that exists."""
+    replaced_by: Omittable[Uuid] = None
+    """Container that replaces it; it serves until that one is ready, and is then deleted."""
     error_message: Omittable[str] = None
     """What went wrong."""
 
@@ -94,8 +103,8 @@ class ContainerUpdateResponse(ResponseBody):
 
     has_update: bool
     """Whether there is one."""
-    update_deployment_id: Omittable[str] = None
-    """Identifier of the candidate; empty until it is made."""
+    update_deployment_id: Omittable[Uuid] = None
+    """Identifier of the candidate; left out until it is made."""
     update_tag: Omittable[str] = None
     """Tag that it brings."""
     update_status: Omittable[UpdatePhase] = None
@@ -113,6 +122,12 @@ class UtilizationPoint(ResponseBody):
     """Memory in use, in percent."""
     cpu_mem_total: float | None
     """Memory in GB of 2^30 bytes."""
+    gpu_util: float | None
+    """GPUs in use, in percent."""
+    gpu_mem_util: float | None
+    """Memory of the GPUs in use, in percent."""
+    gpu_mem_total: float | None
+    """Memory of the GPUs in GB of 2^30 bytes."""
 
 
 class ContainerMetricsResponse(ResponseBody):
@@ -150,6 +165,16 @@ class ReleaseProblem(ResponseBody):
     """Column in the file."""
 
 
+class DeadlinesResponse(ResponseBody):
+    """How long an enclave of a release may take to start."""
+
+    pull_seconds: int
+    """Seconds from its creation until all of its containers must have started."""
+    boot_seconds: int
+    """Seconds from then until it must be ready: the installation's setting, and the longest time
+    that a health check of the file may need."""
+
+
 class ReleaseVerdictResponse(ResponseBody):
     """Whether a create would take a release."""
 
@@ -161,6 +186,8 @@ class ReleaseVerdictResponse(ResponseBody):
     """What is noteworthy."""
     config: dict[str, Any] | None
     """The parsed configuration file; null when it could not be read."""
+    deadlines: Omittable[DeadlinesResponse] = None
+    """How long its enclave may take to start; absent when the file could not be read."""
 
 
 class NameVerdictResponse(ResponseBody):
@@ -170,6 +197,8 @@ class NameVerdictResponse(ResponseBody):
     """Whether it can be had."""
     name: str
     """The name."""
+    internal_domain: Omittable[str] = None
+    """Host name that a new container of the name has; absent for what is no name."""
     reason: Omittable[str] = None
     """Why it cannot."""
 

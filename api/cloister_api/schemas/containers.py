@@ -11,6 +11,7 @@ from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_P
 __all__ = [
     "PATTERN_WORDS",
     "AutoUpdateRequest",
+    "ContainerChanges",
     "CreateContainerRequest",
     "GithubConnectionRequest",
     "Id",
@@ -101,12 +102,12 @@ Variables = Annotated[
 ]
 SecretNames = Annotated[
     list[Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=SECRET_PATTERN)]],
-    Field(max_length=256),
+    Field(max_length=256, json_schema_extra={"uniqueItems": True}),
     AfterValidator(each_once),
 ]
 KeyNames = Annotated[
     list[Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=NAME_PATTERN)]],
-    Field(max_length=64),
+    Field(max_length=64, json_schema_extra={"uniqueItems": True}),
     AfterValidator(each_once),
 ]
 HostName = Annotated[
@@ -155,17 +156,15 @@ class CreateContainerRequest(ContainerRequest):
     """Whether it runs without the TEE of the Host."""
 
 
-class RelaunchRequest(ContainerRequest):
-    """Body of POST …/relaunch and …/start: only what changes."""
+class ContainerChanges(ContainerRequest):
+    """What a relaunch may change, and a validate may ask about; what is left out stays as it is."""
 
-    tag: Tag | None = None
-    """New tag; None = the present one."""
     variables: Variables | None = None
     """The whole new set; None = the present one."""
     secrets: SecretNames | None = None
     """The whole new list; None = the present one."""
     ssh_keys: KeyNames | None = None
-    """The whole new list; None = the present one."""
+    """The whole new list; None = the present one, and none without debug."""
     debug: bool | None = None
     """Debug or not; None = as it is."""
     staging: bool | None = None
@@ -176,6 +175,15 @@ class RelaunchRequest(ContainerRequest):
     """New domain; empty = back to the generated one; None = as it is."""
     host: HostName | None = None
     """New host; None = as it is."""
+    disable_confidential: bool | None = None
+    """Without the TEE of the Host or with it; None = as it is, and with it without debug."""
+
+
+class RelaunchRequest(ContainerChanges):
+    """Body of POST …/relaunch and …/start: only what changes."""
+
+    tag: Tag | None = None
+    """New tag; None = the present one."""
 
 
 class AutoUpdateRequest(RequestBody):
@@ -213,15 +221,15 @@ class GithubConnectionRequest(RequestBody):
         return any((self.enabled, self.connected, self.github_app_connected))
 
 
-class ValidateReleaseRequest(RequestBody):
-    """Body of POST /api/containers/validate."""
+class ValidateReleaseRequest(ContainerChanges):
+    """Body of POST /api/containers/validate: a create, or with `container_id` a relaunch."""
 
     repo: Repo
     """``owner/name``."""
     tag: Tag
     """Tag with a published release."""
     instance_name: Annotated[str, StringConstraints(max_length=253)] | None = None
-    """Name of the container that is meant; None = none."""
+    """Name of the container that is meant; None = its name is not judged."""
     container_id: Id | None = None
     """Container that is to be relaunched; None = none."""
     replace_container_id: Id | None = None

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from cloister_api.schemas.response import Omittable, ResponseBody
+from cloister_api.schemas.response import ContainerUser, Omittable, ResponseBody
 
 __all__ = ["Detail", "ErrorCode", "ErrorResponse"]
 
@@ -25,7 +25,6 @@ ErrorCode = Literal[
     "HEADERS_TOO_LARGE",
     "INTERNAL_ERROR",
     "BAD_GATEWAY",
-    "NotSupportedYet",
     "UNAVAILABLE",
 ]
 """Words for programs."""
@@ -55,6 +54,8 @@ class ErrorResponse(ResponseBody):
     request_id: str
     """Identifier of the request, also in the header X-Request-Id, the log and the audit trail."""
     used_by: Omittable[list[str]] = None
-    """Names of the containers that keep something from being deleted."""
+    """Names of the containers that keep something from being deleted, one for each."""
+    used_by_containers: Omittable[list[ContainerUser]] = None
+    """The same containers in the same order, with their identifiers."""
     details: Omittable[list[Detail]] = None
     """One entry for each thing that is wrong."""

@@ -19,12 +19,10 @@ __all__ = [
     "compact",
 ]
 
-KEY_NAME_PATTERN = r"^[A-Za-z0-9._-]([A-Za-z0-9._ -]*[A-Za-z0-9._-])?$"
-"""Names of keys (spec 12.2), without a space at an end: nobody could tell it from another."""
+KEY_NAME_PATTERN = r"^[A-Za-z0-9._ -]+$"
+"""Names of keys (spec 12.2); they are compared exactly, a space at an end included."""
 KEY_PATTERN_WORDS = {
-    KEY_NAME_PATTERN: (
-        "use letters, digits, hyphens, underscores, spaces and periods, with no space at an end"
-    ),
+    KEY_NAME_PATTERN: "use letters, digits, hyphens, underscores, spaces and periods",
 }
 """What to write instead of a name that does not fit."""
 METADATA_BYTES = 5120

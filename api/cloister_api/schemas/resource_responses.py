@@ -3,7 +3,14 @@
 from typing import Literal
 
 from cloister_api.schemas.container_responses import ContainerResponse
-from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp, Uuid
+from cloister_api.schemas.response import (
+    ContainerUser,
+    Count,
+    Omittable,
+    ResponseBody,
+    Timestamp,
+    Uuid,
+)
 
 __all__ = [
     "DeploymentResponse",
@@ -76,7 +83,9 @@ class SecretResponse(ResponseBody):
     updated_at: Timestamp
     """When its value was last written."""
     used_by: list[str]
-    """Names of the containers that use it."""
+    """Names of the containers that use it, one for each."""
+    used_by_containers: list[ContainerUser]
+    """The same containers in the same order, with their identifiers."""
     repo: Omittable[str] = None
     """Repository, for a secret of one."""
 
@@ -93,7 +102,9 @@ class SshKeyResponse(ResponseBody):
     created_at: Timestamp
     """When it was created."""
     used_by: list[str]
-    """Names of the containers that use it."""
+    """Names of the containers that use it, one for each."""
+    used_by_containers: list[ContainerUser]
+    """The same containers in the same order, with their identifiers."""
 
 
 class DomainResponse(ResponseBody):
@@ -114,7 +125,9 @@ class DomainResponse(ResponseBody):
     created_at: Timestamp
     """When it was added."""
     used_by: list[str]
-    """Names of the containers that use it."""
+    """Names of the containers that use it, one for each."""
+    used_by_containers: list[ContainerUser]
+    """The same containers in the same order, with their identifiers."""
     txt_record_host: str
     """Host of the TXT record."""
     txt_record_value: str

@@ -11,7 +11,15 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
-__all__ = ["Count", "Omittable", "ResponseBody", "Timestamp", "Uuid", "is_none"]
+__all__ = [
+    "ContainerUser",
+    "Count",
+    "Omittable",
+    "ResponseBody",
+    "Timestamp",
+    "Uuid",
+    "is_none",
+]
 
 T = TypeVar("T")
 
@@ -46,6 +54,17 @@ class ResponseBody(BaseModel):
                 sent = field.alias or name
                 described["properties"][sent] = without_null(described["properties"][sent])
         return described
+
+
+class ContainerUser(ResponseBody):
+    """A container that uses something."""
+
+    id: Uuid
+    """Identifier."""
+    name: str
+    """Name; a production and a debug container may have the same."""
+    debug: bool
+    """Whether it is a debug container."""
 
 
 def without_null(form: dict[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """Certificates for enclaves: authentication, allowed names, signing (spec 26.1 to 26.4).
 
-An enclave authenticates by its token and gets only its own host names. The same request sent again
-is the same order, so that an enclave polls by sending it again.
+An enclave authenticates by a token of its Pod and gets only its own host names. The same request
+sent again is the same order, so that an enclave polls by sending it again.
 """
 
-import hmac
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from cloister_api.auth.pod_tokens import PodIdentity, read_pod_token
+from cloister_api.auth.token_reviews import TokenReviews
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.certificates.authority import AuthorityError, CertificateAuthority
 from cloister_api.certificates.permitted_names import PermittedNames
@@ -23,7 +24,6 @@ from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.kube.kinds import EVENT, of
 from cloister_crds.kinds import Container
-from cloister_crds.tokens import token_digest, token_holder
 
 __all__ = ["Certificates", "IssuedCertificate", "PendingCertificate"]
 
@@ -36,7 +36,14 @@ SOONEST, LATEST = 2, 300
 UNKNOWN = ApiError(
     401,
     "UNAUTHORIZED",
-    "no live enclave has this token; send Authorization: Bearer <token of the enclave>",
+    "no live enclave has this token; send Authorization: Bearer <token of the enclave's Pod>",
+)
+
+
+NO_ISSUER = unavailable(
+    "no issuer signs certificates here: the administrator has to set `certificates` in the "
+    "settings of the API",
+    retry_after=LATEST,
 )
 
 
@@ -74,6 +81,7 @@ class Certificates:
         settings: CertificateSettings | None,
         authority: CertificateAuthority | None,
         permitted: PermittedNames,
+        reviews: TokenReviews | None,
         trigger: Callable[[], None],
     ) -> None:
         """Prepare the service.
@@ -96,6 +104,8 @@ class Certificates:
             The own authority; None = another issuer signs.
         permitted
             Which names an enclave may have certified now.
+        reviews
+            Has the API server judge tokens; None = nobody signs.
         trigger
             Called when an order was queued.
         """
@@ -105,8 +115,10 @@ class Certificates:
         self._audit = audit
         self._clock = clock
         self._settings = settings
-        self._authority = authority
+        self.authority = authority
+        """The own authority; None = another issuer signs."""
         self._permitted = permitted
+        self._reviews = reviews
         self._trigger = trigger
 
     def authority_pem(self) -> str:
@@ -117,9 +129,9 @@ class Certificates:
         ApiError
             404 when no own authority signs.
         """
-        if self._authority is None:
+        if self.authority is None:
             raise not_found("own certificate authority")
-        return self._authority.pem
+        return self.authority.pem
 
     async def request(
         self, enclave: CachedEnclave, csr: str, request_id: str
@@ -142,12 +154,6 @@ class Certificates:
             have now, or is of a second key; 409 when the authority refused it; 429 when the
             enclave requests too often; 503 when no issuer can sign at present.
         """
-        if self._settings is None:
-            raise unavailable(
-                "no issuer signs certificates here: the administrator has to set `certificates` "
-                "in the settings of the API",
-                retry_after=LATEST,
-            )
         try:
             checked = read_request(csr)
         except RequestError as error:
@@ -167,26 +173,37 @@ class Certificates:
             order = await self._new_order(enclave, checked, request_id)
         return self._outcome(order)
 
-    def holder(self, authorization: str | None) -> CachedEnclave:
-        """Return the live Enclave that an Authorization header belongs to.
+    async def holder(self, authorization: str | None) -> CachedEnclave:
+        """Return the live Enclave whose Pod an Authorization header is a token of.
 
         Raises
         ------
         ApiError
-            401 when there is none; 503 until the cache has been filled.
+            401 when there is none; 429 when too many tokens were sent that nobody knows; 503 when
+            nobody signs, and until the cache has been filled and the API server can be asked.
         """
         if not self._permitted.ready:
             raise unavailable("the facade has not read the cluster yet; try again")
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
-        holder = token_holder(token) if scheme.lower() == "bearer" else None
-        entry = self._cache.enclaves.get(holder[1], holder[0]) if holder else None
-        wanted = entry.value.token_digest if entry else ""
-        # Compared in constant time, whatever was found.
-        same = hmac.compare_digest(wanted.encode(), token_digest(token).encode())
-        if entry is None or not same or not entry.value.live:
+        said = read_pod_token(token) if scheme.lower() == "bearer" else None
+        enclave = self._enclave_of(said.pod) if said is not None else None
+        # Whoever cannot read an Enclave does not know its uid, and costs the API server nothing.
+        if said is None or enclave is None or not said.is_for(enclave.uid):
             raise UNKNOWN
-        return entry.value
+        if self._reviews is None:
+            raise NO_ISSUER
+        if await self._reviews.identify(token, said, enclave.uid) != said.pod:
+            raise UNKNOWN
+        return enclave
+
+    def _enclave_of(self, pod: PodIdentity) -> CachedEnclave | None:
+        """Return the live Enclave of a Pod, which has its name; None = there is none."""
+        entry = self._cache.enclaves.get(pod.name, pod.namespace)
+        enclave = entry.value if entry is not None else None
+        if enclave is None or not enclave.live or not enclave.signed:
+            return None
+        return enclave if enclave.pod_uid in {"", pod.uid} else None
 
     async def _new_order(
         self, enclave: CachedEnclave, request: CertificateRequest, request_id: str
@@ -202,11 +219,11 @@ class Certificates:
         now = self._clock()
         await self._check_rate(enclave, self._settings.requests_per_hour, now)
         certificate, not_after = None, None
-        if self._authority is not None:
+        if self.authority is not None:
             assert self._settings.own is not None
             lifetime = timedelta(seconds=self._settings.own.lifetime_seconds)
             try:
-                signed = self._authority.sign(request, lifetime, now)
+                signed = self.authority.sign(request, lifetime, now)
             except AuthorityError as error:
                 logger.error("no certificate can be signed: %s", error)  # noqa: TRY400 - has its reason
                 raise unavailable(str(error), retry_after=LATEST) from error
@@ -230,7 +247,7 @@ class Certificates:
     async def _check_key(
         self, enclave: CachedEnclave, request: CertificateRequest, request_id: str
     ) -> None:
-        """Bind an enclave's token to the first key that it is used with.
+        """Bind an enclave to the first key that it has a certificate requested for.
 
         Raises
         ------
@@ -240,10 +257,7 @@ class Certificates:
         now = self._clock()
         bound = await self._orders.bound_key(enclave.uid)
         if bound is None:
-            # An enclave of an earlier release has orders, and is bound to the key of the first.
-            first = await self._orders.first_request(enclave.uid)
-            key = read_request(first).key_digest if first else request.key_digest
-            bound = await self._orders.bind_key(enclave.uid, key, now)
+            bound = await self._orders.bind_key(enclave.uid, request.key_digest, now)
         if bound == request.key_digest:
             return
         if await self._orders.note_second_key(enclave.uid, now, again_after=HOUR):
@@ -255,9 +269,9 @@ class Certificates:
             await self._record(enclave, "certificate.second_key", "403", request_id, now)
             await self._create_event(enclave, now)
         raise forbidden(
-            "the token of this enclave is bound to the key that it was first used with, and this "
-            "request is of another one; only a new enclave can have a new key: relaunch the "
-            "container, and find out who else has read the token"
+            "this enclave is bound to the key of its first request, and this request is of another "
+            "one; only a new enclave can have a new key: relaunch the container, and find out who "
+            "else has read its token"
         )
 
     async def _create_event(self, enclave: CachedEnclave, now: datetime) -> None:

@@ -4,6 +4,8 @@ A claim is an object named after the host, so that two cannot exist. The facade 
 and adopts its own; only the operator releases them.
 """
 
+from collections.abc import Sequence
+
 from cloister_api.errors import ApiError, conflict
 from cloister_clients.clock import Clock
 from cloister_clients.kube import AlreadyExists, KubeClient, NotFound
@@ -69,6 +71,30 @@ class HostnameClaims:
             else:
                 return
         raise hostname_taken(hostname)
+
+    async def claim_all(self, hostnames: Sequence[str], holder: ClaimHolder) -> None:
+        """Claim several host names, or none when one of them has another holder.
+
+        Parameters
+        ----------
+        hostnames
+            The host names.
+        holder
+            The Container, which need not exist yet.
+
+        Raises
+        ------
+        ApiError
+            409 when another Container holds one.
+        KubeError
+            When the cluster refuses or does not respond.
+        """
+        # The first claim finds out by itself, before anything is written.
+        for hostname in hostnames[1:]:
+            if await self.holder(hostname) not in {None, holder}:
+                raise hostname_taken(hostname)
+        for hostname in hostnames:
+            await self.claim(hostname, holder)
 
     async def _adopt(self, hostname: str, holder: ClaimHolder) -> bool:
         present = await self.holder(hostname)

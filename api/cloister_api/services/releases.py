@@ -21,11 +21,14 @@ from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = ["ReleaseWebhooks", "WebhookError", "read_webhook_secret"]
 
 logger = logging.getLogger(__name__)
 
+_FORGE = RepositoryNames(ignore_case=True)
+"""How the forges that send events compare names."""
 SIGNATURE = re.compile(r"[0-9a-f]{64}")
 LEAST_SECRET = 16
 """Fewest characters of the secret."""
@@ -164,12 +167,12 @@ class ReleaseWebhooks:
         found = []
         for entry in self._cache.deployments.all():
             deployment = entry.value.value
-            # Names of repositories are case-insensitive at forges; they send the canonical one.
-            if deployment.spec.repo.lower() != repo.lower():
+            # Only forges send events, with the canonical name of the repository.
+            if not _FORGE.same(deployment.spec.repo, repo):
                 continue
             specs = (held.container.spec for held in self._cache.containers_of(entry.namespace))
             if any(
-                spec.auto_update and spec.github_connected and spec.repo == deployment.spec.repo
+                spec.auto_update and spec.github_connected and _FORGE.same(spec.repo, repo)
                 for spec in specs
             ):
                 found.append((entry.namespace, deployment.metadata.name))

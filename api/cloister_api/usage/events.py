@@ -1,9 +1,11 @@
 """A report of usage and its events: what is accepted and what is rejected. Pure.
 
-Source: spec 26.5 to 26.11. A malformed report is rejected as a whole; an
-event that breaks a rule is rejected by its index, and the others are accepted.
+Source: spec 26.5 to 26.11. A malformed report is rejected as a whole; an event that breaks a rule
+is rejected by its index, and the others are accepted. Unknown fields are ignored, because reporters
+are a library that services update when they like, and take any 2xx for "counted".
 """
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
@@ -41,9 +43,10 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 ABSENT = msgspec.Raw(b"")
+ABSENT_OR_NULL = (b"", b"null")
 
 
-class Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class Operation(msgspec.Struct, gc=False):
     """The operation."""
 
     service: Word
@@ -52,7 +55,7 @@ class Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Operation, such as ``model_request``."""
 
 
-class Meter(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class Meter(msgspec.Struct, gc=False):
     """A measured quantity."""
 
     name: Word
@@ -61,7 +64,7 @@ class Meter(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """How much."""
 
 
-class UsageEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class UsageEvent(msgspec.Struct, gc=False):
     """An event as it is reported."""
 
     event_id: Identifier
@@ -70,16 +73,18 @@ class UsageEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """When it happened."""
     operation: Operation
     """The operation."""
-    meters: Annotated[list[Meter], msgspec.Meta(max_length=32)]
-    """A measured quantity."""
+    meters: Annotated[list[Meter], msgspec.Meta(max_length=32)] | None
+    """Measured quantities; None = none, as Go writes an empty list."""
     request_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
     """Identifier of the request; None = not reported."""
     api_key: Annotated[str, msgspec.Meta(max_length=500)] | None = None
     """Regular key that is charged; None = none, the event stays unattributed."""
     customer_requests: Quantity | None = None
-    """Requests of the customer; None = 1. An inner request counts 0."""
+    """Requests of the customer; an inner request counts 0. None: see `requests_of`."""
     attributes: msgspec.Raw = ABSENT
     """Object with ``model`` and other attributes; empty and ``null`` = none."""
+    reporter: msgspec.Raw = ABSENT
+    """Who reports, in events of the first generation of reporters; empty and ``null`` = none."""
 
 
 class Attributes(msgspec.Struct, gc=False):
@@ -89,22 +94,25 @@ class Attributes(msgspec.Struct, gc=False):
     """Model; empty = none."""
 
 
-class UsageReport(msgspec.Struct, forbid_unknown_fields=True):
+class UsageReport(msgspec.Struct):
     """A report: events that were sent together."""
 
     delivery_id: Identifier
     """Identifier of the delivery, the nonce of its signature."""
-    events: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)]
-    """Events, not validated yet."""
+    events: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)] | None
+    """Events, not validated yet; None = none, as Go writes an empty list."""
 
 
-class RejectedEvent(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class RejectedEvent:
     """An event that was not accepted."""
 
     index: int
     """Its index in the report."""
     reason: str
     """What is wrong."""
+    event: bytes = field(repr=False)
+    """The event as received; it may name a key."""
 
 
 REPORTS = msgspec.json.Decoder(UsageReport)
@@ -189,11 +197,11 @@ def judge_events(
     taken: list[CountedEvent] = []
     refused: list[RejectedEvent] = []
     read_event = EVENTS.decode
-    for index, raw in enumerate(report.events):
+    for index, raw in enumerate(report.events or ()):
         try:
             taken.append(counted(read_event(raw), now_us))
         except (msgspec.MsgspecError, RefusedError, UnicodeDecodeError, RecursionError) as error:
-            refused.append(RejectedEvent(index, str(error)))
+            refused.append(RejectedEvent(index, str(error), bytes(raw)))
     return taken, refused
 
 
@@ -210,10 +218,10 @@ def counted(event: UsageEvent, now_us: int) -> CountedEvent:
         raise RefusedError(f"occurred_at is more than {DAYS_BACK} days ago")
     if at > now_us + AHEAD_US:
         raise RefusedError("occurred_at is more than 10 minutes ahead; set the reporter's clock")
-    tokens, others = quantities(event.meters)
+    tokens, others = quantities(event.meters or [])
     model, kept = "", None
     attributes = bytes(event.attributes)
-    if attributes and attributes != b"null":
+    if attributes not in ABSENT_OR_NULL:
         model = ATTRIBUTES.decode(attributes).model
         if len(attributes) <= ATTRIBUTE_BYTES:
             kept = attributes.decode()
@@ -228,11 +236,22 @@ def counted(event: UsageEvent, now_us: int) -> CountedEvent:
         model,
         event.api_key,
         tokens,
-        1 if event.customer_requests is None else event.customer_requests,
+        requests_of(event),
         others,
         event.request_id,
         kept,
     )
+
+
+def requests_of(event: UsageEvent) -> int:
+    """Return how many requests of a customer an event stands for.
+
+    Go leaves a 0 out. Reporters of the first generation had no such field: each of their events is
+    a request. They named themselves in every event, by which they are recognized (spec 26.11).
+    """
+    if event.customer_requests is not None:
+        return event.customer_requests
+    return 0 if bytes(event.reporter) in ABSENT_OR_NULL else 1
 
 
 def quantities(meters: list[Meter]) -> tuple[tuple[int, int, int], dict[str, int] | None]:

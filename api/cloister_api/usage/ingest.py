@@ -150,7 +150,7 @@ class Ingest:
         received = round(now.timestamp() * 1_000_000)
         events, rejected = judge_events(report, received)
         outcome = await self._written(
-            VerifiedReport(sent.reporter, signed.nonce, digest, received, events)
+            VerifiedReport(sent.reporter, signed.nonce, digest, received, events, rejected)
         )
         if outcome.reused:
             raise refused("the nonce was used with another body; use a new delivery_id")
@@ -230,4 +230,4 @@ class Ingest:
 
 def weight(waiting: QueuedReport) -> int:
     """Return how many events a report counts as in the queue; an empty one is not free."""
-    return max(1, len(waiting.delivery.events))
+    return max(1, len(waiting.delivery.events) + len(waiting.delivery.rejected))

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from cloister_api.ledger.tables.core import KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.metering.store import check_runtime
+from cloister_api.usage.dead_letters import sweep
 from cloister_api.usage.levels import DAY, EVER, LEVELS, Level
 
 __all__ = ["check", "prune"]
@@ -36,7 +37,7 @@ MARK = SEQUENCES.c.name == "events_deleted"
 
 
 async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
-    """Delete expired events, buckets and nonces; several facades may do so at once.
+    """Delete expired events, dead letters, buckets and nonces; several facades may do so at once.
 
     Parameters
     ----------
@@ -53,22 +54,25 @@ async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
         How many events were deleted.
     """
     now_us = round(now.timestamp() * 1_000_000)
-    deleted = await prune_events(engine, now_us - event_days * DAY * 1_000_000)
+    before = now_us - event_days * DAY * 1_000_000
+    deleted = await prune_events(engine, before)
     organizations = select(NAMES.c.id).where(NAMES.c.kind == "organization")
     async with engine.begin() as connection:
         await wait_for_writers(connection)
         day = DAY * 1_000_000
         await connection.execute(delete(DELIVERIES).where(DELIVERIES.c.received_at < now_us - day))
+        for statement in sweep(before):
+            await connection.execute(statement)
         for level in LEVELS:
             if level.keep is None:
                 continue
-            before = now_us // 1_000_000 - level.keep
+            oldest = now_us // 1_000_000 - level.keep
             for table in (ROLLUPS, POINTS):
                 await connection.execute(
                     delete(table).where(
                         table.c.level == level.seconds,
                         table.c.organization.in_(organizations),
-                        table.c.bucket < before,
+                        table.c.bucket < oldest,
                     )
                 )
     return deleted

@@ -1,4 +1,4 @@
-"""Writes reports into the ledger: events, their sums, and usage of keys, in one transaction.
+"""Writes reports into the ledger, in one transaction: events, sums, usage of keys, dead letters.
 
 Runs in a thread of its own; one transaction takes many reports. Every writer increments the counter
 ``usage`` first, which serializes writers: no deadlock, and nothing is counted twice.
@@ -19,7 +19,8 @@ from cloister_api.ledger.bulk import add_to_sums, insert_rows, known
 from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage.events import CountedEvent
+from cloister_api.usage import dead_letters
+from cloister_api.usage.events import CountedEvent, RejectedEvent
 from cloister_api.usage.levels import EVER, CollectedSums, Place, Sums, add
 from cloister_api.usage.price_lists import price_count, read_all
 from cloister_api.usage.prices import Prices, cost_of
@@ -61,6 +62,8 @@ class VerifiedReport:
     """When it was received, in microseconds."""
     events: list[CountedEvent]
     """Its accepted events."""
+    rejected: Sequence[RejectedEvent] = ()
+    """Its other events."""
 
 
 @dataclass(slots=True)
@@ -135,6 +138,16 @@ class UsageWriter:
             rows, collected = self._rows(admit(fresh, seen), numbers)
             insert_rows(connection, EVENTS, EVENT_COLUMNS, rows)
         write_sums(connection, collected, change)
+        index_of = self._material.index
+        for delivery, _ in fresh:
+            if delivery.rejected:
+                dead_letters.keep(
+                    connection,
+                    delivery.reporter,
+                    delivery.received_at,
+                    delivery.rejected,
+                    index_of,
+                )
         return outcomes
 
     def _rows(

@@ -1,1 +1,1 @@
-"""Utilization of containers: scraped from kubelets, kept in the ledger, returned as series."""
+"""Utilization of containers: read from the Metrics API, kept in the ledger, returned as series."""

@@ -1,20 +1,22 @@
-"""From two samples of a Pod to sums in buckets of time. Pure."""
+"""From the usage of a Pod to sums in buckets of time. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cloister_api.usage.levels import DAY, HOUR, Level
-from cloister_api.utilization.exposition import ResourceReading
+from cloister_api.utilization.gpu_exposition import GpuTotals
+from cloister_api.utilization.pod_metrics import PodUsage
 
 __all__ = [
     "LEVELS",
     "Amounts",
-    "PodSample",
+    "GpuInterval",
+    "GpuSample",
     "SeriesKey",
     "UsageInterval",
     "add_interval",
-    "interval_between",
-    "is_newer",
+    "gpu_interval_between",
+    "interval_of",
 ]
 
 MINUTE = 60
@@ -27,21 +29,17 @@ LEVELS = (
 )
 """Sizes of buckets and how long they are kept: a little longer than the windows that read them
 (`cloister_api.usage.windows`)."""
+LONGEST = 600.0
+"""Seconds of the longest window that counts, and after which it is too old to."""
+AHEAD = 60.0
+"""Seconds that the clock of a node may be ahead."""
 
 SeriesKey = tuple[str, str]
 """Identifiers of an organization and of a container of it."""
-Amounts = tuple[int, int, int, int, int]
+Amounts = tuple[float, float, float, float, float, float, float, float, float, float]
 """In the order of the columns `AMOUNTS` of the ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSample:
-    """The readings of a Pod at one time."""
-
-    at: float
-    """When, in Unix seconds of the facade's clock."""
-    readings: Mapping[str, ResourceReading]
-    """Its containers of the file that run, by name."""
+NONE = (0.0, 0.0, 0.0, 0.0, 0.0)
+"""Amounts of processors and memory, or of GPUs, of which nothing was observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,52 @@ class UsageInterval:
     memory_given: float
     """Memory that it has, in KiB."""
 
+    @property
+    def amounts(self) -> Amounts:
+        """What a millisecond of it adds to the sums."""
+        return (1.0, self.cpu, self.cpus, self.memory, self.memory_given, *NONE)
 
-def interval_between(
-    before: PodSample | None,
-    now: PodSample,
-    *,
-    container: SeriesKey,
-    cpus: float,
-    memory_mb: float,
-    longest: float,
-) -> UsageInterval | None:
-    """Return what was used between two samples.
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """The GPUs of a Pod at one time."""
+
+    at: float
+    """When, in Unix seconds of the facade's clock."""
+    totals: GpuTotals
+    """Their readings, added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInterval:
+    """What a container used of its GPUs over an interval of time."""
+
+    container: SeriesKey
+    """Whose usage it is."""
+    begin: float
+    """Unix second that it begins with."""
+    end: float
+    """Unix second after it."""
+    busy: float
+    """GPUs in use on average."""
+    gpus: float
+    """GPUs that tell how much they are in use."""
+    memory: float
+    """Memory in use in KiB on average."""
+    memory_given: float
+    """Memory that they have, in KiB; 0 = unknown."""
+
+    @property
+    def amounts(self) -> Amounts:
+        """What a millisecond of it adds to the sums."""
+        known = 1.0 if self.memory_given else 0.0
+        return (*NONE, known, self.busy * 1000, self.gpus * 1000, self.memory, self.memory_given)
+
+
+def gpu_interval_between(
+    before: GpuSample | None, now: GpuSample, *, container: SeriesKey, longest: float
+) -> GpuInterval | None:
+    """Return what was used of GPUs between two samples, each of which is a value at its time.
 
     Parameters
     ----------
@@ -83,62 +116,80 @@ def interval_between(
         This sample.
     container
         Whose usage it is.
+    longest
+        Seconds between two samples after which the time between is a gap.
+
+    Returns
+    -------
+    GpuInterval or None
+        None when there is nothing to compare with.
+    """
+    if before is None or not 0 < now.at - before.at <= longest:
+        return None
+    one, two = before.totals, now.totals
+    return GpuInterval(
+        container=container,
+        begin=before.at,
+        end=now.at,
+        busy=(one.busy + two.busy) / 2,
+        gpus=(one.busy_of + two.busy_of) / 2,
+        memory=(one.memory + two.memory) / 2,
+        memory_given=(one.memory_given + two.memory_given) / 2,
+    )
+
+
+def interval_of(
+    usage: PodUsage,
+    names: Collection[str],
+    *,
+    since: float,
+    now: float,
+    container: SeriesKey,
+    cpus: float,
+    memory_mb: float,
+) -> UsageInterval | None:
+    """Return what a Pod used, as far as it is not counted yet.
+
+    Parameters
+    ----------
+    usage
+        What its containers used.
+    names
+        Those that count: the containers of the file.
+    since
+        Unix second up to which its usage is counted already, or does not count.
+    now
+        Present time in Unix seconds.
+    container
+        Whose usage it is.
     cpus
         Processors that it has.
     memory_mb
         Memory that it has, in MB of 2^20 bytes.
-    longest
-        Seconds between two samples after which the time between is a gap: memory was not sampled
-        in it.
 
     Returns
     -------
     UsageInterval or None
-        None when there is nothing to compare with.
+        None when there is nothing new, or the node's clock or the window cannot be right.
     """
-    if before is None or not before.readings or not now.readings:
+    own = [used for name, used in usage.containers.items() if name in names]
+    begin = max(usage.end - usage.window, since)
+    plausible = usage.window <= LONGEST and now - LONGEST <= usage.end <= now + AHEAD
+    if not own or begin >= usage.end or not plausible:
         return None
-    seconds = now.at - before.at
-    if not 0 < seconds <= longest or not is_newer(before, now):
-        return None
-    cpu = sum(
-        rate(before.readings.get(name), reading, seconds) for name, reading in now.readings.items()
-    )
-    memory = [sum(one.memory for one in sample.readings.values()) for sample in (before, now)]
     return UsageInterval(
         container=container,
-        begin=before.at,
-        end=now.at,
-        cpu=cpu,
+        begin=begin,
+        end=usage.end,
+        cpu=sum(used.cpu for used in own),
         cpus=cpus,
-        memory=sum(memory) / 2 / 1024,
+        memory=sum(used.memory for used in own) / 1024,
         memory_given=memory_mb * 1024,
     )
 
 
-def is_newer(before: PodSample, now: PodSample) -> bool:
-    """Return whether every counter was read again since the sample before.
-
-    The kubelet reads counters at times of its own and may report an old value twice; then the
-    sample before stays the base, so that nothing is spread over too short a time.
-    """
-    common = before.readings.keys() & now.readings.keys()
-    return all(now.readings[name].at > before.readings[name].at for name in common)
-
-
-def rate(before: ResourceReading | None, now: ResourceReading, seconds: float) -> float:
-    """Return the processors that a container used on average.
-
-    A counter that decreased is that of a restarted container: all of its value was used since.
-    """
-    if before is None:
-        return now.cpu / seconds
-    used = now.cpu - before.cpu if now.cpu >= before.cpu else now.cpu
-    return used / (now.at - before.at)
-
-
 def add_interval(
-    sums: dict[tuple[int, SeriesKey, int], list[int]], interval: UsageInterval
+    sums: dict[tuple[int, SeriesKey, int], list[int]], interval: UsageInterval | GpuInterval
 ) -> None:
     """Spread what was used over the buckets of every size that the interval overlaps.
 
@@ -153,23 +204,13 @@ def add_interval(
         What was used.
     """
     begin, end = round(interval.begin * 1000), round(interval.end * 1000)
+    amounts = interval.amounts
     for level in LEVELS:
         for bucket, milliseconds in overlapped(begin, end, level.seconds):
             place = (level.seconds, interval.container, bucket)
-            present = sums.setdefault(place, [0] * 5)
-            for index, amount in enumerate(amounts(interval, milliseconds)):
-                present[index] += amount
-
-
-def amounts(interval: UsageInterval, milliseconds: int) -> Amounts:
-    """Return what some milliseconds of an interval add to the sums."""
-    return (
-        milliseconds,
-        round(interval.cpu * milliseconds),
-        round(interval.cpus * milliseconds),
-        round(interval.memory * milliseconds),
-        round(interval.memory_given * milliseconds),
-    )
+            present = sums.setdefault(place, [0] * len(amounts))
+            for index, amount in enumerate(amounts):
+                present[index] += round(amount * milliseconds)
 
 
 def overlapped(begin: int, end: int, size: int) -> Iterable[tuple[int, int]]:

@@ -1,31 +1,34 @@
-"""Collects utilization: scrapes the kubelet of each node that runs an active enclave.
+"""Collects utilization: reads the usage of the Pods of active enclaves from the Metrics API.
 
-One facade of several does so, with one request for each node. A node that does not respond leaves a
-gap in the series of its containers; nothing is interpolated.
+One facade of several does so, with one request for all of them; `gpu_collector` does the same at
+the exporters of GPUs, independently of it. What the Metrics API has no usage of is a gap in the
+series of its container; nothing is interpolated.
 """
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from http import HTTPStatus
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
 from cloister_api.utilization.buckets import (
-    PodSample,
+    GpuInterval,
     SeriesKey,
     UsageInterval,
     add_interval,
-    interval_between,
-    is_newer,
+    interval_of,
 )
-from cloister_api.utilization.exposition import Place, ResourceReading, read_resources
+from cloister_api.utilization.gpu_collector import GpuCollector, ScrapeTarget, sample_key
+from cloister_api.utilization.pod_metrics import Place, PodUsage, read_pod_metrics
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock
+from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, KubeError
+from cloister_clients.kube.kinds import POD_METRICS
+from cloister_crds.names import ENCLAVE_LABEL
 
 __all__ = ["LEASE", "PERIODS", "UtilizationCollector"]
 
@@ -33,30 +36,26 @@ logger = logging.getLogger(__name__)
 
 LEASE = "utilization"
 """Name of the lease in the ledger."""
-PATH = "metrics/resource"
-"""Path of the kubelet; an admission policy allows the facade no other one."""
-AT_ONCE = 8
-"""Nodes that are scraped at the same time."""
+LARGEST = 64 << 20
+"""Most bytes of a list of usages, which is some 20,000 enclaves."""
 PAGE = 1_000
 """Containers whose sums one transaction adds, to keep others from waiting long."""
 PERIODS = 4
-"""Periods between two samples after which the time between stays a gap."""
+"""Periods that the lease is held, and between two samples of GPUs after which there is a gap."""
 PRUNE_SECONDS = 600.0
 """Seconds between two deletions of expired buckets."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScrapeTarget:
-    """An active enclave."""
-
-    container: SeriesKey
-    """Identifiers of its organization and its container."""
-    enclave: CachedEnclave
-    """The enclave; its Pod has the same name."""
+REMEDIES: dict[int, str] = {
+    HTTPStatus.NOT_FOUND: "the cluster has no Metrics API: install metrics-server",
+    HTTPStatus.FORBIDDEN: "the facade may not read it: bind the ClusterRole "
+    "cloister-api-utilization to its account",
+}
+"""What helps, by the status of a refusal."""
+OTHERWISE = "look at the APIService v1beta1.metrics.k8s.io and at metrics-server"
+"""What helps otherwise."""
 
 
 class UtilizationCollector:
-    """Samples the Pods of active enclaves periodically."""
+    """Reads the usage of active enclaves periodically."""
 
     def __init__(
         self,
@@ -65,6 +64,7 @@ class UtilizationCollector:
         store: UtilizationStore,
         lease: Lease,
         clock: Clock,
+        gpus: GpuCollector,
         *,
         every: float,
     ) -> None:
@@ -73,7 +73,7 @@ class UtilizationCollector:
         Parameters
         ----------
         client
-            Client whose user may read the metrics of kubelets.
+            Client whose user may list the Pods of the Metrics API.
         cache
             Custom resources in memory.
         store
@@ -82,17 +82,21 @@ class UtilizationCollector:
             Decides which facade collects.
         clock
             The clock.
+        gpus
+            Samples GPUs.
         every
-            Seconds between two samples.
+            Seconds between two requests.
         """
         self._client = client
         self._cache = cache
         self._store = store
         self._lease = lease
         self._clock = clock
+        self._gpus = gpus
         self._every = every
-        self._samples: dict[tuple[Place, str], PodSample] = {}
-        self._silent: set[str] = set()
+        self._began: float | None = None
+        self._counted: dict[tuple[Place, str], float] = {}
+        self._trouble = ""
         self._pruned = 0.0
 
     async def run(self) -> None:
@@ -101,36 +105,38 @@ class UtilizationCollector:
             began = asyncio.get_running_loop().time()
             try:
                 await self.collect()
-            except SQLAlchemyError:  # the next sample includes the same, as counters only grow
+            except SQLAlchemyError:  # a gap, as when nobody collects
                 logger.exception("utilization could not be written")
             spent = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(self._every - spent, self._every / 10))
 
     async def collect(self) -> None:
-        """Sample the Pods of all active enclaves, if this facade holds the lease.
+        """Count what all active enclaves used, if this facade holds the lease.
 
         Raises
         ------
         SQLAlchemyError
             When the ledger does not respond.
         """
-        if not self._cache.ready or not await self._lease.hold(self._clock()):
-            self._samples.clear()
+        now = self._clock()
+        if not self._cache.ready or not await self._lease.hold(now):
+            # What was used until then is the other facade's to count.
+            self._began = None
+            self._counted.clear()
+            self._gpus.clear()
             return
-        nodes = self._targets()
-        limit = asyncio.Semaphore(AT_ONCE)
-        found = await asyncio.gather(
-            *(self._of_node(node, targets, limit) for node, targets in nodes.items())
+        if self._began is None:
+            self._began = now.timestamp()
+        targets = self._targets()
+        gpus, usages = await asyncio.gather(
+            self._gpus.collect(targets), self._usages(wanted=bool(targets))
         )
-        self._silent &= nodes.keys()
-        present = {sample_key(target) for targets in nodes.values() for target in targets}
-        self._samples = {key: sample for key, sample in self._samples.items() if key in present}
-        await self._write([interval for intervals in found for interval in intervals])
+        await self._write([*gpus, *self._intervals(targets, usages)])
         await self._prune()
 
-    def _targets(self) -> Mapping[str, list[ScrapeTarget]]:
-        """Return the active enclaves by node."""
-        nodes: defaultdict[str, list[ScrapeTarget]] = defaultdict(list)
+    def _targets(self) -> list[ScrapeTarget]:
+        """Return the active enclaves."""
+        targets: list[ScrapeTarget] = []
         organizations = {
             entry.value.spec.namespace: entry.value.identifier
             for entry in self._cache.organizations.all()
@@ -141,60 +147,66 @@ class UtilizationCollector:
                 continue
             active = entry.value.container.status.active_enclave
             enclave = self._cache.enclaves.get(active, entry.namespace) if active else None
-            if enclave is not None and enclave.value.node:
-                key = (organization, entry.value.id)
-                nodes[enclave.value.node].append(ScrapeTarget(key, enclave.value))
-        return nodes
+            if enclave is not None:
+                targets.append(ScrapeTarget((organization, entry.value.id), enclave.value))
+        return targets
 
-    async def _of_node(
-        self, node: str, targets: list[ScrapeTarget], limit: asyncio.Semaphore
-    ) -> list[UsageInterval]:
-        """Scrape a node, and return what its containers used since the sample before."""
+    async def _usages(self, *, wanted: bool) -> Mapping[Place, PodUsage]:
+        """Ask the Metrics API for the usage of all enclaves; empty = it gives none."""
+        if not wanted:
+            return {}
         try:
-            async with limit:
-                text = await self._client.node_text(node, PATH)
+            content = await self._client.list_content(
+                POD_METRICS, label_selector=ENCLAVE_LABEL, largest=LARGEST
+            )
+            usages = await parse_apart(read_pod_metrics, content)
         except KubeError as error:
-            if node not in self._silent:
-                self._silent.add(node)
-                logger.warning(
-                    "no utilization of containers on node %s: %s; the facade needs permission to "
-                    "get nodes/proxy, and the API server a route to the kubelet",
-                    node,
-                    error,
-                )
-            return []
-        self._silent.discard(node)
-        resources = read_resources(text)
+            self._report(str(error), REMEDIES.get(error.status, OTHERWISE))
+            return {}
+        except ValueError as error:
+            self._report(str(error), OTHERWISE)
+            return {}
+        self._trouble = ""
+        return usages
+
+    def _report(self, trouble: str, remedy: str) -> None:
+        """Log why nothing is known, once until something is known again or the remedy changes."""
+        if self._trouble != remedy:
+            logger.warning("no utilization of containers: %s (%s)", remedy, trouble)
+        self._trouble = remedy
+
+    def _intervals(
+        self, targets: list[ScrapeTarget], usages: Mapping[Place, PodUsage]
+    ) -> list[UsageInterval]:
+        """Return what was used since it was last counted."""
+        counted: dict[tuple[Place, str], float] = {}
+        intervals: list[UsageInterval] = []
         now = self._clock().timestamp()
-        intervals = (self._compared(target, resources, now) for target in targets)
-        return [interval for interval in intervals if interval is not None]
+        for target in targets:
+            enclave, key = target.enclave, sample_key(target)
+            since = counted[key] = self._counted.get(key, self._begin(enclave))
+            usage = usages.get((enclave.namespace, enclave.name))
+            interval = usage and interval_of(
+                usage,
+                enclave.containers,
+                since=since,
+                now=now,
+                container=target.container,
+                cpus=enclave.cpus,
+                memory_mb=enclave.memory_mb,
+            )
+            if interval:
+                counted[key] = interval.end
+                intervals.append(interval)
+        self._counted = counted
+        return intervals
 
-    def _compared(
-        self,
-        target: ScrapeTarget,
-        resources: Mapping[Place, Mapping[str, ResourceReading]],
-        now: float,
-    ) -> UsageInterval | None:
-        """Compare a Pod with the sample before."""
-        enclave = target.enclave
-        all_readings = resources.get((enclave.namespace, enclave.name), {})
-        names = all_readings.keys() & set(enclave.containers)
-        sample = PodSample(now, {name: all_readings[name] for name in names})
-        key, longest = sample_key(target), PERIODS * self._every
-        before = self._samples.get(key)
-        if before and now - before.at <= longest and not is_newer(before, sample):
-            return None
-        self._samples[key] = sample
-        return interval_between(
-            before,
-            sample,
-            container=target.container,
-            cpus=enclave.cpus,
-            memory_mb=enclave.memory_mb,
-            longest=longest,
-        )
+    def _begin(self, enclave: CachedEnclave) -> float:
+        """Return when the usage of an enclave that was not seen before begins to count."""
+        promoted = enclave.promoted_at.timestamp() if enclave.promoted_at else 0.0
+        return max(promoted, self._began or 0.0)
 
-    async def _write(self, intervals: list[UsageInterval]) -> None:
+    async def _write(self, intervals: list[UsageInterval | GpuInterval]) -> None:
         for begin in range(0, len(intervals), PAGE):
             sums: dict[tuple[int, SeriesKey, int], list[int]] = {}
             for interval in intervals[begin : begin + PAGE]:
@@ -206,9 +218,3 @@ class UtilizationCollector:
         if now - self._pruned >= PRUNE_SECONDS or not self._pruned:
             await self._store.prune(self._clock())
             self._pruned = now
-
-
-def sample_key(target: ScrapeTarget) -> tuple[Place, str]:
-    """Return the key of a Pod's samples; its uid, as a later Pod may have the same name."""
-    enclave = target.enclave
-    return (enclave.namespace, enclave.name), enclave.uid

@@ -188,14 +188,31 @@ def points_of(container: SeriesKey, window: Window, span: Span) -> Select[Any]:
 
 
 def point(
-    observed: int, cpu_used: int, cpu_given: int, memory_used: int, memory_given: int
+    observed: int,
+    cpu_used: int,
+    cpu_given: int,
+    memory_used: int,
+    memory_given: int,
+    gpu_observed: int = 0,
+    gpu_used: int = 0,
+    gpu_given: int = 0,
+    gpu_memory_used: int = 0,
+    gpu_memory_given: int = 0,
 ) -> dict[str, float | None]:
     """Return the values of a point from its sums."""
     return {
         "cpu_util": share(cpu_used, cpu_given),
         "cpu_mem_util": share(memory_used, memory_given),
-        "cpu_mem_total": round(memory_given / observed / GIB, 2) if observed else None,
+        "cpu_mem_total": gib(memory_given, observed),
+        "gpu_util": share(gpu_used, gpu_given),
+        "gpu_mem_util": share(gpu_memory_used, gpu_memory_given),
+        "gpu_mem_total": gib(gpu_memory_given, gpu_observed),
     }
+
+
+def gib(given: int, observed: int) -> float | None:
+    """Return memory in GB of 2^30 bytes from KiB-milliseconds; None = nothing was observed."""
+    return round(given / observed / GIB, 2) if observed else None
 
 
 def share(used: int, given: int) -> float | None:

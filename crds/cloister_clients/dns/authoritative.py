@@ -16,6 +16,7 @@ import dns.message
 import dns.name
 import dns.rcode
 import dns.rdatatype
+import dns.resolver
 from dns.rdtypes.ANY.CNAME import CNAME
 from dns.rdtypes.ANY.TXT import TXT
 
@@ -161,6 +162,11 @@ class AuthoritativeDns:
             async with self._queries:
                 zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)
                 served = await resolver.resolve(zone, dns.rdatatype.NS)
+        except dns.resolver.NoRootSOA as error:
+            raise DnsError(
+                f"the servers of the zone of {name} cannot be found: the resolver knows no zone, "
+                "not even the root's; check the resolvers of the installation"
+            ) from error
         except (dns.exception.DNSException, OSError) as error:
             raise DnsError(f"the servers of the zone of {name} cannot be found: {error}") from error
         hosts = sorted(each.target.to_text() for each in served)[:MOST_SERVERS]

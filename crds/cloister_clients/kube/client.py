@@ -15,7 +15,8 @@ import msgspec
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.errors import Unavailable
 from cloister_clients.kube.events import Object, WatchEvent, read_event
-from cloister_clients.kube.kinds import NODE, KindRef
+from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.requests import complete, selectors
 from cloister_clients.kube.transport import (
     ApiRequest,
     ResponseObserver,
@@ -77,6 +78,15 @@ class KubeClient:
         """Close all connections."""
         await self._transport.aclose()
 
+    async def server_version(self) -> str:
+        """Return the version of the API server, such as ``v1.36.3``."""
+        return str((await self._json(ApiRequest("GET", "/version", {})))["gitVersion"])
+
+    async def text(self, path: str, query: dict[str, str], *, largest: int) -> str:
+        """Return the text at a path, such as a log; an error beyond `largest` bytes."""
+        request = ApiRequest("GET", path, query, accept="*/*", largest=largest)
+        return (await self._transport.send(request)).decode(errors="replace")
+
     async def get(
         self,
         ref: KindRef,
@@ -96,29 +106,6 @@ class KubeClient:
         """
         path = ref.path(namespace, name, subresource)
         return await self._json(ApiRequest("GET", path, {}, repeatable=True))
-
-    async def node_text(self, node: str, path: str) -> str:
-        """Query a node's kubelet through the API server and return its text.
-
-        Source: Kubernetes, "Node API", connect GET requests to proxy of Node.
-
-        Parameters
-        ----------
-        node
-            Name of the node.
-        path
-            Path at the kubelet, such as ``metrics/resource``.
-
-        Raises
-        ------
-        NotFound
-            When there is no such node, or the kubelet knows no such path.
-        KubeError
-            When the server refuses, or it or the kubelet cannot be reached.
-        """
-        place = f"{NODE.path(None, node, 'proxy')}/{path}"
-        request = ApiRequest("GET", place, {}, accept="text/plain", repeatable=True)
-        return (await self._transport.send(request)).decode("utf-8", "replace")
 
     async def list_pages(
         self,
@@ -212,6 +199,31 @@ class KubeClient:
         async for page in pages:
             items, version = items + page.items, page.resource_version
         return ListPage(items, version)
+
+    async def list_content(
+        self, ref: KindRef, *, label_selector: str | None = None, largest: int
+    ) -> bytes:
+        """Read a whole list in one response, and return it as the server sent it.
+
+        For lists that are not kept in etcd, which are never sent in chunks.
+
+        Parameters
+        ----------
+        ref
+            Kind.
+        label_selector
+            Selector of labels; None = all objects.
+        largest
+            Most bytes of the response.
+
+        Raises
+        ------
+        KubeError
+            When the server refuses or cannot be reached, or the list is larger.
+        """
+        query = selectors(label_selector, None)
+        request = ApiRequest("GET", ref.path(), query, repeatable=True, largest=largest)
+        return await self._transport.send(request)
 
     async def create(
         self,
@@ -485,14 +497,3 @@ class KubeClient:
         if not isinstance(body, dict):
             raise Unavailable(0, "BadResponse", "the API server did not respond with an object")
         return body
-
-
-def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
-    """Return the query parameters of the selectors that are given."""
-    query = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    return {key: value for key, value in query.items() if value}
-
-
-def complete(ref: KindRef, body: Object) -> Object:
-    """Return the body with apiVersion and kind."""
-    return {"apiVersion": ref.api_version, "kind": ref.kind, **body}

@@ -17,12 +17,17 @@ __all__ = [
     "NODE",
     "POD",
     "POD_DISRUPTION_BUDGET",
+    "POD_METRICS",
+    "POLICY",
+    "POLICY_BINDING",
     "PRIORITY_CLASS",
     "REFERENCE_GRANTS",
+    "RESOURCE_CLAIM",
     "ROLE_BINDING",
     "SECRET",
     "SERVICE",
     "TLS_ROUTES",
+    "TOKEN_REVIEW",
     "KindRef",
     "of",
 ]
@@ -101,6 +106,7 @@ SECRET = KindRef("", "v1", "secrets", "Secret")
 NAMESPACE = KindRef("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = KindRef("", "v1", "nodes", "Node", namespaced=False)
 EVENT = KindRef("events.k8s.io", "v1", "events", "Event")
+RESOURCE_CLAIM = KindRef("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 LEASE = KindRef("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICE = KindRef("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_CIDR = KindRef("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False)
@@ -109,6 +115,7 @@ POD_DISRUPTION_BUDGET = KindRef("policy", "v1", "poddisruptionbudgets", "PodDisr
 PRIORITY_CLASS = KindRef(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
+POD_METRICS = KindRef("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 ROLE_BINDING = KindRef("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CUSTOM_RESOURCE_DEFINITION = KindRef(
     "apiextensions.k8s.io",
@@ -116,6 +123,23 @@ CUSTOM_RESOURCE_DEFINITION = KindRef(
     "customresourcedefinitions",
     "CustomResourceDefinition",
     namespaced=False,
+)
+POLICY = KindRef(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+POLICY_BINDING = KindRef(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+TOKEN_REVIEW = KindRef(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
 )
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 TLS_ROUTES = tuple(

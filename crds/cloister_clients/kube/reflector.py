@@ -10,7 +10,7 @@ overwrite a newer write; a writer waits until the cache has reached its write in
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -24,6 +24,8 @@ from cloister_crds.backoff import Backoff
 __all__ = ["ReflectedObject", "Reflector", "reduced"]
 
 T = TypeVar("T")
+Indexer = Callable[[T], Iterable[str]]
+"""Returns the keys under which an index finds a value."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,21 +57,40 @@ class ReflectedObject(Generic[T]):
 class ReflectorCache(Generic[T]):
     """The objects and their indexes; one is filled while the earlier one is still read."""
 
+    indexers: Mapping[str, Indexer[T]]
     by_uid: dict[str, ReflectedObject[T]] = field(default_factory=dict)
     by_namespace: dict[str, dict[str, ReflectedObject[T]]] = field(default_factory=dict)
+    by_index: dict[tuple[str, str], dict[str, ReflectedObject[T]]] = field(default_factory=dict)
+    """Objects by uid, by index and key."""
 
     def put(self, entry: ReflectedObject[T]) -> None:
         """Add or replace an object."""
         names = self.by_namespace.setdefault(entry.namespace, {})
         before = names.get(entry.name)
-        if before is not None and before.uid != entry.uid:
-            self.by_uid.pop(before.uid, None)
+        if before is not None:
+            self._forget(before.uid)
         names[entry.name] = entry
         self.by_uid[entry.uid] = entry
+        for place in self._places(entry):
+            self.by_index.setdefault(place, {})[entry.uid] = entry
+
+    def _places(self, entry: ReflectedObject[T]) -> Iterable[tuple[str, str]]:
+        return (
+            (index, key) for index, keys in self.indexers.items() for key in set(keys(entry.value))
+        )
+
+    def _forget(self, uid: str) -> None:
+        """Remove an object from the indexes."""
+        entry = self.by_uid.pop(uid, None)
+        for place in self._places(entry) if entry is not None else ():
+            found = self.by_index[place]
+            del found[uid]
+            if not found:
+                del self.by_index[place]
 
     def drop(self, namespace: str, name: str, uid: str) -> None:
         """Remove an object, but no later one of the same name."""
-        self.by_uid.pop(uid, None)
+        self._forget(uid)
         names = self.by_namespace.get(namespace, {})
         held = names.get(name)
         if held is not None and held.uid == uid:
@@ -89,9 +110,11 @@ class Reflector(Generic[T]):
         *,
         namespace: str | None = None,
         label_selector: str | None = None,
+        field_selector: str | None = None,
         page: int = 500,
         watch_seconds: int = 240,
         backoff: Backoff = _BACKOFF,
+        indexers: Mapping[str, Indexer[T]] | None = None,
     ) -> None:
         """Prepare the informer.
 
@@ -107,22 +130,28 @@ class Reflector(Generic[T]):
             Namespace to follow; None = all, or a kind without.
         label_selector
             Selector of labels; None = all objects.
+        field_selector
+            Selector of fields; None = all objects.
         page
             Objects of a chunk of the list.
         watch_seconds
             How long one watch is kept open.
         backoff
             Delays after failures.
+        indexers
+            Indexes by name; their functions are pure. None = there are none.
         """
         self._client = client
         self._ref = ref
         self._read = read
         self._namespace = namespace
-        self._selector = label_selector
+        self._labels = label_selector
+        self._fields = field_selector
         self._page = page
         self._watch_seconds = watch_seconds
         self._backoff = backoff
-        self._cache: ReflectorCache[T] = ReflectorCache()
+        self._indexers = indexers or {}
+        self._cache: ReflectorCache[T] = ReflectorCache(self._indexers)
         self._version = -1
         self._changed = asyncio.Event()
         self._failure: str | None = "not listed yet"
@@ -149,6 +178,10 @@ class Reflector(Generic[T]):
     def by_uid(self, uid: str) -> ReflectedObject[T] | None:
         """Return the object with that uid; None = not in the cache."""
         return self._cache.by_uid.get(uid)
+
+    def by_index(self, index: str, key: str) -> Collection[ReflectedObject[T]]:
+        """Return the objects with a key of an index; the caller must not keep it over an await."""
+        return self._cache.by_index.get((index, key), {}).values()
 
     @property
     def kind(self) -> str:
@@ -186,7 +219,7 @@ class Reflector(Generic[T]):
         wanted = int(resource_version)
         return await self.until(lambda: self._version >= wanted, within=within)
 
-    async def until(self, predicate: Callable[[], bool], *, within: float) -> bool:
+    async def until(self, predicate: Callable[[], bool], *, within: float | None) -> bool:
         """Wait until a predicate about the cache holds.
 
         Parameters
@@ -194,7 +227,7 @@ class Reflector(Generic[T]):
         predicate
             Called at once and after every change.
         within
-            Seconds to wait.
+            Seconds to wait; None = for ever.
 
         Returns
         -------
@@ -229,10 +262,14 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.jittered(failures))
 
     async def _list(self) -> None:
-        fresh: ReflectorCache[T] = ReflectorCache()
+        fresh: ReflectorCache[T] = ReflectorCache(self._indexers)
         version = ""
         async for page in self._client.list_pages(
-            self._ref, self._namespace, label_selector=self._selector, limit=self._page
+            self._ref,
+            self._namespace,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            limit=self._page,
         ):
             for item in page.items:
                 self._keep(fresh, item)
@@ -274,8 +311,9 @@ class Reflector(Generic[T]):
             self._ref,
             self._namespace,
             resource_version=str(self._version),
-            label_selector=self._selector,
             seconds=int(self._watch_seconds * random.uniform(0.75, 1.25)) or 1,
+            label_selector=self._labels,
+            field_selector=self._fields,
         )
 
     def _take(self, event: WatchEvent) -> None:

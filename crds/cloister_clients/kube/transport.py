@@ -21,6 +21,7 @@ from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.credentials import CredentialError
 from cloister_clients.kube.errors import KubeError, Unavailable, error_from_response
 from cloister_clients.server_clock import ServerClock
+from cloister_clients.tracing.spans import SpanKind, is_on, span
 from cloister_crds.backoff import Backoff
 
 __all__ = ["ApiRequest", "ConnectionSockets", "ResponseObserver", "Transport", "TransportLimits"]
@@ -79,6 +80,8 @@ class ApiRequest:
     """Media type of the response."""
     repeatable: bool = False
     """Whether it may be sent again when it is unknown what became of it."""
+    largest: int | None = None
+    """Most bytes of the response; None = as many as there are."""
 
 
 class Transport:
@@ -141,6 +144,18 @@ class Transport:
         KubeError
             When the server refuses, or cannot be reached.
         """
+        if not is_on():
+            return await self._attempts(request)
+        attributes = {"http.request.method": request.method, "url.path": request.path}
+        name = f"{request.method} {resource_of(request.path)}"
+        with span(name, SpanKind.CLIENT, inner=True, attributes=attributes) as current:
+            try:
+                return await self._attempts(request)
+            except KubeError as error:
+                current.set("http.response.status_code", error.status)
+                raise
+
+    async def _attempts(self, request: ApiRequest) -> bytes:
         refreshed = False
         for attempt in range(1, self._limits.attempts + 1):
             try:
@@ -183,7 +198,7 @@ class Transport:
     async def _once(self, request: ApiRequest) -> bytes:
         try:
             async with asyncio.timeout(self._limits.timeout), await self._open(request) as response:
-                content = await response.read()
+                content = await read(response, request.largest)
         except _TROUBLE as error:
             self._observe(request.method, 0)
             raise unreachable(self._config, error) from error
@@ -234,6 +249,16 @@ class Broken(Unavailable):
     """The connection broke: it is unknown what became of the request."""
 
 
+def resource_of(path: str) -> str:
+    """Return the resource of a path, such as ``pods`` or ``containers/status``, without names."""
+    parts = path.strip("/").split("/")
+    # /api/VERSION/… and /apis/GROUP/VERSION/…, then namespaces/NAMESPACE where there is one.
+    parts = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else parts
+    if len(parts) > 2 and parts[0] == "namespaces":  # noqa: PLR2004 - more than a Namespace
+        parts = parts[2:]
+    return "/".join(parts[::2])
+
+
 def may_repeat(error: KubeError, request: ApiRequest) -> bool:
     """Return whether a request may be sent again after an error."""
     if isinstance(error, Unsent):
@@ -257,6 +282,25 @@ def unreachable(config: KubeConfig, error: Exception) -> Unavailable:
 def refused(response: aiohttp.ClientResponse, content: bytes) -> KubeError:
     """Build the error for a response that is not a success."""
     return error_from_response(response.status, content, retry_after=retry_after(response))
+
+
+async def read(response: aiohttp.ClientResponse, largest: int | None) -> bytes:
+    """Read a response.
+
+    Raises
+    ------
+    KubeError
+        When it is too large.
+    """
+    if largest is None:
+        return await response.read()
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > largest:
+            text = f"the response has more than {largest} bytes, the most that are read"
+            raise KubeError(0, "TooLarge", text)
+    return bytes(content)
 
 
 def retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from cloister_clients.clock import Clock
 from cloister_clients.lanes.circuit_breaker import CircuitBreaker
 from cloister_clients.lanes.fair_queue import FairQueue, Shares
+from cloister_clients.tracing.spans import SpanKind, span
 
 __all__ = ["HostLeftAlone", "Lane", "Turn"]
 
@@ -108,10 +109,13 @@ class Lane:
         HostLeftAlone
             When the host was found not to respond in time meanwhile.
         """
+        where = {"server.address": host}
         try:
-            await self._turns[name]
+            with span("wait for a turn", inner=True, attributes=where):
+                await self._turns[name]
             turn = Turn()
-            yield turn
+            with span("lookup", SpanKind.CLIENT, inner=True, attributes=where):
+                yield turn
             self._record(turn, self._counted[name], host)
         except BaseException:
             # Cancelled, or an error that says nothing about the host.

@@ -171,7 +171,7 @@ class RegistryClient:
         return _resolved(image, digest, document, config.config or RuntimeConfig())
 
     async def exists(self, reference: str, *, credentials: Credentials | None = None) -> bool:
-        """Return whether a registry has an image, without reading it.
+        """Return whether a registry, or for a digest one of its mirrors, has an image.
 
         Parameters
         ----------
@@ -187,10 +187,13 @@ class RegistryClient:
         """
         image = parse_reference(reference)
         async with self._bounded(image):
-            server = self._origin(image, credentials)
-            target = image.digest or image.tag or "latest"
             try:
-                await self._request(server, image, "HEAD", "manifests", target, limit=0)
+                if image.digest:
+                    limit = self._settings.max_manifest_bytes
+                    await self._content(image, "manifests", image.digest, credentials, limit=limit)
+                else:
+                    server, tag = self._origin(image, credentials), image.tag or "latest"
+                    await self._request(server, image, "HEAD", "manifests", tag, limit=0)
             except ImageNotFound:
                 return False
             return True

@@ -65,6 +65,13 @@ class Platform:
     variant: str = ""
     """Variant of the architecture; empty: the plain one."""
 
+    @classmethod
+    def parse(cls, text: str) -> "Platform":
+        """Return the platform that a text such as ``linux/arm/v7`` names."""
+        system, _, rest = text.partition("/")
+        architecture, _, variant = rest.partition("/")
+        return cls(system, architecture, variant)
+
     @property
     def plain(self) -> "Platform":
         """The same platform with a variant only where it is not the architecture's plain one."""

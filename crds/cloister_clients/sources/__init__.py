@@ -18,7 +18,7 @@ from cloister_clients.sources.errors import (
     TagMoved,
     TagNotFound,
 )
-from cloister_clients.sources.provider import provider_from
+from cloister_clients.sources.provider import check_prerequisites, provider_from
 from cloister_clients.sources.release import PublishedRelease, PublishedTag, SourceProvider
 from cloister_clients.sources.settings import SourceKind, SourceSettings
 
@@ -41,5 +41,6 @@ __all__ = [
     "SourceUnavailable",
     "TagMoved",
     "TagNotFound",
+    "check_prerequisites",
     "provider_from",
 ]

@@ -109,6 +109,11 @@ class SourceSettings(SettingsSection):
         return self
 
     @property
+    def ignores_case(self) -> bool:
+        """Whether names of repositories are compared without case; a git server may tell them."""
+        return self.kind is not SourceKind.GIT
+
+    @property
     def fetches_at_once(self) -> int:
         """How many lookups git works on at once."""
         return min(self.concurrency, self.max_disk_bytes // (2 * self.max_fetch_bytes))

@@ -19,7 +19,7 @@ from cloister_crds.config.model import (
     User,
     Volume,
 )
-from cloister_crds.config.naming import object_name, secret_is_file
+from cloister_crds.config.naming import metrics_secret, object_name, secret_is_file
 from cloister_crds.config.parsing import ParsedConfig, parse
 from cloister_crds.config.rules.environment import variable_problems
 
@@ -41,6 +41,7 @@ __all__ = [
     "User",
     "Volume",
     "json_schema",
+    "metrics_secret",
     "object_name",
     "parse",
     "secret_is_file",

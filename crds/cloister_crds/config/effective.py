@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from cloister_crds.config.model import ContainerConfig, Egress, Ipc, ServiceConfig
+from cloister_crds.config.model import ContainerConfig, Egress, Healthcheck, Ipc, ServiceConfig
 from cloister_crds.config.naming import secret_is_file
 
 __all__ = [
     "MEGABYTE",
     "NETWORKS_SINCE",
     "Mount",
+    "boot_allowance",
     "container_mounts",
     "egress_of",
     "grace_period",
+    "health_allowance",
     "memory_limit",
     "shared_memory",
     "shared_namespace",
@@ -28,6 +30,8 @@ MEGABYTE: Final = 1024 * 1024
 """Bytes of the unit of the top-level memory."""
 NETWORKS_SINCE: Final = (0, 10, 0)
 """First version in which containers have networks of their own."""
+HEALTH_MARGIN: Final = timedelta(seconds=15)
+"""What the kubelet may need beyond the times of a health check to run it and report the result."""
 DEFAULT_STOP: Final = 10
 """Seconds from the signal to the kill when the file says nothing, as in Docker."""
 
@@ -129,3 +133,31 @@ def unset_variables(
         for entry in container.env
         if entry.value is None and entry.name not in (variables or {})
     )
+
+
+def health_allowance(check: Healthcheck | None) -> timedelta | None:
+    """Return how long after a container's start its health check must have had a result.
+
+    The enclave's agent counts failures, in the way of container engines; this is for a check that
+    never has a result.
+
+    Parameters
+    ----------
+    check
+        Health check of the file; None = there is none.
+
+    Returns
+    -------
+    timedelta | None
+        The time of all checks that may fail, with a margin for the kubelet; None = it has no
+        health check.
+    """
+    if check is None or check.disabled:
+        return None
+    return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN
+
+
+def boot_allowance(config: ServiceConfig) -> timedelta:
+    """Return the longest time that a health check of a file may need; zero without one."""
+    checks = (health_allowance(each.healthcheck) for each in config.containers)
+    return max((each for each in checks if each is not None), default=timedelta())

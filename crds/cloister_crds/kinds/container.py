@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
+from cloister_crds.kinds.request import RequestRecord, Variable
 from cloister_crds.kinds.scalars import (
     COMMIT_PATTERN,
     HOSTNAME_PATTERN,
@@ -46,11 +47,11 @@ __all__ = [
     "DesiredState",
     "HistoryEntry",
     "HostFacts",
+    "KeptRequest",
     "LatestRelease",
     "UpdatePhase",
     "UpdateStatus",
     "UpdateType",
-    "Variable",
 ]
 
 NAME_LENGTH = 64
@@ -96,23 +97,6 @@ class UpdateType(StrEnum):
     """The new enclave starts beside the old one."""
     REPLACE = "replace"
     """The old enclave ends first."""
-
-
-class Variable(Model):
-    """A deploy-time value for a bare name in ``env`` of the configuration file."""
-
-    name: Annotated[
-        str,
-        Field(min_length=1, max_length=256),
-        matches(
-            r"^[A-Za-z_][A-Za-z0-9_]*$",
-            "name of a variable is of letters, digits and underscores and begins with no digit",
-        ),
-    ]
-    """name as it is in the file's env."""
-    value: Annotated[str, Field(max_length=32768)] = ""
-    """value of the variable; not secret: it can be read by all who read the Container. Default
-    empty."""
 
 
 SecretName = Annotated[
@@ -205,7 +189,7 @@ class ContainerSpec(Model):
     debug: Flag = False
     """debug makes a debug enclave, which verified clients refuse. Default false."""
     staging: Flag | None = None
-    """staging makes an update wait for promote; unset = the Deployment's defaultStaging."""
+    """staging makes an update wait for promote; unset = status.staging."""
     gpus: Annotated[int, Whole(0, 64)] | None = None
     """gpus replaces the file's value; unset = the file's."""
     custom_domain: Hostname | None = None
@@ -225,6 +209,9 @@ class ContainerSpec(Model):
     relaunch: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """relaunch is any text; a new value makes a new attempt of the same request. Unset = none
     requested."""
+    relaunch_staging: Flag | None = None
+    """relaunchStaging is staging of the update that the present value of relaunch requests; when
+    that has ended, or was put back, it counts no more. Unset = staging."""
     promote: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """promote names the staged revision (status.update.revision) that takes over; a stale name
     promotes nothing. Unset = none."""
@@ -309,6 +296,19 @@ class HistoryEntry(Model):
     """at is when that was seen, in UTC."""
 
 
+class KeptRequest(Model):
+    """A request that counts instead of the one in spec, since spec names no other release."""
+
+    request: RequestRecord
+    """request that serves, or that the next start brings back."""
+    instead_of: RequestRecord
+    """insteadOf is what spec requested when that was decided. A field of spec that differs from it
+    counts; another tag or commit ends this."""
+    update_ended: Flag = False
+    """updateEnded is whether a stop ended an update to insteadOf; otherwise automatic updates were
+    switched off. Default false."""
+
+
 class ContainerStatus(RecordStatus):
     """Observed state of a Container."""
 
@@ -323,7 +323,19 @@ class ContainerStatus(RecordStatus):
     candidate: Word = ""
     """candidate is the name of the Enclave on its way; empty = none."""
     current_tag: Word = ""
-    """currentTag is the tag that serves; before the first ready the requested one."""
+    """currentTag is the tag that serves or last served; before the first ready the requested
+    one."""
+    current_commit: Word = ""
+    """currentCommit is the commit that serves or last served; empty = nothing has served yet."""
+    staging: Flag | None = None
+    """staging is the Deployment's defaultStaging as it was when the first Enclave was made; it
+    counts where spec does not say staging. Unset before that."""
+    requested_tag: Word = ""
+    """requestedTag is the tag that is to run: that of spec, the one that is followed, or the one
+    that goes on or comes back instead (keptRequest)."""
+    kept_request: KeptRequest | None = None
+    """keptRequest counts instead of what spec requests: what served, after a stop ended an update
+    that was not accepted, or after automatic updates were switched off. Unset = spec counts."""
     latest_release: LatestRelease | None = None
     """latestRelease of the repository; unset while autoUpdate is off."""
     resources: ContainerResources | None = None
@@ -332,12 +344,18 @@ class ContainerStatus(RecordStatus):
     """host it runs on; unset while unknown."""
     ssh_port: Annotated[int, Whole(1, 65535)] | None = None
     """sshPort of a debug enclave; unset otherwise."""
+    replaced_by: Word = ""
+    """replacedBy is the name of the Container that replaces this one; until that one is ready, this
+    one goes on to serve. Empty = none does."""
     update: UpdateStatus | None = None
     """update in progress or failed; unset otherwise."""
     message: Text = ""
     """message of a failure; empty when all is well."""
     unenforced: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
     """unenforced lists fields of the file that this Host cannot enforce."""
+    secrets: Annotated[tuple[Word, ...], Field(max_length=32_768), ListType("atomic")] | None = None
+    """secrets that the file names which serves, or served last, and that of an update on its way;
+    unset while unknown."""
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10), ListType("atomic")] = ()
     """history of the last ten enclaves, newest first."""
 
@@ -383,12 +401,14 @@ class Container(Record):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Status", ".status.phase"),
         Column("Tag", ".status.currentTag"),
+        Column("Requested", ".status.requestedTag"),
         Column("Update", ".status.update.status"),
         Column("Domain", ".status.domain"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
         Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
         Column("Repo", ".spec.repo", wide=True),
+        Column("Replaced-By", ".status.replacedBy", wide=True),
         Column("Message", ".status.message", wide=True),
     )
 

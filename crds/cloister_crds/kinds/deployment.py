@@ -17,7 +17,8 @@ class DeploymentSpec(Model):
     repo: Annotated[Repo, immutable("repo", "make another Deployment")]
     """repo, ``owner/name``. Immutable."""
     default_staging: Flag = False
-    """defaultStaging of Containers that do not say staging. Default false."""
+    """defaultStaging of new Containers that do not say staging; a change is for later ones only.
+    Default false."""
 
 
 class DeploymentCounts(Model):

@@ -52,7 +52,7 @@ class DomainStatus(RecordStatus):
     cname_configured: Flag | None = None
     """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
-    """usedBy are the names of the Containers that use it."""
+    """usedBy are the names (metadata.name) of the Containers that use it."""
     last_handled_request: Word = ""
     """lastHandledRequest is the value of cloister.dev/requested-at that was handled last."""
 

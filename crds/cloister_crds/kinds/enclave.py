@@ -108,8 +108,14 @@ class EnclaveSummary(Model):
     """upstream is the container that the shim routes to."""
     checks_keys: Flag = False
     """checksKeys is whether some paths of the file require an API key. Default false."""
+    boot_allowance_seconds: Count = 0
+    """bootAllowanceSeconds is the longest time that a health check of the file may need after its
+    container has started; the deadline of the boot is later by it. Default 0."""
     unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
+    secrets: Annotated[tuple[Word, ...], Field(max_length=16_384), ListType("atomic")] | None = None
+    """secrets that the containers of the file name, ordered; unset = made by an earlier release,
+    which did not record them."""
 
 
 class EnclaveSpec(Model):
@@ -165,9 +171,9 @@ class EnclaveSpec(Model):
     stop_first: Flag = False
     """stopFirst is whether the previous Enclave terminates before this one starts, since both need
     the same GPUs; its Pod waits for them ahead of others. Default false."""
-    token_digest: Word = ""
-    """tokenDigest is the SHA-256 of the enclave's token in hexadecimal; with the token the enclave
-    requests its certificate from the API. Empty = it has none."""
+    signed_certificate: Flag = False
+    """signedCertificate is whether the enclave requests its certificate from the API, with a token
+    of its Pod; otherwise its shim signs by itself. Default false."""
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -210,7 +210,7 @@ class RecordStatus(Status):
 
     id: Uuid | None = None
     """id is the metadata.uid that a restored object had when it was first created: its identifier
-    in the REST API. Written once, by `cloister org restore-ids`; unset = metadata.uid."""
+    in the REST API. Written once, by `cloister restore`; unset = metadata.uid."""
 
 
 class KindInfo(Model):

@@ -9,12 +9,28 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.meta import Model
 from cloister_crds.kinds.scalars import Count, Flag, Word
-from cloister_crds.schema.markers import ListType
+from cloister_crds.schema.markers import ListType, matches
 
-__all__ = ["RequestRecord"]
+__all__ = ["RequestRecord", "Variable"]
+
+
+class Variable(Model):
+    """A deploy-time value for a bare name in ``env`` of the configuration file."""
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=256),
+        matches(
+            r"^[A-Za-z_][A-Za-z0-9_]*$",
+            "name of a variable is of letters, digits and underscores and begins with no digit",
+        ),
+    ]
+    """name as it is in the file's env."""
+    value: Annotated[str, Field(max_length=32768)] = ""
+    """value of the variable; not secret: it can be read by all who read the Container. Default
+    empty."""
 
 
 class RequestRecord(Model):
@@ -29,11 +45,11 @@ class RequestRecord(Model):
     variables: Annotated[
         tuple[Variable, ...], Field(max_length=256), ListType("map", keys=("name",))
     ] = ()
-    """variables, ordered by name."""
+    """variables, in the order of spec."""
     secrets: Annotated[tuple[Word, ...], Field(max_length=256), ListType("set")] = ()
-    """secrets bound, ordered by name."""
+    """secrets bound, in the order of spec."""
     ssh_keys: Annotated[tuple[Word, ...], Field(max_length=64), ListType("set")] = ()
-    """sshKeys, ordered by name."""
+    """sshKeys, in the order of spec."""
     debug: Flag = False
     """debug enclave or not."""
     gpus: Count | None = None

@@ -64,7 +64,7 @@ class SecretStatus(RecordStatus):
     """Observed state of a Secret."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
-    """usedBy are the names of the Containers that bind it."""
+    """usedBy are the names (metadata.name) of the Containers that use it."""
     value_updated_at: Timestamp | None = None
     """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
 

@@ -33,7 +33,7 @@ class SSHKeyStatus(RecordStatus):
     """Observed state of an SSHKey."""
 
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
-    """usedBy are the names of the Containers that name it."""
+    """usedBy are the names (metadata.name) of the Containers that list it."""
     key_type: Word = ""
     """keyType such as ssh-ed25519; empty until seen."""
 

@@ -7,11 +7,25 @@ of Cloister that hashes differently redeploys nothing.
 
 import json
 
-from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.container import Container, ContainerSpec
+from cloister_crds.kinds.enclave import EnclaveSpec
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.names import short_hash
 
-__all__ = ["normalise", "record", "revision", "same"]
+__all__ = [
+    "SPEC_FIELDS",
+    "differing_fields",
+    "is_made_for",
+    "normalise",
+    "possible_requests",
+    "record",
+    "revision",
+    "same",
+    "with_request",
+]
+
+SPEC_FIELDS = frozenset(RequestRecord.model_fields) - {"repo"}
+"""Fields of spec that are part of a request, by their Python names; repo is immutable."""
 
 
 def record(spec: ContainerSpec, *, followed_tag: str | None = None) -> RequestRecord:
@@ -27,25 +41,20 @@ def record(spec: ContainerSpec, *, followed_tag: str | None = None) -> RequestRe
     Returns
     -------
     RequestRecord
-        The record in normal form.
+        The record, with lists in the order of spec.
     """
-    return normalise(
-        RequestRecord(
-            repo=spec.repo,
-            tag=followed_tag or spec.tag,
-            commit=None if followed_tag else spec.commit,
-            variables=spec.variables,
-            secrets=spec.secrets,
-            ssh_keys=spec.ssh_keys,
-            debug=spec.debug,
-            gpus=spec.gpus,
-            custom_domain=spec.custom_domain,
-            host=spec.host,
-            accept_shared_network=spec.accept_shared_network,
-            disable_confidential=spec.disable_confidential,
-            relaunch=spec.relaunch,
-        )
+    return RequestRecord(
+        repo=spec.repo,
+        tag=followed_tag or spec.tag,
+        commit=None if followed_tag else spec.commit,
+        **{name: getattr(spec, name) for name in SPEC_FIELDS - {"tag", "commit"}},
     )
+
+
+def possible_requests(container: Container) -> tuple[ContainerSpec | RequestRecord, ...]:
+    """Return what may run next: spec, and the request that is kept instead of it, if any."""
+    kept = container.status.kept_request
+    return (container.spec,) if kept is None else (container.spec, kept.request)
 
 
 def normalise(request: RequestRecord) -> RequestRecord:
@@ -77,6 +86,29 @@ def normalise(request: RequestRecord) -> RequestRecord:
 def same(one: RequestRecord, other: RequestRecord) -> bool:
     """Return whether two records request the same, maybe of two releases of Cloister."""
     return normalise(one) == normalise(other)
+
+
+def differing_fields(one: RequestRecord, other: RequestRecord) -> frozenset[str]:
+    """Return the fields, by their Python names, in which two records differ."""
+    first, second = normalise(one), normalise(other)
+    return frozenset(name for name in SPEC_FIELDS if getattr(first, name) != getattr(second, name))
+
+
+def is_made_for(enclave: EnclaveSpec, request: RequestRecord) -> bool:
+    """Return whether an Enclave runs what a request asks for.
+
+    A request that pins the very commit that an unpinned one resolved to is no other request.
+    """
+    made = enclave.request
+    if made.commit is None and request.commit == enclave.commit:
+        made = made.model_copy(update={"commit": enclave.commit})
+    return same(made, request)
+
+
+def with_request(spec: ContainerSpec, request: RequestRecord) -> ContainerSpec:
+    """Return a spec that requests what a record says; what is equal stays as spec has it."""
+    changed = differing_fields(record(spec), request)
+    return spec.model_copy(update={name: getattr(request, name) for name in changed})
 
 
 def revision(request: RequestRecord, generation: int) -> str:

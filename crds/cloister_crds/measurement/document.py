@@ -59,7 +59,9 @@ class MeasuredHost(Model):
     """sizing: what the Pod gets beside the cpus and memory of the file. The hardware measures
     the number of processors."""
     gpu_resource: str | None = None
-    """gpuResource that the enclave's GPUs are of; absent without GPUs."""
+    """gpuResource that the enclave's GPUs are of; absent without GPUs, and with gpuDeviceClass."""
+    gpu_device_class: str | None = None
+    """gpuDeviceClass that the enclave's GPUs are of; absent without GPUs, and with gpuResource."""
     initdata: dict[str, str] = Field(default_factory=dict)
     """initdata: digests of the Host's initdata files, by name."""
 

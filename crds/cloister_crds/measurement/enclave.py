@@ -103,6 +103,7 @@ def measure(
                 overhead_memory_mb=host.sizing.overhead_memory_mb,
             ),
             gpu_resource=host.gpu.resource if host.gpu and wanted else None,
+            gpu_device_class=host.gpu.device_class if host.gpu and wanted else None,
             initdata={each.name: _digest(each.content.encode()) for each in host.initdata},
         ),
     )

@@ -21,6 +21,7 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
+from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.admission.limits import Place, place_of
 from cloister_crds.names import (
     CONTAINER_ANNOTATION,
@@ -41,10 +42,12 @@ __all__ = [
     "REGISTRY_CREDENTIAL",
     "SECRET_KIND",
     "SSH_KEY",
+    "STATE_INDEX",
     "WATCHED_KINDS",
     "Body",
     "WatchedKind",
     "project",
+    "repo_index",
     "watched_kinds",
 ]
 
@@ -218,6 +221,11 @@ def _ownerless(body: Body) -> str:
     return "" if body["metadata"].get("ownerReferences") else "true"
 
 
+def _namespace_of_ownerless(body: Body) -> str:
+    """Return the namespace of an object without an owner; empty = it has one."""
+    return str(body["metadata"]["namespace"]) if _ownerless(body) else ""
+
+
 def _host_of_container(body: Body) -> str:
     """Return the Host that a Container names or runs on; empty = there is none yet."""
     running = (body.get("status") or {}).get("host") or {}
@@ -227,6 +235,34 @@ def _host_of_container(body: Body) -> str:
 def _replaces(body: Body) -> str:
     """Return the namespace of a Container that replaces another one; empty = it does not."""
     return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
+
+
+def _namespace_of_unsettled(body: Body) -> str:
+    """Return the namespace of a Container that waits for something or failed; empty = it does not.
+
+    One that is being deleted waits for nothing that others give up.
+    """
+    metadata = body["metadata"]
+    settled = (body.get("status") or {}).get("phase") in _SETTLED
+    return "" if settled or metadata.get("deletionTimestamp") else str(metadata["namespace"])
+
+
+def _unsettled(body: Body) -> str:
+    """Return whether a Container waits for something or failed; empty = it does not."""
+    return "true" if _namespace_of_unsettled(body) else ""
+
+
+def _state(body: Body) -> str:
+    """Return the state of a Container as ``status word/stalled or empty/reason``.
+
+    A status that nobody has written yet reads as ``deploying``, as in the Admin API.
+    """
+    status = body.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    stalled = (conditions.get("Stalled") or {}).get("status") == "True"
+    reason = (conditions.get("Stalled" if stalled else "Ready") or {}).get("reason", "")
+    phase = status.get("phase") or ContainerPhase.DEPLOYING
+    return f"{phase}/{'stalled' if stalled else ''}/{reason}"
 
 
 def _place(body: Body) -> Place | None:
@@ -260,8 +296,16 @@ def _container_of_pod(body: Body) -> str:
 
 
 def _repo(body: Body) -> str:
-    """Return the repository of a Container or Deployment as ``namespace/owner/name``."""
-    return f"{body['metadata']['namespace']}/{body['spec']['repo']}"
+    """Return the value of the index ``repo`` of a Container or Deployment."""
+    return repo_index(body["metadata"]["namespace"], body["spec"]["repo"])
+
+
+def repo_index(namespace: str, repo: str) -> str:
+    """Return the value of the index ``repo``: the same for all spellings of a repository.
+
+    Where the source distinguishes case, repositories that are not meant are among those found.
+    """
+    return f"{namespace}/{repo.lower()}"
 
 
 def _service_of_slice(body: Body) -> str:
@@ -276,7 +320,11 @@ def _container_of_route(body: Body) -> str:
     return str((body["metadata"].get("annotations") or {}).get(CONTAINER_ANNOTATION, ""))
 
 
+STATE_INDEX = "state"
+"""Index of Containers by their state, which metrics count."""
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+_SETTLED = ("ready", "stopped")
+"""Phases in which a Container waits for nothing."""
 
 _DELETING = ("deleting", _namespace_if_deleting)
 _OWNERLESS = ("ownerless", _ownerless)
@@ -291,7 +339,15 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
         CONTAINER,
         _own_kind,
-        indexes=(("host", _host_of_container), ("repo", _repo), ("replaces", _replaces), _DELETING),
+        indexes=(
+            ("host", _host_of_container),
+            ("repo", _repo),
+            ("replaces", _replaces),
+            ("unsettled", _unsettled),
+            ("unsettled in", _namespace_of_unsettled),
+            (STATE_INDEX, _state),
+            _DELETING,
+        ),
         place=_place,
     ),
     WatchedKind(
@@ -313,7 +369,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
         (("node", _node_of_pod), ("container", _container_of_pod), _DELETING, _OWNERLESS),
         place=_place_of_pod,
     ),
-    WatchedKind(SERVICE, _service, _OURS, (_OWNERLESS,)),
+    WatchedKind(SERVICE, _service, _OURS, (_OWNERLESS, ("ownerless in", _namespace_of_ownerless))),
     WatchedKind(ENDPOINT_SLICE, _endpoint_slice, _OURS, (("service", _service_of_slice),)),
     WatchedKind(NAMESPACE, _metadata_alone),
     WatchedKind(NODE, _node),

@@ -9,7 +9,6 @@ lost                      consequence
 `children_complete`       the snapshot of secrets is read once more before the Pod is created; an
                           Enclave without its children is noticed again by the same read
 `missing_api`             noticed again when the children cannot be built again
-pending token             an attempt that has no Pod yet is deleted, and another one takes its place
 created ConfigMap         it is read from the server before the Pod is created
 `status_deferred_since`   a status of an attempt under way is written up to a second later
 refused Enclave           it is created, and refused, once more
@@ -30,8 +29,6 @@ from cloister_operator.cache.store import Store, StoreChange
 
 __all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
 
-_TOKENS = 1024
-"""Pending tokens at most; an Enclave whose token was dropped is created again."""
 _CONFIG_MAP_BYTES = 64 * 1024**2
 """Created ConfigMaps at most, in bytes of their documents; one that was dropped is read."""
 
@@ -70,7 +67,6 @@ class ReconcileMemory:
         self._attempts: dict[str, AttemptState] = {}
         self._organizations: dict[str, OrganizationState] = {}
         self._refused: dict[str, tuple[str, str]] = {}
-        self._tokens: FIFOCache[str, str] = FIFOCache(_TOKENS)
         self._config_maps: FIFOCache[str, Body] = FIFOCache(
             _CONFIG_MAP_BYTES, getsizeof=memory_size
         )
@@ -78,7 +74,7 @@ class ReconcileMemory:
 
     def __len__(self) -> int:
         """Return how many entries there are, of all kinds."""
-        of_enclaves = (self._attempts, self._tokens, self._config_maps)
+        of_enclaves = (self._attempts, self._config_maps)
         others = len(self._organizations) + len(self._refused)
         return others + sum(len(each) for each in of_enclaves)
 
@@ -113,19 +109,6 @@ class ReconcileMemory:
         """Return the last refused request and why; None = none was refused."""
         return self._refused.get(container.metadata.uid)
 
-    def keep_token(self, enclave: Enclave, token: str) -> None:
-        """Keep the token of an Enclave until its snapshot holds it; it is written nowhere else."""
-        if self._is_cached(enclave):
-            self._tokens[enclave.metadata.uid] = token
-
-    def pending_token(self, enclave: Enclave) -> str | None:
-        """Return the token that no snapshot holds yet; None = there is none, or it was dropped."""
-        return self._tokens.get(enclave.metadata.uid)
-
-    def drop_token(self, enclave: Enclave) -> None:
-        """Drop a token: the snapshot holds it."""
-        self._tokens.pop(enclave.metadata.uid, None)
-
     def keep_config_map(self, enclave: Enclave, created: Body) -> None:
         """Keep the ConfigMap that was just created, which saves the reconcile of the Pod a read."""
         if self._is_cached(enclave):
@@ -152,7 +135,6 @@ class ReconcileMemory:
             return
         if change.ref == ENCLAVE:
             self._attempts.pop(gone.uid, None)
-            self._tokens.pop(gone.uid, None)
             self._config_maps.pop(gone.uid, None)
         elif change.ref == CONTAINER:
             self._refused.pop(gone.uid, None)

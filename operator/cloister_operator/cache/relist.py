@@ -129,6 +129,7 @@ class Relister:
         )
         still = missing & self._lagging.get(ref, frozenset())
         self._lagging[ref] = missing
+        self._metrics.watch_behind(ref.kind, len(still))
         text = f"the watch of {ref.plural} is {len(still)} objects behind" if still else ""
         self._liveness.report_problem(f"watch {ref.plural}", text)
 

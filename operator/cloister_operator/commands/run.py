@@ -7,6 +7,7 @@ import click
 
 from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError
+from cloister_clients.tracing.process import traced
 from cloister_operator.process.process import run
 from cloister_operator.settings import CONFIG_VARIABLE, read_settings
 from cloister_operator.telemetry.logging import configure_logging
@@ -25,8 +26,11 @@ def operator(path: Path | None) -> None:
     """Run the operator: it brings the cluster to the state that the custom resources describe."""
     try:
         settings = read_settings(path)
+        settings.check_prerequisites()
         kube = KubeConfig.load(settings.kubeconfig, settings.context)
     except (SettingsError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
     configure_logging(settings.log)
-    sys.exit(run(settings, kube))
+    with traced(settings.tracing, "operator"):
+        code = run(settings, kube)
+    sys.exit(code)

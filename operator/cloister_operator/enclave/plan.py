@@ -16,7 +16,7 @@ from cloister_crds.names import (
     ORGANIZATION_LABEL,
     SHELLS_LABEL,
     config_map_name,
-    host_label,
+    distinct_label,
     service_name,
     snapshot_name,
 )
@@ -32,6 +32,8 @@ class BuildSettings:
     """Image of the shim with digest."""
     guest_image: str
     """Image of the guest with digest."""
+    pull_secrets: tuple[str, ...] = ()
+    """Core Secrets in the namespace of each organization that both are pulled with."""
     service: str = "cloister"
     """Name of the mount in the containers."""
     key_cache_seconds: float = 1.0
@@ -75,7 +77,7 @@ class EnclavePlan:
         """Labels of every child."""
         return {
             MANAGED_BY_LABEL: MANAGED_BY,
-            ORGANIZATION_LABEL: host_label(self.organization),
+            ORGANIZATION_LABEL: distinct_label(self.organization),
             CONTAINER_LABEL: service_name(self.enclave.spec.container.name),
             ENCLAVE_LABEL: self.name,
             **({SHELLS_LABEL: ""} if self.has_ssh else {}),

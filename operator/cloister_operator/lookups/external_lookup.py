@@ -1,6 +1,7 @@
 """Performs lookups at the source provider, registries, name servers and the API server."""
 
 import asyncio
+from base64 import b64decode
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
@@ -13,6 +14,7 @@ from cloister_clients.registry import Platform, RegistryError
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds.container import LatestRelease
+from cloister_crds.lifecycle.admission.secret_values import value_error
 from cloister_crds.lifecycle.state.observed import (
     DnsFacts,
     Failed,
@@ -118,9 +120,7 @@ class ExternalLookup:
 
     async def _image(self, need: NeedImage) -> RegistryImage:
         """Read an image's description."""
-        system, _, rest = need.platform.partition("/")
-        architecture, _, variant = rest.partition("/")
-        found = await self._images.resolve(need, Platform(system, architecture, variant))
+        found = await self._images.resolve(need, Platform.parse(need.platform))
         return RegistryImage(
             image=need.image,
             entrypoint=found.entrypoint,
@@ -144,17 +144,19 @@ class ExternalLookup:
         return NewestRelease(newest=found, than_published=present.published)
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:
-        """Read which values exist; the values are dropped at once."""
-        present: dict[str, frozenset[str]] = {}
+        """Read which values exist and can be used; the values are dropped at once."""
+        missing, unusable = [], []
         for name in sorted({ref.secret for ref in need.refs}):
             try:
-                body = await self._client.get(SECRET, name, need.namespace)
-                present[name] = frozenset(body.get("data") or {})
+                data = (await self._client.get(SECRET, name, need.namespace)).get("data") or {}
             except NotFound:
-                present[name] = frozenset()
-        return SecretValues(
-            missing=tuple(ref for ref in need.refs if ref.key not in present[ref.secret])
-        )
+                data = {}
+            for ref in (each for each in need.refs if each.secret == name):
+                if ref.key not in data:
+                    missing.append(ref)
+                elif (error := value_error(ref.name, b64decode(data[ref.key]))) is not None:
+                    unusable.append((ref, error))
+        return SecretValues(missing=tuple(missing), unusable=tuple(unusable))
 
     async def _records(self, need: NeedDns) -> DnsFacts:
         """Look up both records of a custom domain."""

@@ -11,10 +11,15 @@ from cloister_clients.kube.kinds import (
     TLS_ROUTES,
 )
 
-__all__ = ["GatewayKinds", "GatewayKindsMissing", "find_gateway_kinds"]
+__all__ = ["OUTDATED_REMEDY", "GatewayKinds", "GatewayKindsMissing", "find_gateway_kinds"]
 
 logger = logging.getLogger(__name__)
 
+OUTDATED_REMEDY = (
+    "install the CRDs of the Gateway API 1.5 or newer, in which both kinds are v1, and restart the "
+    "operator"
+)
+"""What to do about kinds that are outdated."""
 _RETRY = 2.0
 """Seconds until a server that did not respond is tried again."""
 
@@ -31,6 +36,26 @@ class GatewayKinds:
     """TLSRoute."""
     grant: KindRef
     """ReferenceGrant."""
+
+    @property
+    def outdated(self) -> str:
+        """What the cluster serves in an older version alone; "" = nothing.
+
+        A gateway may know the newest version alone: it then sees none of our routes, and nothing
+        says so but the condition `Routed` that stays pending.
+        """
+        pairs = ((self.route, TLS_ROUTES[0]), (self.grant, REFERENCE_GRANTS[0]))
+        older = [
+            f"{kind.kind} as {kind.version} and not as {best.version}"
+            for kind, best in pairs
+            if kind.version != best.version
+        ]
+        if not older:
+            return ""
+        return (
+            f"the cluster serves {', '.join(older)}: a gateway that knows only the newer version "
+            "does not see these objects, and a later release of Cloister will not write them"
+        )
 
 
 async def find_gateway_kinds(client: KubeClient) -> GatewayKinds:

@@ -9,6 +9,9 @@ from pydantic import ValidationError
 
 from cloister_clients.kube import Conflict, KindRef, KubeError
 from cloister_clients.kube.kinds import POD, SERVICE
+from cloister_clients.tracing.spans import is_on, span
+from cloister_crds.kinds import Container, Enclave
+from cloister_crds.lifecycle.tracing import traceparent_of
 from cloister_operator.cache.projections import (
     CLAIM,
     CONTAINER,
@@ -29,6 +32,7 @@ from cloister_operator.reconcile.domain import reconcile_domain
 from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.hostname_claims import reconcile_claim
+from cloister_operator.reconcile.invalid_object import report_invalid
 from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.orphans import reconcile_service
 from cloister_operator.reconcile.registry_credential import reconcile_credential
@@ -36,6 +40,8 @@ from cloister_operator.reconcile.result import Result
 from cloister_operator.reconcile.route import reconcile_route
 from cloister_operator.reconcile.secret import reconcile_secret
 from cloister_operator.reconcile.ssh_key import reconcile_ssh_key
+from cloister_operator.telemetry.logging import CURRENT_OBJECT
+from cloister_operator.telemetry.metrics import FAILURES
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.writer import LeadershipLost
 
@@ -79,10 +85,39 @@ async def run_worker(context: ProcessContext) -> None:
     """Reconcile one key after the other, until cancelled."""
     while True:
         key = await context.queue.take()
+        CURRENT_OBJECT.set(key.text)
         began = time.monotonic()
-        result = await _reconcile(context, key)
+        result = await (_traced(context, key) if is_on() else _reconcile(context, key))
         context.metrics.reconciled(key.kind, result, time.monotonic() - began)
         context.liveness.heartbeat("workers")
+        CURRENT_OBJECT.set("")
+
+
+async def _traced(context: ProcessContext, key: Key) -> str:
+    """Reconcile one key within a span, of the trace of the request that it follows from."""
+    name, attributes = f"reconcile {key.kind}", {"cloister.object": key.text}
+    with span(name, parent=_cause_of(context, key), attributes=attributes) as current:
+        result = await _reconcile(context, key)
+        current.set("cloister.result", result)
+        if result in FAILURES:
+            current.fail(result)
+    return result
+
+
+def _cause_of(context: ProcessContext, key: Key) -> str:
+    """Return the span that an object's annotation names for what is done now; empty = none."""
+    store, models, place = context.store, context.models, (key.namespace, key.name)
+    try:
+        if key.kind == "Container" and (entry := store.get(CONTAINER, *place)) is not None:
+            container = models.read(Container, entry)
+            return traceparent_of(container, container.status)
+        if key.kind == "Enclave" and (entry := store.get(ENCLAVE, *place)) is not None:
+            enclave = models.read(Enclave, entry)
+            return traceparent_of(enclave, enclave.status)
+    except ValidationError:
+        # The reconcile reports it.
+        return ""
+    return ""
 
 
 async def _reconcile(context: ProcessContext, key: Key) -> str:
@@ -106,14 +141,7 @@ async def _reconcile(context: ProcessContext, key: Key) -> str:
         logger.warning("%s: %s; retrying in %.1f s", key.text, error, delay)
         return "error"
     except ValidationError as error:
-        delay = context.queue.failed(key)
-        logger.error(  # noqa: TRY400 - the traceback says nothing about the object
-            "%s breaks the rules of its kind: %d problems, the first at %s; retrying in %.1f s",
-            key.text,
-            error.error_count(),
-            ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"]),
-            delay,
-        )
+        await _report_invalid(context, key, error)
         return "invalid"
     except Exception:
         delay = context.queue.failed(key)
@@ -123,6 +151,26 @@ async def _reconcile(context: ProcessContext, key: Key) -> str:
     if result.requeue_after is not None:
         context.queue.add(key, after=max(0.1, result.requeue_after.total_seconds()))
     return "changed" if result.wrote else "unchanged"
+
+
+async def _report_invalid(context: ProcessContext, key: Key, error: ValidationError) -> None:
+    """Report in the conditions of an object and in the log that it, or one it needs, is invalid."""
+    delay = context.queue.failed(key)
+    logger.error(
+        "%s: %s breaks the rules of its kind: %d problems, the first at %s; retrying in %.1f s",
+        key.text,
+        error.title,
+        error.error_count(),
+        ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"]),
+        delay,
+    )
+    ref = _KINDS.get(key.kind)
+    if ref is None:
+        return
+    try:
+        await report_invalid(context, key, ref)
+    except (KubeError, LeadershipLost) as failure:
+        logger.warning("%s: its conditions cannot be written: %s", key.text, failure)
 
 
 async def _refresh(context: ProcessContext, key: Key) -> None:

@@ -19,13 +19,16 @@ from prometheus_client import disable_created_metrics
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_operator.context import USER_AGENT, ProcessContext
 from cloister_operator.lookups.gateway_api_versions import (
+    OUTDATED_REMEDY,
     GatewayKinds,
     GatewayKindsMissing,
     find_gateway_kinds,
 )
 from cloister_operator.process.dispatcher import all_keys, resync, run_worker
+from cloister_operator.process.installed_policies import watch_policies
 from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
 from cloister_operator.process.leader_election import Election, ElectionThread, new_identity
+from cloister_operator.process.published_settings import publish_settings
 from cloister_operator.reconcile.orphaned_secrets import collect_garbage
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.health import HealthServer
@@ -137,7 +140,10 @@ async def _find_gateway(settings: OperatorSettings, kube: KubeConfig) -> Gateway
     if settings.gateway is None:
         return None
     async with KubeClient(kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT) as client:
-        return await find_gateway_kinds(client)
+        kinds = await find_gateway_kinds(client)
+    if kinds.outdated:
+        logger.warning("gateway: %s; %s", kinds.outdated, OUTDATED_REMEDY)
+    return kinds
 
 
 async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
@@ -189,18 +195,21 @@ async def _lead(
     logger.info("the cache has synced after %.1f s", time.monotonic() - began)
     for number in range(context.settings.workers):
         tasks.start(f"worker {number}", run_worker(context))
+    tasks.start("settings", publish_settings(context))
     tasks.start("relist", context.relister.run())
     tasks.start("resync", resync(context))
     tasks.start("orphaned secrets", collect_garbage(context))
+    tasks.start("policies", watch_policies(context))
 
 
 async def _send_heartbeats(context: ProcessContext) -> None:
-    """Record heartbeats of the event loop, and of workers that have nothing to do."""
+    """Record heartbeats of the event loop, of idle workers, and how old the work is."""
     while True:
         context.liveness.heartbeat("event loop")
         schedule = context.queue.schedule
         if context.liveness.stage is not Stage.WORKING or not (schedule.active or len(schedule)):
             context.liveness.heartbeat("workers")
+        context.metrics.oldest_due(schedule.oldest_due(context.queue.now()))
         await asyncio.sleep(_HEARTBEAT)
 
 

@@ -1,7 +1,6 @@
 """Applies the actions of a decision; each is idempotent."""
 
 import logging
-import secrets
 from base64 import b64decode
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -10,9 +9,11 @@ from typing import assert_never
 from cloister_clients.clock import utc_text
 from cloister_clients.kube import AlreadyExists, Conflict, NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, SECRET, SERVICE
+from cloister_clients.tracing.spans import traceparent
 from cloister_crds.kinds import Deployment, Enclave, HostnameClaim
 from cloister_crds.lifecycle.metering import FINALIZER
 from cloister_crds.lifecycle.state.observed import Observed, SecretRefKey
+from cloister_crds.lifecycle.tracing import FIRST_GENERATION, trace_annotation
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
@@ -20,13 +21,12 @@ from cloister_crds.names import (
     ORGANIZATION_LABEL,
     config_map_name,
     deployment_name,
-    host_label,
+    distinct_label,
     preview_service_name,
     service_name,
     shells_service_name,
     snapshot_name,
 )
-from cloister_crds.tokens import token_digest, token_of
 from cloister_operator.cache.projections import CLAIM, DEPLOYMENT, ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY
@@ -37,7 +37,6 @@ from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.reconcile.children import (
     ApiUnresolved,
     EnclaveRefused,
-    TokenLost,
     build_plan,
     ensure_config_map,
     ensure_snapshot,
@@ -210,42 +209,25 @@ async def _create_enclave(
     context: ProcessContext, key: Key, observed: Observed, action: CreateEnclave
 ) -> None:
     """Create an Enclave with its ConfigMap and snapshot, or whichever of them is missing."""
-    token = _new_token(context, key, action)
-    enclave = await _ensure_enclave(context, key, observed, action, token)
-    known = _known_token(context, enclave, token)
+    enclave = await _ensure_enclave(context, key, observed, action)
     file = action.file
     if file is None:
         file = await _copy_file(context, key, action)
     try:
-        await _create_children(
-            context, key, action, await build_plan(context, enclave, file), known
-        )
+        await _create_children(context, key, action, await build_plan(context, enclave, file))
     except EnclaveRefused as refused:
         context.memory.attempt(enclave).refused = str(refused)
         context.queue.add(Key("Enclave", key.namespace, action.name))
 
 
 async def _create_children(
-    context: ProcessContext, key: Key, action: CreateEnclave, plan: EnclavePlan, known: str | None
+    context: ProcessContext, key: Key, action: CreateEnclave, plan: EnclavePlan
 ) -> None:
-    """Create the snapshot and the ConfigMap of an Enclave.
-
-    Parameters
-    ----------
-    known
-        The Enclave's token; None = it has none, or this process does not know it.
-    """
+    """Create the snapshot and the ConfigMap of an Enclave."""
     enclave = plan.enclave
     if needs_snapshot(plan):
         values = await _secret_values(context, key, action, plan.secrets)
-        try:
-            await ensure_snapshot(context, key, plan, values, known)
-        except TokenLost as lost:
-            # It has no Pod yet: another attempt takes its place.
-            logger.warning("%s; the Enclave is created again", lost)
-            await _delete_without_pod(context, key, enclave)
-            return
-        context.memory.drop_token(enclave)
+        await ensure_snapshot(context, key, plan, values)
     state = context.memory.attempt(enclave)
     try:
         await ensure_config_map(context, key, plan)
@@ -257,62 +239,30 @@ async def _create_children(
     context.queue.add(Key("Enclave", key.namespace, action.name))
 
 
-def _new_token(context: ProcessContext, key: Key, action: CreateEnclave) -> str | None:
-    """Make the token of a new Enclave; None = it does not need one."""
-    if not context.settings.signed_certificates:
-        return None
-    return token_of(key.namespace, action.name, secrets.token_urlsafe(32))
-
-
-def _known_token(context: ProcessContext, enclave: Enclave, token: str | None) -> str | None:
-    """Return the token of an Enclave that this process created, now or before a failure.
-
-    None = it has no token, or another process created it.
-    """
-    if token is None:
-        return None
-    # The Enclave existed already: its digest is of an earlier token.
-    if token_digest(token) != enclave.spec.token_digest:
-        return context.memory.pending_token(enclave)
-    context.memory.keep_token(enclave, token)
-    return token
-
-
-async def _delete_without_pod(context: ProcessContext, key: Key, enclave: Enclave) -> None:
-    """Delete an Enclave that never had a Pod."""
-    await context.writer.delete(
-        key,
-        ENCLAVE,
-        key.namespace,
-        enclave.metadata.name,
-        uid=enclave.metadata.uid,
-        resource_version=enclave.metadata.resource_version,
-        propagation="Background",
-    )
-
-
 async def _ensure_enclave(
     context: ProcessContext,
     key: Key,
     observed: Observed,
     action: CreateEnclave,
-    token: str | None,
 ) -> Enclave:
     """Create the Enclave by POST; one of that name that is ours is adopted."""
     container = observed.container
+    signed = {"signedCertificate": True} if context.settings.signed_certificates else {}
+    traced = trace_annotation(traceparent(), FIRST_GENERATION)
     body = {
         "metadata": {
             "name": action.name,
             "namespace": key.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(_slug(observed)),
+                ORGANIZATION_LABEL: distinct_label(_slug(observed)),
                 CONTAINER_LABEL: service_name(container.metadata.name),
             },
             "ownerReferences": [container.owner_reference()],
+            **({"annotations": traced} if traced else {}),
             **({"finalizers": [FINALIZER]} if context.settings.metering else {}),
         },
-        "spec": action.spec.wire() | ({"tokenDigest": token_digest(token)} if token else {}),
+        "spec": action.spec.wire() | signed,
     }
     try:
         with translated_refusal(f"the Enclave {action.name}"):
@@ -449,14 +399,15 @@ async def _ensure_deployment(
     context: ProcessContext, key: Key, observed: Observed, repo: str
 ) -> None:
     """Create the Deployment of a repository with our label; one that exists is left alone."""
+    name = deployment_name(context.decision.repositories.key(repo))
     deployment = Deployment.read(
         {
             "metadata": {
-                "name": deployment_name(repo),
+                "name": name,
                 "namespace": key.namespace,
                 "labels": {
                     MANAGED_BY_LABEL: MANAGED_BY,
-                    ORGANIZATION_LABEL: host_label(_slug(observed)),
+                    ORGANIZATION_LABEL: distinct_label(_slug(observed)),
                 },
             },
             "spec": {"repo": repo},
@@ -465,7 +416,7 @@ async def _ensure_deployment(
     try:
         await context.writer.create(key, DEPLOYMENT, deployment.manifest())
     except AlreadyExists:
-        await context.writer.refresh(DEPLOYMENT, key.namespace, deployment_name(repo))
+        await context.writer.refresh(DEPLOYMENT, key.namespace, name)
 
 
 async def _record_promoted(context: ProcessContext, key: Key, enclave: str, at: datetime) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cloister_clients.kube import AlreadyExists, Conflict, KindRef, KubeError, NotFound
-from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, SECRET
+from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, RESOURCE_CLAIM, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import PUBLISHED, entries
@@ -14,6 +14,7 @@ from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
+from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.guest_config.measurement import measure_enclave
 from cloister_operator.enclave.plan import EnclavePlan
@@ -29,7 +30,6 @@ __all__ = [
     "ApiUnresolved",
     "ChildrenMissing",
     "EnclaveRefused",
-    "TokenLost",
     "build_plan",
     "ensure_config_map",
     "ensure_pod",
@@ -46,10 +46,6 @@ class ChildrenMissing(Exception):  # noqa: N818 - it names the state
 
 class ApiUnresolved(ChildrenMissing):
     """The Enclave needs the API, and the API's address is not known at present."""
-
-
-class TokenLost(Exception):  # noqa: N818 - as above
-    """The operator exited after it created the Enclave and before the snapshot held its token."""
 
 
 class EnclaveRefused(Exception):  # noqa: N818 - as above
@@ -178,8 +174,8 @@ def needs_api(plan: EnclavePlan) -> bool:
 
 
 def needs_snapshot(plan: EnclavePlan) -> bool:
-    """Return whether an Enclave has secrets or a token."""
-    return bool(plan.secrets or plan.enclave.spec.token_digest)
+    """Return whether an Enclave has secrets."""
+    return bool(plan.secrets)
 
 
 async def ensure_snapshot(
@@ -187,24 +183,18 @@ async def ensure_snapshot(
     key: Key,
     plan: EnclavePlan,
     values: Mapping[str, bytes],
-    token: str | None,
 ) -> None:
-    """Create the core Secret with the token and the values of an Enclave's secrets.
+    """Create the core Secret with the values of an Enclave's secrets.
 
     Parameters
     ----------
     values
         Value of each secret that the file names.
-    token
-        The enclave's token; None = it has none, or this process does not know it: then a snapshot
-        must exist already.
 
     Raises
     ------
     ChildrenMissing
         When a value was deleted since it was checked.
-    TokenLost
-        When there is no snapshot and the token is not known.
     Conflict
         When another owner's object has the name.
     KubeError
@@ -213,19 +203,11 @@ async def ensure_snapshot(
     missing = [name for name in plan.secrets if name not in values]
     if missing:
         raise ChildrenMissing(f"the secrets {', '.join(missing)} no longer have a value")
-    if plan.enclave.spec.token_digest and token is None:
-        # Only the digest is in the Enclave: a snapshot with another token would not match it.
-        namespace = plan.enclave.metadata.namespace or ""
-        found = await context.writer.refresh(SECRET, namespace, plan.snapshot)
-        if found is None:
-            raise TokenLost(f"the token of {plan.name} was lost before its snapshot held it")
-        _check_owner(found, plan.enclave, SECRET)
-        return
-    await _ensure(context, key, plan, SECRET, build_snapshot(plan, values, token))
+    await _ensure(context, key, plan, SECRET, build_snapshot(plan, values))
 
 
 async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
-    """Create the Pod of an Enclave, after the network policies of its namespace.
+    """Create the Pod of an Enclave, after the network policies of its namespace and its claims.
 
     Raises
     ------
@@ -242,6 +224,8 @@ async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> No
     await ensure_isolation(context, key, organization)
     if plan.enclave.spec.stop_first:
         await context.writer.apply(key, PRIORITY_CLASS, build_priority_class())
+    for claim in build_gpu_claims(plan):
+        await _ensure(context, key, plan, RESOURCE_CLAIM, claim)
     await _ensure(context, key, plan, POD, build_pod(plan, context.build))
 
 
@@ -286,7 +270,7 @@ def _check_owner(found: Mapping[str, Any], enclave: Enclave, ref: KindRef) -> No
         if all(each.get(part) == ours[part] for part in ("apiVersion", "kind", "controller"))
     ]
     labelled = (metadata.get("labels") or {}).get(ENCLAVE_LABEL) == enclave.metadata.name
-    fixed = ref == POD or bool(found.get("immutable"))
+    fixed = ref in {POD, RESOURCE_CLAIM} or bool(found.get("immutable"))
     if not (owners and labelled and fixed):
         raise EnclaveRefused(
             f"{ref.kind} {metadata['name']} exists and was not created by the operator: an enclave "

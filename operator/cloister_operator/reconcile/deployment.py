@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 
-from cloister_crds.kinds import Container, Deployment
+from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.deployment import DeploymentCounts
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
@@ -13,6 +13,7 @@ from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
+from cloister_operator.reconcile.repositories import containers_of
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
@@ -64,15 +65,15 @@ def _phases(
     context: ProcessContext, key: Key, deployment: Deployment
 ) -> Counter[ContainerPhase | None]:
     """Count the Containers of the repository by phase."""
-    entries = context.store.by_index(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
-    return Counter(context.models.read(Container, each).status.phase for each in entries)
+    return Counter(
+        each.status.phase for each in containers_of(context, key.namespace, deployment.spec.repo)
+    )
 
 
 def _handled(context: ProcessContext, key: Key, deployment: Deployment) -> str:
     """Return the last requested check that every Container with auto-update has handled."""
     requested = deployment.metadata.annotations.get(REQUESTED_AT_ANNOTATION, "")
-    entries = context.store.by_index(CONTAINER, "repo", f"{key.namespace}/{deployment.spec.repo}")
-    for container in (context.models.read(Container, each) for each in entries):
+    for container in containers_of(context, key.namespace, deployment.spec.repo):
         spec, latest = container.spec, container.status.latest_release
         follows = spec.auto_update and spec.state is DesiredState.RUNNING
         if follows and (latest is None or latest.request != requested):
@@ -104,7 +105,8 @@ async def _collect_garbage(context: ProcessContext, key: Key, deployment: Deploy
     if wait is not None:
         return Result(wait)
     page = await context.client.list(CONTAINER, key.namespace)
-    if any(each["spec"]["repo"] == deployment.spec.repo for each in page.items):
+    same, repo = context.decision.repositories.same, deployment.spec.repo
+    if any(same(each["spec"]["repo"], repo) for each in page.items):
         # The cache lags behind: what it lacks is in the list.
         for each in page.items:
             context.store.put(CONTAINER, each)

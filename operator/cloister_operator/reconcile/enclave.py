@@ -17,7 +17,11 @@ from cloister_operator.reconcile.children import (
 )
 from cloister_operator.reconcile.gather import pod_facts, with_newest_status
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
-from cloister_operator.reconcile.orphans import delete_orphan, delete_ownerless_pod
+from cloister_operator.reconcile.orphans import (
+    delete_children_of_orphaning,
+    delete_orphan,
+    delete_ownerless_pod,
+)
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.enclave_status import (
     PodAction,
@@ -70,6 +74,7 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
         wrote = True
     if enclave.metadata.deletion_timestamp is not None:
+        await delete_children_of_orphaning(context, key, enclave)
         wrote = await delete_ownerless_pod(context, key) or wrote
         wrote = await _demote(context, key, enclave) or wrote
     metered = await remove_finalizer(context, key, enclave)

@@ -1,12 +1,12 @@
 """Gathers what decisions depend on, from the informer cache alone."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, NODE, POD, SERVICE
 from cloister_crds.kinds import (
     Container,
-    Deployment,
     Domain,
     Enclave,
     Host,
@@ -18,13 +18,12 @@ from cloister_crds.kinds import (
 )
 from cloister_crds.lifecycle.admission.limits import Place, rank, running_places
 from cloister_crds.lifecycle.metering import has_departed
-from cloister_crds.lifecycle.names.hostnames import wanted_hostnames
 from cloister_crds.lifecycle.replacement import inherits_hostnames, successor
 from cloister_crds.lifecycle.state.observed import Observed, RouteFacts, ServiceFacts
 from cloister_crds.names import (
     ENCLAVE_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
     preview_service_name,
     service_name,
     shells_service_name,
@@ -33,7 +32,6 @@ from cloister_operator.cache.pod_projection import node_is_gone, read_pod
 from cloister_operator.cache.projections import (
     CLAIM,
     CONTAINER,
-    DEPLOYMENT,
     DOMAIN,
     ENCLAVE,
     HOST,
@@ -44,8 +42,10 @@ from cloister_operator.cache.projections import (
 )
 from cloister_operator.cache.tls_route_projection import read_route
 from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.repositories import deployment_of
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
+from cloister_operator.rollout.rollout_state import RolloutState
 
 __all__ = ["observe", "organization_of", "pod_facts", "running_of", "with_newest_status"]
 
@@ -61,11 +61,10 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
     ]
     departed = tuple(each for each in everything if _has_departed(context, each))
     enclaves = [each for each in everything if each not in departed]
-    deployments = store.by_index(DEPLOYMENT, "repo", f"{namespace}/{container.spec.repo}")
-    deployment = min(deployments, key=lambda each: each.name, default=None)
+    deployment = deployment_of(context, namespace, container.spec.repo)
     related = _related(context, container)
     places = (each.place for each in store.entries(CONTAINER, namespace) if each.place)
-    return Observed(
+    observed = Observed(
         container=container,
         settings=context.decision,
         organization=organization,
@@ -83,7 +82,6 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             for each in enclaves
             if context.memory.attempt(each).children_complete is False
         ),
-        claims=_claims(context, container, organization),
         successor=successor(container, related),
         inherits_hostnames=inherits_hostnames(container, related),
         rank=rank(container, places, related, running_of(context, namespace, related)),
@@ -96,7 +94,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
             for entry in store.entries(REGISTRY_CREDENTIAL, namespace)
         ),
         ssh_keys=tuple(models.read(SSHKey, entry) for entry in store.entries(SSH_KEY, namespace)),
-        deployment=models.read(Deployment, deployment) if deployment else None,
+        deployment=deployment,
         service=_service(context, namespace, service_name(name)),
         shells=_service(context, namespace, shells_service_name(name)),
         preview=_service(context, namespace, preview_service_name(name)),
@@ -104,6 +102,9 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         results=context.resolver.results,
         refused=context.memory.refused(container),
     )
+    # Which request counts, and so which host names, follows from the rest.
+    named = RolloutState(observed, now).named_hostnames
+    return replace(observed, claims=_claims(context, container, named))
 
 
 def _related(context: ProcessContext, container: Container) -> tuple[Container, ...]:
@@ -156,7 +157,7 @@ def organization_of(context: ProcessContext, namespace: str) -> Organization | N
         return None
     label = entry.decode()["metadata"].get("labels", {}).get(ORGANIZATION_LABEL)
     for each in context.store.by_index(ORGANIZATION, "namespace", namespace):
-        if host_label(each.name) == label:
+        if distinct_label(each.name) == label:
             return context.models.read(Organization, each)
     return None
 
@@ -204,13 +205,12 @@ def with_newest_status(context: ProcessContext, enclave: Enclave, now: datetime)
 
 
 def _claims(
-    context: ProcessContext, container: Container, organization: Organization | None
+    context: ProcessContext, container: Container, hostnames: Iterable[str]
 ) -> dict[str, HostnameClaim]:
-    """Gather the claims of the desired host names, and those that the Container holds."""
+    """Gather the claims of host names, and those that the Container holds."""
     store = context.store
     namespace, name = container.metadata.namespace, container.metadata.name
-    wanted = wanted_hostnames(container, organization, context.decision.containers_domain)
-    found = (store.get(CLAIM, "", hostname) for hostname in wanted)
+    found = (store.get(CLAIM, "", hostname) for hostname in hostnames)
     entries = (*found, *store.by_index(CLAIM, "holder", f"{namespace}/{name}"))
     return {
         entry.name: context.models.read(HostnameClaim, entry)

@@ -11,7 +11,7 @@ from cloister_crds.kinds.organization import OrganizationCounts, OrganizationSta
 from cloister_crds.lifecycle.admission.limits import counted
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
-from cloister_crds.names import ORGANIZATION_LABEL, host_label
+from cloister_crds.names import ORGANIZATION_LABEL, distinct_label
 from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
@@ -95,7 +95,7 @@ async def _namespace(
             "Ready", False, "NamespaceMissing", f"Namespace {name} is being created."
         )
     metadata = entry.decode()["metadata"]
-    wanted = host_label(organization.metadata.name)
+    wanted = distinct_label(organization.metadata.name)
     if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
         message = (
             f"Namespace {name} exists and is not this organization's; label it "

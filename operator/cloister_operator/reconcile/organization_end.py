@@ -19,7 +19,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
 )
 from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE, ORGANIZATION
 from cloister_operator.context import ProcessContext
@@ -79,7 +79,7 @@ async def end_organization(
     if ORGANIZATION_FINALIZER not in organization.metadata.finalizers:
         return None
     labels = _labels_of_namespace(context, organization)
-    if labels is not None and labels.get(ORGANIZATION_LABEL) == host_label(key.name):
+    if labels is not None and labels.get(ORGANIZATION_LABEL) == distinct_label(key.name):
         waits = _waits_for(context, organization) or await _still_has(context, organization)
         if waits:
             return ConditionUpdate("Ready", False, "AwaitingContainers", waits)

@@ -8,17 +8,26 @@ handles. A live read confirms each absence: the cache may be behind.
 import logging
 
 from cloister_clients.kube import NotFound
-from cloister_clients.kube.kinds import CONFIG_MAP, POD, SECRET, SERVICE, KindRef
+from cloister_clients.kube.kinds import CONFIG_MAP, POD, RESOURCE_CLAIM, SECRET, SERVICE, KindRef
 from cloister_crds.kinds import Enclave
-from cloister_crds.names import ENCLAVE_LABEL, config_map_name, snapshot_name
+from cloister_crds.kinds.host import MOST_CLAIMED
+from cloister_crds.names import ENCLAVE_LABEL, config_map_name, gpu_claim_name, snapshot_name
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["delete_orphan", "delete_ownerless_pod", "reconcile_service"]
+__all__ = [
+    "delete_children_of_orphaning",
+    "delete_orphan",
+    "delete_ownerless_pod",
+    "reconcile_service",
+]
 
 logger = logging.getLogger(__name__)
+
+ORPHAN = "orphan"
+"""Finalizer of an orphaning deletion (Kubernetes, "Garbage Collection")."""
 
 
 async def delete_orphan(context: ProcessContext, key: Key, enclave: Enclave) -> bool:
@@ -55,7 +64,9 @@ def _has_container(context: ProcessContext, enclave: Enclave) -> bool:
 
 
 async def delete_ownerless_pod(context: ProcessContext, key: Key) -> bool:
-    """Delete the Pod, ConfigMap and snapshot that an Enclave left; return whether there were any.
+    """Delete the Pod, ConfigMap, snapshot and claims that an Enclave left.
+
+    Return whether there were any.
 
     Only where the Pod has no owner: else the garbage collector deletes them.
 
@@ -78,27 +89,57 @@ async def delete_ownerless_pod(context: ProcessContext, key: Key) -> bool:
     if live is not None and "deletionTimestamp" not in live["metadata"]:
         return False
     logger.info("%s: its Pod has no owner", key.text)
-    for ref, name in (
-        (CONFIG_MAP, config_map_name(key.name)),
-        (SECRET, snapshot_name(key.name)),
-    ):
-        await _delete_ownerless(context, key, ref, name)
+    await _delete_children(context, key, "")
     await context.writer.delete(key, POD, key.namespace, key.name, uid=pod.uid)
     return True
 
 
-async def _delete_ownerless(context: ProcessContext, key: Key, ref: KindRef, name: str) -> None:
-    """Delete a child of an Enclave by its name, where it is ours and has no owner."""
+async def delete_children_of_orphaning(context: ProcessContext, key: Key, enclave: Enclave) -> None:
+    """Delete what an Enclave's Pod was made of while an orphaning deletion is under way.
+
+    The garbage collector removes only the owner references then, perhaps after the Pod is gone,
+    by which the rest would be found.
+
+    Raises
+    ------
+    KubeError
+        When a read or write fails; the key is then retried.
+    """
+    if ORPHAN in enclave.metadata.finalizers:
+        await _delete_children(context, key, enclave.metadata.uid)
+
+
+async def _delete_children(context: ProcessContext, key: Key, uid: str) -> None:
+    """Delete the ConfigMap, snapshot and claims of an Enclave of that uid; empty = it is gone."""
+    for ref, name in (
+        (CONFIG_MAP, config_map_name(key.name)),
+        (SECRET, snapshot_name(key.name)),
+    ):
+        await _delete_child(context, key, ref, name, uid)
+    for name in (gpu_claim_name(key.name, number) for number in range(MOST_CLAIMED)):
+        if not await _delete_child(context, key, RESOURCE_CLAIM, name, uid):
+            break
+
+
+async def _delete_child(
+    context: ProcessContext, key: Key, ref: KindRef, name: str, uid: str
+) -> bool:
+    """Delete a child of an Enclave by its name, where it is ours and nobody else's.
+
+    Return whether there is one of that name.
+    """
     try:
         metadata = (await context.client.get(ref, name, key.namespace))["metadata"]
     except NotFound:
-        return
-    if metadata.get("ownerReferences") or ENCLAVE_LABEL not in (metadata.get("labels") or {}):
-        return
+        return False
+    owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
+    if owners - {uid} or ENCLAVE_LABEL not in (metadata.get("labels") or {}):
+        return True
     version = metadata["resourceVersion"]
     await context.writer.delete(
         key, ref, key.namespace, name, uid=metadata["uid"], resource_version=version
     )
+    return True
 
 
 async def reconcile_service(context: ProcessContext, key: Key) -> Result:

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cloister_clients.kube import NotFound
-from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry import CredentialsInvalid, PrivateRegistry, credentials_in
 from cloister_crds.kinds import Organization, RegistryCredential
 from cloister_crds.kinds.registrycredential import RegistryCredentialStatus
@@ -16,7 +14,7 @@ from cloister_operator.cache.projections import REGISTRY_CREDENTIAL, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.secret import written_at
+from cloister_operator.reconcile.secret import NO_ORGANIZATION, core_secret, written_at
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
@@ -54,15 +52,12 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
     credential = context.models.read(RegistryCredential, entry)
     if is_paused(credential):
         return DONE
-    secret = credential.spec.secret_ref.name
-    try:
-        core = await context.client.get(SECRET, secret, key.namespace)
-    except NotFound:
-        core = None
+    organization = organization_of(context, key.namespace)
+    core = await core_secret(context, organization, key.namespace, credential.spec.secret_ref.name)
     expired = _is_expired(context, credential, core)
     check = check_credential(
         credential,
-        organization_of(context, key.namespace),
+        organization,
         core,
         expired=expired,
         further=context.settings.registry.private_hosts,
@@ -97,14 +92,26 @@ def check_credential(
     further
         Hosts beside the registries' own that credentials may be for.
     """
-    reference, registry = credential.spec.secret_ref, credential.spec.registry.value
-    if organization is None or not organization.spec.entitlements.private_registries:
-        who = organization.metadata.name if organization is not None else "none"
+    if organization is None:
+        return CredentialCheck(NO_ORGANIZATION)
+    if not organization.spec.entitlements.private_registries:
         return _wrong(
             "EntitlementRequired",
             "Credentials of registries need the entitlement privateRegistries, which organization "
-            f"{who} does not have; ask the administrator.",
+            f"{organization.metadata.name} does not have; ask the administrator.",
         )
+    return _check_value(credential, core, expired=expired, further=further)
+
+
+def _check_value(
+    credential: RegistryCredential,
+    core: Body | None,
+    *,
+    expired: bool,
+    further: Mapping[PrivateRegistry, tuple[str, ...]],
+) -> CredentialCheck:
+    """Return whether the value of credentials can be used."""
+    reference, registry = credential.spec.secret_ref, credential.spec.registry.value
     if core is None or reference.key not in (core.get("data") or {}):
         return _wrong(
             "SecretValueMissing",

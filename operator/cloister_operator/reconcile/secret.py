@@ -1,21 +1,34 @@
 """The reconciler of a Secret: whether it has a value, and which Containers bind it."""
 
-from datetime import datetime
+from base64 import b64decode
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
-from cloister_crds.kinds import Container, Secret
+from cloister_crds.kinds import Container, Organization, Secret
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_values import value_error
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["reconcile_secret", "value_finding", "written_at"]
+__all__ = ["NO_ORGANIZATION", "core_secret", "reconcile_secret", "value_finding", "written_at"]
 
+NO_ORGANIZATION = ConditionUpdate(
+    "Ready",
+    status=False,
+    reason="OrganizationNotFound",
+    message="No Organization owns this namespace; create it in the namespace of one.",
+)
+"""The finding about an object whose value the operator may not read."""
+ORPHAN_RECHECK = timedelta(minutes=1)
+"""Time until such an object is checked again."""
 USED_BY_LIMIT = 1000
 """Names in status.usedBy at most; the schema's bound."""
 
@@ -34,35 +47,54 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     secret = context.models.read(Secret, entry)
     if is_paused(secret):
         return DONE
-    try:
-        core = await context.client.get(SECRET, secret.spec.secret_ref.name, key.namespace)
-    except NotFound:
-        core = None
+    organization = organization_of(context, key.namespace)
+    core = await core_secret(context, organization, key.namespace, secret.spec.secret_ref.name)
     containers = [
         context.models.read(Container, each)
         for each in context.store.entries(CONTAINER, key.namespace)
     ]
+    users = bound_by(secret, containers, context.decision.repositories)
     generation = secret.metadata.generation
     status = secret.status.model_copy(
         update={
             "observed_generation": generation,
-            "used_by": bound_by(secret, containers)[:USED_BY_LIMIT],
+            "used_by": tuple(each.metadata.name for each in users[:USED_BY_LIMIT]),
             "value_updated_at": written_at(core) if core is not None else None,
             "conditions": merge(
                 secret.status.conditions,
-                [value_finding(secret, core)],
+                [value_finding(secret, organization, core)],
                 generation=generation,
                 now=context.now(),
             ),
         }
     )
-    return await write_status_throttled(
+    result = await write_status_throttled(
         context, key, SECRET_KIND, secret.status.wire(), status.wire()
     )
+    return result if organization is not None else replace(result, requeue_after=ORPHAN_RECHECK)
 
 
-def value_finding(secret: Secret, core: Body | None) -> ConditionUpdate:
-    """Return whether a Secret has a value, as its condition Ready."""
+async def core_secret(
+    context: ProcessContext, organization: Organization | None, namespace: str, name: str
+) -> Body | None:
+    """Read a core Secret; None = it does not exist, or may not be read.
+
+    Outside of the namespaces of organizations the operator reads no Secrets (docs/accounts.md).
+    """
+    if organization is None:
+        return None
+    try:
+        return await context.client.get(SECRET, name, namespace)
+    except NotFound:
+        return None
+
+
+def value_finding(
+    secret: Secret, organization: Organization | None, core: Body | None
+) -> ConditionUpdate:
+    """Return whether a Secret has a value that can be used, as its condition Ready."""
+    if organization is None:
+        return NO_ORGANIZATION
     reference = secret.spec.secret_ref
     if core is None:
         message = f"There is no core Secret {reference.name}; create it with key {reference.key}."
@@ -70,6 +102,10 @@ def value_finding(secret: Secret, core: Body | None) -> ConditionUpdate:
     if reference.key not in (core.get("data") or {}):
         message = f"The core Secret {reference.name} has no key {reference.key}; add it."
         return ConditionUpdate("Ready", status=False, reason="SecretValueMissing", message=message)
+    error = value_error(secret.spec.name, b64decode(core["data"][reference.key]))
+    if error is not None:
+        message = f"Key {reference.key} of the core Secret {reference.name} {error}."
+        return ConditionUpdate("Ready", status=False, reason="SecretValueUnusable", message=message)
     return ConditionUpdate("Ready", status=True, reason="ValueFound", message="The value is there.")
 
 

@@ -96,7 +96,12 @@ async def _guards(
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.cluster_network.read()).api
     operator = context.settings.operator_namespace
-    bindings = build_role_bindings(slug, namespace, operator_namespace=operator)
+    bindings = build_role_bindings(
+        slug,
+        namespace,
+        operator_namespace=operator,
+        accounts=context.settings.accounts.by_role(),
+    )
     guards: list[tuple[KindRef, dict[str, Any]]] = [
         *((ROLE_BINDING, each) for each in bindings),
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),

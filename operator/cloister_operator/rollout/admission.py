@@ -139,6 +139,7 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
         repo=state.wanted.repo,
         bound=state.wanted.secrets,
         secrets=state.observed.secrets,
+        repositories=state.settings.repositories,
     )
     pulls = pull_credentials(organization, state.observed.credentials)
     images = {
@@ -161,9 +162,9 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
     refusal = _refusal(errors_of(file_problems(known)), state)
     if refusal is not None:
         return refusal
-    missing = _missing_values(results, state)
-    if missing is not None:
-        return missing
+    waiting = _waiting_for_values(results, state)
+    if waiting is not None:
+        return waiting
     if any(not isinstance(each, Known) for each in results.values()):
         return _unresolved(results, state.now)
     found = tuple(
@@ -181,12 +182,13 @@ def _facts(state: RolloutState) -> RequestFacts:
     observed = state.observed
     return RequestFacts(
         name=state.container.display_name,
-        spec=state.container.spec,
+        spec=state.requested.spec,
         organization=observed.organization,
         hosts=observed.hosts,
         secrets=observed.secrets,
         ssh_keys=observed.ssh_keys,
         domains=observed.domains,
+        repositories=state.settings.repositories,
         rank=observed.rank,
         file_limit=state.settings.file_limit,
         api_known=state.settings.api_known,
@@ -278,23 +280,27 @@ def _image_sizes(
     }
 
 
-def _missing_values(
+def _waiting_for_values(
     results: dict[Need, LookupResult | None], state: RolloutState
 ) -> AdmissionDelayed | None:
-    """Wait for core Secrets that do not exist; nothing watches them, so look them up again."""
+    """Wait for values that do not exist or cannot be used.
+
+    Nothing watches core Secrets, so look them up again.
+    """
     for need, result in results.items():
         if not isinstance(result, Known) or not isinstance(result.value, SecretValues):
             continue
-        missing = result.value.missing
-        if missing:
+        values = result.value
+        lines = [
+            f"Secret {each.name}: there is no key {each.key!r} in the core Secret "
+            f"{each.secret!r}; create it."
+            for each in values.missing
+        ]
+        lines += [f"Secret {each.name}: the value {error}." for each, error in values.unusable]
+        if lines:
             retry_at = result.at + state.settings.taken_recheck
-            lines = (
-                f"Secret {each.name}: there is no key {each.key!r} in the core Secret "
-                f"{each.secret!r}; create it."
-                for each in missing
-            )
             return AdmissionDelayed(
-                reason="SecretValueMissing",
+                reason="SecretValueMissing" if values.missing else "SecretValueUnusable",
                 message="\n".join(lines),
                 retry_at=retry_at if retry_at > state.now else None,
                 needs=(need,) if retry_at <= state.now else (),

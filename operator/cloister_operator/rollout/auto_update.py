@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from math import floor
 from zlib import crc32
 
-from cloister_crds.kinds.container import LatestRelease
+from cloister_crds.kinds.container import DesiredState, LatestRelease
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.lifecycle.state.observed import (
     Failed,
@@ -48,11 +48,14 @@ def follow_release(observed: Observed, now: datetime) -> FollowedRelease:
     -------
     FollowedRelease
         Empty where spec.autoUpdate is false; production only (the kind refuses it with debug).
+        While stopped nothing is looked up.
     """
     spec = observed.container.spec
     if not spec.auto_update:
         return FollowedRelease()
     recorded = _recorded(observed)
+    if spec.state is DesiredState.STOPPED:
+        return FollowedRelease(_wanted(recorded), recorded)
     need, recheck_at = _need(observed, recorded, now)
     result = observed.results.get(need)
     if isinstance(result, Known) and isinstance(result.value, NewestRelease):

@@ -92,7 +92,7 @@ def evaluate_enclave(
     now
         The present, in UTC.
     settings
-        What the administrator set; ``progress_deadline`` counts from the Enclave's creation.
+        What the administrator set.
     missing
         Why it has no Pod: the API's address, which it needs, is not known; empty = it is known.
     refused
@@ -147,8 +147,8 @@ def reevaluate_after(
     """
     if enclave.status.phase in {*_OVER, EnclavePhase.READY}:
         return None
-    created = enclave.metadata.creation_timestamp or now
-    times = [created + settings.progress_deadline]
+    since, deadline = _deadline(enclave, pod, now, settings)
+    times = [since + deadline]
     for each in pod.containers if pod is not None else ():
         if each.started_at is None or each.state is not ContainerStateName.RUNNING:
             continue
@@ -264,12 +264,37 @@ def _overdue(
     settings: DecisionSettings,
     waits: str,
 ) -> tuple[str, str] | None:
-    deadline = settings.progress_deadline
-    age = now - (enclave.metadata.creation_timestamp or now)
-    if age < deadline or _boot_phase(pod, now) is EnclavePhase.READY:
+    since, deadline = _deadline(enclave, pod, now, settings)
+    if now - since < deadline or _boot_phase(pod, now) is EnclavePhase.READY:
         return None
     cause = waits or _unready(pod) or "its Pod"
-    return "ProgressDeadlineExceeded", f"Not ready within {_span(deadline)}; it waited for: {cause}"
+    late = (
+        f"Its containers did not all start within {_span(deadline)}"
+        if _began(enclave.status, pod, now) is None
+        else f"Not ready within {_span(deadline)} of its start"
+    )
+    return "ProgressDeadlineExceeded", f"{late}; it waited for: {cause}"
+
+
+def _deadline(
+    enclave: Enclave, pod: PodFacts | None, now: datetime, settings: DecisionSettings
+) -> tuple[datetime, timedelta]:
+    """Return since when an attempt waits for its next step, and how long it may."""
+    began = _began(enclave.status, pod, now)
+    if began is None:
+        return enclave.metadata.creation_timestamp or now, settings.pull_deadline
+    allowance = timedelta(seconds=enclave.spec.summary.boot_allowance_seconds)
+    return began, settings.progress_deadline + allowance
+
+
+def _began(before: EnclaveStatus, pod: PodFacts | None, now: datetime) -> datetime | None:
+    """Return since when all containers of an attempt have started; None = they have not."""
+    if before.started_at is not None or pod is None:
+        return before.started_at
+    if _boot_phase(pod, now) is EnclavePhase.PENDING:
+        return None
+    everyone = (*pod.containers, *((pod.shim,) if pod.shim is not None else ()))
+    return max((each.started_at for each in everyone if each.started_at is not None), default=now)
 
 
 def _exit_message(container: PodContainer) -> str:

@@ -1,5 +1,8 @@
 """New attempts: the first of a request, the next after a loss, the completion of a partial one."""
 
+import math
+
+from cloister_crds.config.effective import boot_allowance
 from cloister_crds.kinds.enclave import (
     Enclave,
     EnclaveSpec,
@@ -45,7 +48,9 @@ def first_attempt(state: RolloutState, admitted: AdmissionGranted) -> CreateEncl
             containers=tuple(each.name for each in config.containers),
             checks_keys=bool(config.shim.keyed_endpoints),
             upstream=config.shim.upstream_container,
+            boot_allowance_seconds=math.ceil(boot_allowance(config).total_seconds()),
             unenforced=unenforced_fields(admitted.host, config, release.unenforced),
+            secrets=named_secrets(config),
         ),
         images=tuple(
             ImageFacts(
@@ -149,5 +154,6 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
         repo=spec.repo,
         bound=spec.request.secrets,
         secrets=state.observed.secrets,
+        repositories=state.settings.repositories,
     )
     return CreateEnclave(name=enclave.metadata.name, spec=spec, file=release.raw, secrets=refs)

@@ -36,7 +36,7 @@ def paused_container_is_left_alone(state: RolloutState) -> RolloutPlan:
     stays = [each for each in state.enclaves if not is_draining(each)]
     move = serving_enclave_moves_off_a_cordoned_node(state)
     if move is not None:
-        others = (e for e in stays if not requests.same(e.spec.request, state.wanted))
+        others = (e for e in stays if not requests.is_made_for(e.spec, state.wanted))
         return _with_preview(state, move.keeping(enclave_names(*others)))
     serving = state.serving
     plan = RolloutPlan(

@@ -9,18 +9,28 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus, DesiredState
+from cloister_crds.kinds.container import (
+    Container,
+    ContainerPhase,
+    ContainerStatus,
+    DesiredState,
+    KeptRequest,
+)
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.backoff import backoff_delay
+from cloister_crds.lifecycle.kept_request import kept_request, request_instead
 from cloister_crds.lifecycle.names.domains import find_domain, may_serve
-from cloister_crds.lifecycle.names.hostnames import internal_hostname, wanted_hostnames
+from cloister_crds.lifecycle.names.hostnames import (
+    generated_hostnames,
+    internal_hostname,
+    wanted_hostnames,
+)
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_crds.names import preview_hostname
 from cloister_operator.rollout.auto_update import FollowedRelease, follow_release
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 
@@ -185,10 +195,29 @@ class RolloutState:
 
     @cached_property
     def wanted(self) -> RequestRecord:
-        """The request that spec requests, with the tag that is followed; paused = what serves."""
+        """What is to run: the request in spec, or what is kept instead; paused = what serves."""
         if self.is_paused and self.active is not None:
             return self.active.spec.request
+        return request_instead(self.kept, self._asked)
+
+    @property
+    def _asked(self) -> RequestRecord:
+        """The request in spec, with the tag that is followed."""
         return requests.record(self.container.spec, followed_tag=self.followed_release.tag)
+
+    @cached_property
+    def kept(self) -> KeptRequest | None:
+        """What counts instead of the request in spec; None = spec counts."""
+        serving = self.active.spec.request if self.active is not None else None
+        return kept_request(self.container, self._asked, serving)
+
+    @cached_property
+    def requested(self) -> Container:
+        """The Container with the request that counts in its spec."""
+        if self.kept is None:
+            return self.container
+        spec = requests.with_request(self.container.spec, self.wanted)
+        return self.container.model_copy(update={"spec": spec})
 
     @property
     def was_reported(self) -> bool:
@@ -205,8 +234,9 @@ class RolloutState:
     @cached_property
     def followed_release(self) -> FollowedRelease:
         """The release that automatic updates follow."""
-        held = self.is_stopped or self.is_paused
-        return FollowedRelease() if held else follow_release(self.observed, self.now)
+        if self.is_paused:
+            return FollowedRelease()
+        return follow_release(self.observed, self.now)
 
     @cached_property
     def all_enclaves(self) -> tuple[Enclave, ...]:
@@ -250,7 +280,7 @@ class RolloutState:
     @cached_property
     def served_attempts(self) -> RevisionAttempts | None:
         """Attempts of the request that serves or served last, where it is not the wanted one."""
-        if self.active is None or requests.same(self.active.spec.request, self.wanted):
+        if self.active is None or requests.is_made_for(self.active.spec, self.wanted):
             return None
         return self.attempts_of(self.active.spec.request)
 
@@ -264,11 +294,23 @@ class RolloutState:
 
     @cached_property
     def hostnames(self) -> tuple[str, ...]:
-        """Host names that spec requests and that may be served, the public one first."""
-        wanted = wanted_hostnames(
-            self.container, self.observed.organization, self.settings.containers_domain
+        """Host names that are requested and may be served, the public one first."""
+        return tuple(each for each in self._requested_hostnames if self.accepts(each))
+
+    @property
+    def named_hostnames(self) -> frozenset[str]:
+        """Host names that a decision may be about: those requested, and those of Enclaves.
+
+        Whoever holds them matters; `Observed.claims` has their claims.
+        """
+        served = (host for each in self.all_enclaves for host in each.spec.hostnames)
+        return frozenset((*self._requested_hostnames, *served))
+
+    @property
+    def _requested_hostnames(self) -> tuple[str, ...]:
+        return wanted_hostnames(
+            self.requested, self.observed.organization, self.settings.containers_domain
         )
-        return tuple(each for each in wanted if self.accepts(each))
 
     @property
     def internal_hostname(self) -> str:
@@ -276,7 +318,7 @@ class RolloutState:
         organization = self.observed.organization
         if organization is None:
             return ""
-        return internal_hostname(self.container, organization, self.settings.containers_domain)
+        return internal_hostname(self.requested, organization, self.settings.containers_domain)
 
     def is_custom(self, hostname: str) -> bool:
         """Return whether a host name is a custom domain, not a generated one."""
@@ -291,11 +333,25 @@ class RolloutState:
 
     @property
     def is_staging(self) -> bool:
-        """Whether updates wait for promotion: spec.staging, else the Deployment's default."""
-        deployment = self.observed.deployment
-        staging = self.container.spec.staging
-        if staging is not None:
-            return staging
+        """Whether an update waits for promotion."""
+        spec = self.container.spec
+        if self._is_relaunch and spec.relaunch_staging is not None:
+            return spec.relaunch_staging
+        return self.default_staging if spec.staging is None else spec.staging
+
+    @property
+    def _is_relaunch(self) -> bool:
+        """Whether the update is the one that the present value of spec.relaunch requests."""
+        relaunch = self.container.spec.relaunch
+        served = self.active.spec.request.relaunch if self.active is not None else relaunch
+        return served != relaunch == self.wanted.relaunch
+
+    @property
+    def default_staging(self) -> bool:
+        """The Deployment's default of staging, as it was when the first Enclave was made."""
+        kept, deployment = self.status.staging, self.observed.deployment
+        if kept is not None:
+            return kept
         return deployment is not None and deployment.spec.default_staging
 
     @property
@@ -304,12 +360,12 @@ class RolloutState:
         organization = self.observed.organization
         if organization is None or not self.is_staging or self.served_attempts is None:
             return ""
-        return preview_hostname(
-            self.container.display_name,
-            organization=organization.metadata.name,
-            debug=self.container.spec.debug,
-            containers_domain=self.settings.containers_domain,
-        )
+        return generated_hostnames(
+            self.requested,
+            organization,
+            self.settings.containers_domain,
+            debug=self.requested.spec.debug,
+        ).preview
 
     @cached_property
     def last_failure(self) -> Enclave | None:
@@ -319,7 +375,7 @@ class RolloutState:
             for each in self.enclaves
             if has_failed(each)
             and not is_transient(each.status.reason)
-            and not requests.same(each.spec.request, self.wanted)
+            and not requests.is_made_for(each.spec, self.wanted)
         )
         return max(others, key=self._age, default=None)
 
@@ -357,7 +413,7 @@ class RolloutState:
         found = [
             each
             for each in self.enclaves
-            if requests.same(each.spec.request, request)
+            if requests.is_made_for(each.spec, request)
             and (each is active or not is_draining(each))
         ]
         # The attempt number orders a revision, not creationTimestamp: the server's clock may be set
@@ -366,7 +422,7 @@ class RolloutState:
         found.sort(key=lambda each: (began[each.spec.revision], each.spec.attempt))
         attempts = tuple(found)
         origin = attempts[-1] if attempts else None
-        if active is not None and requests.same(active.spec.request, request):
+        if active is not None and requests.is_made_for(active.spec, request):
             origin = active
         return RevisionAttempts(request=request, enclaves=attempts, origin=origin)
 

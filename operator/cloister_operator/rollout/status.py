@@ -54,11 +54,13 @@ _PAUSED = (
 
 def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
     """Return the complete next status; equal to the present one when nothing changed."""
-    before = state.status
+    before, successor = state.status, state.observed.successor
+    plan = _with_ended_update(state, plan)
     update = _update(state, plan)
     shown = _shown(state, plan)
     history = _history(state, plan)
     active = state.active_after(plan)
+    current_tag, current_commit = _present_release(state, active, history)
     served = active.spec.hostnames if active else ()
     hostnames = tuple(each for each in served if state.accepts(each)) or state.hostnames
     return before.model_copy(
@@ -69,14 +71,20 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
             "internal_domain": hostnames[-1] if hostnames else before.internal_domain,
             "active_enclave": active.metadata.name if active else "",
             "candidate": plan.candidate,
-            "current_tag": _current_tag(state, active, history),
+            "current_tag": current_tag,
+            "current_commit": current_commit,
+            "staging": _staging(state, plan),
+            "requested_tag": state.wanted.tag,
+            "kept_request": state.kept,
             "resources": _resources(shown) or before.resources,
             "host": _host(state, shown) or before.host,
             "ssh_port": _ssh_port(state, plan),
             "latest_release": _latest(state),
+            "replaced_by": successor.metadata.name if successor else "",
             "update": update,
             "message": plan.message if _is_problem(plan) else "",
             "unenforced": shown.summary.unenforced if shown else before.unenforced,
+            "secrets": _secrets(state, plan),
             "history": history,
             "conditions": merge(
                 before.conditions,
@@ -85,6 +93,25 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
                 now=state.now,
             ),
         }
+    )
+
+
+def _with_ended_update(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
+    """Report that spec still requests what a stop ended: only a change of spec helps."""
+    kept = state.kept
+    reached = plan.settled and plan.progress is ContainerPhase.READY
+    if kept is None or not kept.update_ended or not reached:
+        return plan
+    ended, served = kept.instead_of.tag, kept.request.tag
+    what = f"to tag {ended}" if ended != served else f"of tag {served}"
+    return replace(
+        plan,
+        settled=False,
+        stalled=True,
+        reason="UpdateEnded",
+        message=f"{plan.message} The update {what} ended when the container was stopped or "
+        f"restored, but spec still requests it: put spec back to what serves (tag {served}), and "
+        "change it again to try another time.",
     )
 
 
@@ -141,7 +168,7 @@ def _update(state: RolloutState, plan: RolloutPlan) -> UpdateStatus | None:
     if _is_stopping(plan) or not state.is_update:
         return None
     serving = state.serving_after(plan)
-    if serving is not None and requests.same(serving.spec.request, state.wanted):
+    if serving is not None and requests.is_made_for(serving.spec, state.wanted):
         return None
     failed = plan.progress is ContainerPhase.FAILED
     if serving is None and failed:
@@ -180,6 +207,20 @@ def _shown(state: RolloutState, plan: RolloutPlan) -> EnclaveSpec | None:
     return next((each.spec for each in named), None)
 
 
+def _secrets(state: RolloutState, plan: RolloutPlan) -> tuple[str, ...] | None:
+    """Return the secrets that files name: of what serves, or served last, and of the candidate."""
+    created = {each.name: each.spec for each in plan.actions if isinstance(each, CreateEnclave)}
+    specs = {each.metadata.name: each.spec for each in state.all_enclaves} | created
+    active = state.active_after(plan)
+    names = {plan.candidate, active.metadata.name if active else ""}
+    found = [specs[each].summary.secrets for each in names if each in specs]
+    if not found:
+        return state.status.secrets
+    if None in found:
+        return None
+    return tuple(sorted({name for each in found for name in each or ()}))
+
+
 def _resources(shown: EnclaveSpec | None) -> ContainerResources | None:
     if shown is None:
         return None
@@ -206,13 +247,25 @@ def _ssh_port(state: RolloutState, plan: RolloutPlan) -> int | None:
     return shells.node_port or None
 
 
-def _current_tag(
+def _staging(state: RolloutState, plan: RolloutPlan) -> bool | None:
+    """Return the default of staging, which is kept when the first Enclave is made."""
+    was_made = bool(state.enclaves or state.status.history)
+    makes = any(isinstance(each, CreateEnclave) for each in plan.actions)
+    return state.default_staging if was_made or makes else state.status.staging
+
+
+def _present_release(
     state: RolloutState, active: Enclave | None, history: tuple[HistoryEntry, ...]
-) -> str:
+) -> tuple[str, str]:
+    """Return tag and commit of what serves or last served; before that the tag to run, and ""."""
+    before = state.status
     if active is not None:
-        return active.spec.tag
-    served = (each.tag for each in history if each.outcome == "Served")
-    return next(served, state.wanted.tag)
+        return active.spec.tag, active.spec.commit
+    if before.current_commit:
+        return before.current_tag, before.current_commit
+    # Status of an earlier release of Cloister, which did not record the commit.
+    served = ((each.tag, each.commit) for each in history if each.outcome == "Served")
+    return next(served, (state.wanted.tag, ""))
 
 
 def _history(state: RolloutState, plan: RolloutPlan) -> tuple[HistoryEntry, ...]:
@@ -292,7 +345,7 @@ def _domain_condition(state: RolloutState, shown: EnclaveSpec | None) -> list[Co
     served = next(
         (each for each in (shown.hostnames if shown else ()) if state.is_custom(each)), ""
     )
-    host = state.container.spec.custom_domain or served
+    host = state.requested.spec.custom_domain or served
     if not host:
         return []
     domain = find_domain(host, state.observed.domains)

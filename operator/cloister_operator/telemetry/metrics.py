@@ -4,19 +4,25 @@ Recorded in the event loop, read by the health thread (prometheus-client locks e
 docs/operator.md lists them all; a test compares that table with what is registered here.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
-__all__ = ["LaneState", "OperatorMetrics", "QueueMetrics"]
+from cloister_clients.telemetry.process_metrics import register_process_metrics
+
+__all__ = ["FAILURES", "CountedState", "LaneState", "OperatorMetrics", "QueueMetrics"]
 
 _RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 """Bounds of a reconcile: from one that reads the cache alone to one that waits for retries."""
 _QUEUE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 """Bounds of the time in the queue: new Containers of a large rollout wait for minutes."""
-_ERRORS = frozenset({"error", "invalid"})
+FAILURES = frozenset({"error", "invalid"})
 """Results of a reconcile that failed; a conflict is repeated at once and is part of the work."""
 _UNREACHABLE = "<error>"
 """Code of a request without a response, as in client-go."""
@@ -36,6 +42,37 @@ class LaneState(Protocol):
     @property
     def open_circuits(self) -> int:
         """How many circuits are open."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedState:
+    """What Containers are counted by (`cache.container_counts`)."""
+
+    namespace: str
+    """Namespace of the organization."""
+    status: str
+    """Status word (spec 5.1)."""
+    reason: str
+    """Reason of the condition Stalled where that is True, else of Ready; empty = there is none."""
+    stalled: bool
+    """Whether somebody has to change something."""
+
+
+class _Containers(Collector):
+    """Containers by state, collected at each scrape: a state without Containers has no series."""
+
+    def __init__(self) -> None:
+        self.counts: Callable[[], Mapping[CountedState, int]] = dict
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metric."""
+        labels = ("organization_namespace", "status", "reason", "stalled")
+        family = GaugeMetricFamily("cloister_containers", "Containers by state.", labels=labels)
+        for state, count in self.counts().items():
+            stalled = "true" if state.stalled else "false"
+            family.add_metric((state.namespace, state.status, state.reason, stalled), count)
+        yield family
 
 
 class QueueMetrics:
@@ -84,6 +121,9 @@ class OperatorMetrics:
         """What a scrape reads."""
         self.queue = QueueMetrics(registry)
         """For the work queue."""
+        register_process_metrics(registry, "operator")
+        self._containers = _Containers()
+        registry.register(self._containers)
         self._reconciles = Counter(
             "reconcile", "Reconciles by kind and result.", ("kind", "result"), registry=registry
         )
@@ -125,6 +165,7 @@ class OperatorMetrics:
             registry=registry,
         )
         self._register_gauges()
+        self._register_lookups()
 
     def _register_gauges(self) -> None:
         """Register what is read at a scrape alone; 0 until `observe_…` names where."""
@@ -140,6 +181,22 @@ class OperatorMetrics:
             "Time for which a worker has had its key longest.",
             registry=registry,
         )
+        self._oldest = Gauge(
+            "cloister_operator_oldest_due_key_seconds",
+            "Time for which a key has been due longest, measured every two seconds.",
+            registry=registry,
+        )
+        self._watch_behind = Gauge(
+            "cloister_operator_watch_behind_objects",
+            "Objects whose change a watch has not reported over two comparisons.",
+            ("kind",),
+            registry=registry,
+        )
+        self._policies = Gauge(
+            "cloister_operator_policies_lapsed",
+            "Admission policies that are not in force.",
+            registry=registry,
+        )
         self._leads = Gauge(
             "leader_election_master_status",
             "1 when this process holds the Lease.",
@@ -152,6 +209,15 @@ class OperatorMetrics:
             ("kind",),
             registry=registry,
         )
+        self._clock_offset = Gauge(
+            "cloister_operator_clock_offset_seconds",
+            "Seconds that the API server is ahead.",
+            registry=registry,
+        )
+
+    def _register_lookups(self) -> None:
+        """Register what is read of lookups at a scrape alone."""
+        registry = self.registry
         self._lookups_waiting = Gauge(
             "cloister_operator_lookups_waiting",
             "Lookups that wait for their turn.",
@@ -172,11 +238,6 @@ class OperatorMetrics:
             "Memory of cached results of lookups.",
             registry=registry,
         )
-        self._clock_offset = Gauge(
-            "cloister_operator_clock_offset_seconds",
-            "Seconds that the API server is ahead.",
-            registry=registry,
-        )
 
     def reconciled(self, kind: str, result: str, seconds: float) -> None:
         """Record a reconcile.
@@ -192,7 +253,7 @@ class OperatorMetrics:
         """
         self._reconciles.labels(kind, result).inc()
         self._seconds.labels(kind).observe(seconds)
-        if result in _ERRORS:
+        if result in FAILURES:
             self._errors.labels(kind).inc()
 
     def requested(self, method: str, status: int) -> None:
@@ -214,6 +275,22 @@ class OperatorMetrics:
     def missed_deletions(self, kind: str, count: int) -> None:
         """Count objects that were gone from the server without an event."""
         self._missed.labels(kind).inc(count)
+
+    def oldest_due(self, seconds: float) -> None:
+        """Record the time for which a key has been due longest."""
+        self._oldest.set(seconds)
+
+    def watch_behind(self, kind: str, objects: int) -> None:
+        """Record how many objects a watch has been behind over two comparisons."""
+        self._watch_behind.labels(kind).set(objects)
+
+    def policies_lapsed(self, count: int) -> None:
+        """Record how many admission policies are not in force."""
+        self._policies.set(count)
+
+    def observe_containers(self, counts: Callable[[], Mapping[CountedState, int]]) -> None:
+        """Read how many Containers are in which state at each scrape."""
+        self._containers.counts = counts
 
     def observe_queue(
         self,

@@ -115,6 +115,12 @@ class Schedule(Generic[K]):
         # Called from another thread: a copy does not change during the iteration.
         return max((now - began for began in list(self._active.values())), default=0.0)
 
+    def oldest_due(self, now: float) -> float:
+        """Return the seconds for which a key has been due longest; 0 = no key is due."""
+        return max(
+            (now - min(line.values()) for line in (self._normal, self._low) if line), default=0
+        )
+
     def add(self, key: K, now: float, *, low_priority: bool = False) -> None:
         """Make a key due now; while a worker has it, again after that.
 

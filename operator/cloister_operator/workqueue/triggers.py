@@ -31,8 +31,9 @@ from cloister_operator.cache.projections import (
     REGISTRY_CREDENTIAL,
     SECRET_KIND,
     SSH_KEY,
+    repo_index,
 )
-from cloister_operator.cache.store import CachedObject, Store, StoreChange
+from cloister_operator.cache.store import Store, StoreChange
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["COUNTS_DELAY", "Trigger", "is_low_priority", "triggers_of"]
@@ -45,7 +46,6 @@ Trigger = tuple[Key, float]
 
 _DELAYED = COUNTS_DELAY.total_seconds()
 _SERVICE_NAME = "kubernetes.io/service-name"
-_SETTLED = ("ready", "stopped")
 _OF_ONE_CONTAINER = {CLAIM, ENCLAVE, ENDPOINT_SLICE, NODE, POD, SERVICE, *TLS_ROUTES}
 """Kinds whose changes concern few Containers, in the middle of a rollout."""
 _USED_BY_CONTAINERS = (SECRET_KIND, SSH_KEY, DOMAIN)
@@ -146,10 +146,9 @@ def _container(versions: _Versions, store: Store) -> Iterator[Trigger]:
     namespace, name = versions.namespace, versions.name
     yield Key("Container", namespace, name), 0.0
     if versions.replaced:
-        for enclave in store.by_index(ENCLAVE, "container", f"{namespace}/{name}"):
-            # Delayed: the garbage collector has usually deleted them by then.
-            yield Key("Enclave", namespace, enclave.name), _DELAYED
-    if not (versions.same_spec and versions.same_status("domain")):
+        yield from _left_behind(namespace, name, store)
+    same = versions.same_spec and all(versions.same_status(each) for each in ("domain", "secrets"))
+    if not same:
         for ref in _USED_BY_CONTAINERS:
             for each in store.entries(ref, namespace):
                 yield Key(ref.kind, namespace, each.name), _DELAYED
@@ -160,11 +159,21 @@ def _container(versions: _Versions, store: Store) -> Iterator[Trigger]:
         yield Key("Container", namespace, spec["replaces"]), 0.0
     yield from _organization_of(namespace, store, after=_DELAYED)
     yield from _ending(namespace, store)
-    for each in store.by_index(DEPLOYMENT, "repo", f"{namespace}/{spec['repo']}"):
+    for each in store.by_index(DEPLOYMENT, "repo", repo_index(namespace, spec["repo"])):
         yield Key("Deployment", each.namespace, each.name), _DELAYED
     if versions.deleted:
         yield from _unsettled(namespace, store)
         yield from _orphans_of(f"{namespace}/{name}", store)
+
+
+def _left_behind(namespace: str, container: str, store: Store) -> Iterator[Trigger]:
+    """Enqueue the Enclaves and ownerless Services that a Container may have left."""
+    for enclave in store.by_index(ENCLAVE, "container", f"{namespace}/{container}"):
+        # Delayed: the garbage collector has usually deleted them by then.
+        yield Key("Enclave", namespace, enclave.name), _DELAYED
+    # An orphaning deletion takes their owner away while the Container is still there.
+    for service in store.by_index(SERVICE, "ownerless in", namespace):
+        yield Key("Service", namespace, service.name), 0.0
 
 
 def _orphans_of(container: str, store: Store) -> Iterator[Trigger]:
@@ -273,7 +282,7 @@ def _deployment(versions: _Versions, store: Store) -> Iterator[Trigger]:
     yield Key("Deployment", versions.namespace, versions.name), _DELAYED if same else 0.0
     if not same:
         repo = versions.newest["spec"]["repo"]
-        for each in store.by_index(CONTAINER, "repo", f"{versions.namespace}/{repo}"):
+        for each in store.by_index(CONTAINER, "repo", repo_index(versions.namespace, repo)):
             yield Key("Container", each.namespace, each.name), 0.0
 
 
@@ -341,14 +350,12 @@ def _ending(namespace: str, store: Store) -> Iterator[Trigger]:
 
 def _unsettled(namespace: str | None, store: Store) -> Iterator[Trigger]:
     """Enqueue the Containers, in one namespace or all, that wait for something or failed."""
-    for container in store.entries(CONTAINER, namespace):
-        if _phase(container) not in _SETTLED:
-            yield Key("Container", container.namespace, container.name), 0.0
-
-
-def _phase(container: CachedObject) -> str | None:
-    phase: str | None = container.decode().get("status", {}).get("phase")
-    return phase
+    if namespace is None:
+        found = store.by_index(CONTAINER, "unsettled", "true")
+    else:
+        found = store.by_index(CONTAINER, "unsettled in", namespace)
+    for container in found:
+        yield Key("Container", container.namespace, container.name), 0.0
 
 
 _MAPPINGS: dict[KindRef, Callable[[_Versions, Store], Iterator[Trigger]]] = {

@@ -199,7 +199,8 @@ class ClusterWriter:
             raise
         if ref not in self._store.kinds:
             return
-        if response.get("kind") == ref.kind:
+        # Of an object that went meanwhile the server returns its kind and nothing else.
+        if response.get("kind") == ref.kind and response["metadata"].get("resourceVersion"):
             self._to_cache(ref, response)
         else:
             self._remove_from_cache(ref, namespace, name, uid)

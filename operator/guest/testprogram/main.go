@@ -25,6 +25,7 @@ func main() {
 		"confined": confined, "escapes": escapes, "inspect": inspect, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
 		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy, "multiply": multiply,
+		"shim": shim,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "testprogram: no such command")

@@ -1,14 +1,18 @@
 """The look-up of records, against a real authoritative name server."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import dns.message
 import dns.query
 import dns.rcode
 import dns.update
 import pytest
+from typing_extensions import override
 
 from cloister_clients.dns import AuthoritativeDns, DnsError, DnsSettings
 from tests.support.servers.nameserver import NameServer, serve_zone
@@ -82,6 +86,37 @@ async def test_a_silent_name_server_is_an_error_and_not_absence(tmp_path: Path) 
 async def test_a_name_without_servers_is_an_error(client: AuthoritativeDns) -> None:
     with pytest.raises(DnsError, match=r"api\.elsewhere\.test"):
         await client.texts("_x.api.elsewhere.test")
+
+
+class NothingKnown(asyncio.DatagramProtocol):
+    """A resolver that knows nothing, not even the root."""
+
+    transport: asyncio.DatagramTransport
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the socket."""
+        self.transport = cast("asyncio.DatagramTransport", transport)
+
+    @override
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Send the response that there is no such name."""
+        response = dns.message.make_response(dns.message.from_wire(data))
+        response.set_rcode(dns.rcode.NXDOMAIN)
+        self.transport.sendto(response.to_wire(), addr)
+
+
+async def test_a_resolver_that_knows_no_zone_at_all_is_named() -> None:
+    address = f"127.53.{os.getpid() % 250}.53"
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(NothingKnown, local_addr=(address, 53))
+    try:
+        client = AuthoritativeDns(DnsSettings(resolvers=(address,), timeout_seconds=5))
+        with pytest.raises(DnsError, match="check the resolvers of the installation") as caught:
+            await client.texts("_x.api.nowhere.test")
+    finally:
+        transport.close()
+    assert "happen" not in str(caught.value)
 
 
 async def test_a_zone_of_two_thousand_servers_makes_few_sockets(

@@ -259,6 +259,16 @@ async def test_a_registry_over_tls_is_trusted_by_its_authority(tmp_path: Path) -
                 await client.resolve(reference)
 
 
+async def test_an_image_that_a_mirror_has_is_there_without_its_registry(opened: Registry) -> None:
+    """As where there is no way to the registry; a tag is the registry's to say."""
+    pushed = opened.image("acme/carried", tag="v1")
+    gone = "127.0.0.1:1"
+    async with client_for(opened.host, gone, mirrors={gone: [opened.base]}) as client:
+        assert await client.exists(f"{gone}/acme/carried@{pushed.digest}")
+        with pytest.raises(RegistryUnavailable):
+            await client.exists(f"{gone}/acme/carried:v1")
+
+
 async def test_registry_mirrors_are_tried_first_and_may_fail(
     opened: Registry, tmp_path: Path
 ) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from cloister_crds.installation import CONFIG_MAP_NAME
+from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
 from tests.support.cluster.admission_policies import install_policies, remove_policies
 from tests.support.cluster.api_server import ApiResponse, ApiServer
+from tests.support.programs.published_settings import settings_manifest
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -25,6 +28,7 @@ CLAIMS = "/apis/cloister.dev/v1alpha1/hostnameclaims"
 KINDS = f"/apis/cloister.dev/v1alpha1/namespaces/{TENANT}"
 FORBIDDEN = 403
 SECRET = "/api/v1/namespaces/{}/secrets"
+DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
 POD = "/api/v1/namespaces/{}/pods"
 BINDING = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 OWN = {"app.kubernetes.io/managed-by": "cloister"}
@@ -145,6 +149,13 @@ def pod(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     }
 
 
+def held_token(audience: str) -> dict[str, Any]:
+    """Build the part of a Pod that holds a token; an empty audience is the API server's own."""
+    token = {"path": "token", **({"audience": audience} if audience else {})}
+    sources = [{"serviceAccountToken": token}]
+    return {"volumes": [{"name": "t", "projected": {"sources": sources}}]}
+
+
 def assert_denied(verdict: ApiResponse, *words: str) -> None:
     """Check that a request was refused, and that the refusal says these words."""
     assert verdict.status == FORBIDDEN, verdict.body
@@ -202,6 +213,18 @@ async def test_no_account_reads_or_writes_secrets_of_others(held: Held, account:
     assert_denied(await one.get("/api/v1/secrets"))
 
 
+async def test_the_settings_that_are_published_are_the_operators_to_write(held: Held) -> None:
+    place = f"/api/v1/namespaces/{SYSTEM}/configmaps"
+    body = settings_manifest("containers.test")
+    await held.operator.apply(body, f"{place}/{CONFIG_MAP_NAME}")
+    only = {"fieldSelector": f"metadata.name={CONFIG_MAP_NAME}"}
+    assert (await held.api.get(place, **only)).accepted
+    assert_denied(await held.api.get(place))
+    assert_denied(await held.api.patch(f"{place}/{CONFIG_MAP_NAME}", {"data": None}))
+    assert_denied(await held.operator.post(place, {**body, "metadata": {"name": "another"}}))
+    assert_denied(await held.operator.delete(f"{place}/{CONFIG_MAP_NAME}"))
+
+
 @pytest.mark.parametrize("account", ACCOUNTS)
 async def test_no_account_gives_itself_rights(held: Held, account: str) -> None:
     one = held.account(account)
@@ -245,7 +268,8 @@ async def test_the_operator_binds_its_two_roles_to_nobody_else(held: Held) -> No
             {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]},
             volumeMounts=[{"name": "h", "mountPath": "/h"}],
         ),
-        pod({"volumes": [{"name": "t", "projected": {"sources": []}}]}),
+        pod(held_token("")),
+        pod(held_token("https://kubernetes.default.svc")),
     ],
     ids=lambda body: str(sorted(body["spec"])),
 )
@@ -255,10 +279,39 @@ async def test_the_operator_makes_no_pod_that_is_its_nodes(
     assert_denied(await held.operator.post(POD.format(TENANT), body), "enclave")
 
 
+def device_claim(*requests: dict[str, Any], **labels: str) -> dict[str, Any]:
+    """Build a ResourceClaim of an enclave."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "a-gpus-0", "labels": labels},
+        "spec": {"devices": {"requests": [{"name": "gpus", **each} for each in requests]}},
+    }
+
+
+async def test_the_operator_claims_devices_for_an_enclave_alone(held: Held) -> None:
+    gpu = {"deviceClassName": "gpu.example.com"}
+    place = DEVICE_CLAIMS.format(TENANT)
+    # Without this label the API server refuses such a claim by itself.
+    admin_access = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    assert (await held.admin.patch(f"/api/v1/namespaces/{TENANT}", admin_access)).accepted
+    every = device_claim({"exactly": {**gpu, "adminAccess": True}}, **ENCLAVES)
+    assert_denied(await held.operator.post(place, every), "another one may have")
+    nobodys = device_claim({"exactly": gpu}, **OWN)
+    assert_denied(await held.operator.post(place, nobodys), "of enclaves alone")
+    good = device_claim({"exactly": gpu}, **ENCLAVES)
+    made = await held.operator.post(place, good, dryRun="All")
+    assert made.accepted, made.message
+    assert_denied(await held.admin.post(place, good), "change the Container instead")
+    elsewhere = await held.operator.post(DEVICE_CLAIMS.format(SYSTEM), good)
+    assert elsewhere.status == FORBIDDEN
+
+
 async def test_what_does_its_work_is_let_through(held: Held) -> None:
-    made = await held.operator.post(POD.format(TENANT), pod(), dryRun="All")
-    # The account `default` is the controller manager's to make; nothing of ours refuses the Pod.
-    assert "ValidatingAdmissionPolicy" not in made.message, made.message
+    for body in (pod(), pod(held_token(token_audience("1")))):
+        made = await held.operator.post(POD.format(TENANT), body, dryRun="All")
+        # The account `default` is the controller manager's to make; nothing of ours refuses it.
+        assert "ValidatingAdmissionPolicy" not in made.message, made.message
     assert (await held.api.post(CLAIMS, claim("web.example"), dryRun="All")).accepted
 
 
@@ -330,8 +383,9 @@ async def rights(one: ApiServer, namespace: str) -> Rights:
         for plural in rule.get("resources") or ()
         for verb in rule["verbs"]
         for name in rule.get("resourceNames") or ("",)
-        # What Kubernetes permits every account: to ask about itself.
-        if not plural.startswith("self")
+        # What Kubernetes permits every account: to ask about itself, and from 1.37 on to read
+        # certificates of authorities, which are public.
+        if not plural.startswith(("self", "clustertrustbundles"))
     }
 
 

@@ -218,7 +218,17 @@ def test_defaults_are_filled_in_where_their_parents_are_missing(kubectl: Kubectl
 
 def test_columns_read_well(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", manifest=container())
-    header = kubectl("get", "ctr").stdout.splitlines()[0].split()
-    assert header == ["NAME", "STATUS", "TAG", "UPDATE", "DOMAIN", "READY", "REASON", "AGE"]
+    header = kubectl("get", "ctr").stdout.splitlines()[0]
+    assert header.split() == [
+        "NAME",
+        "STATUS",
+        "TAG",
+        "REQUESTED",
+        "UPDATE",
+        "DOMAIN",
+        "READY",
+        "REASON",
+        "AGE",
+    ]
     listed = kubectl("get", "cloister")
     assert "container.cloister.dev/web" in listed.stdout

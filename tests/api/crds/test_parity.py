@@ -204,6 +204,12 @@ QUIET: dict[str, dict[str, Any]] = {
         "teeUnit": "Pod",
         "attestationService": "http://127.0.0.1:8006",
         "overcommit": None,
+        "gpu": {
+            "resource": "nvidia.com/gpu",
+            "counts": [1, 8],
+            "type": "H100",
+            "metrics": "http://dcgm-exporter.gpus.svc:9400/metrics",
+        },
         "models": {
             "directory": "/srv/models",
             "known": ["ab" * 32 + "_4096_6493760e-f831-5d28-81b4-39e665a8095a"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_clients.kube.kinds import TLS_ROUTES, KindRef, of
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, TLS_ROUTES, KindRef, of
 from cloister_crds.kinds import (
     KINDS,
     Container,
@@ -82,7 +82,10 @@ def place_of(ref: KindRef) -> str:
     "ref", [each.ref for each in watched_kinds(TLS_ROUTES[0])], ids=lambda ref: ref.plural
 )
 async def test_the_operator_may_watch_what_it_watches(may: May, ref: KindRef) -> None:
-    for verb in ("get", "list", "watch"):
+    # What it does not write it never has to read again after a write of unknown outcome.
+    read_only = ref in {NODE, ENDPOINT_SLICE}
+    assert await may(OPERATOR, "get", place_of(ref)) is not read_only
+    for verb in ("list", "watch"):
         assert await may(OPERATOR, verb, place_of(ref)), verb
 
 
@@ -154,14 +157,17 @@ async def test_neither_program_may_do_what_it_does_not_need(
     "kind", [Container, Deployment, Secret, SSHKey, RegistryCredential, Domain]
 )
 async def test_the_facade_may_what_its_users_may(may: May, kind: type[Resource]) -> None:
-    for verb in ("get", "list", "watch", "create", "patch", "delete"):
+    for verb in ("get", "list", "watch", "create"):
         assert await may(API, verb, place_of(of(kind))), verb
+    # A Deployment ends with its last Container, and a key is never changed.
+    assert await may(API, "delete", place_of(of(kind))) is (kind is not Deployment)
+    assert await may(API, "patch", place_of(of(kind))) is (kind is not SSHKey)
     assert not await may(API, "patch", f"{place_of(of(kind))}/status")
 
 
 @pytest.mark.parametrize("kind", [Organization, Host, Enclave])
 async def test_the_facade_only_reads_what_is_not_its_users(may: May, kind: type[Resource]) -> None:
-    for verb in ("get", "list", "watch"):
+    for verb in ("list", "watch"):
         assert await may(API, verb, place_of(of(kind))), verb
     for verb in ("create", "delete", "update"):
         assert not await may(API, verb, place_of(of(kind))), verb
@@ -180,11 +186,20 @@ async def test_the_facade_reads_no_pod_and_lists_no_core_secret(may: May) -> Non
     assert await may(API, "get", "/secrets")
 
 
-async def test_the_facade_asks_kubelets_and_orders_nothing(may: May) -> None:
-    assert await may(API, "get", "/nodes/proxy")
-    for verb, place in (("create", "/nodes/proxy"), ("get", "/nodes"), ("list", "/nodes")):
-        assert not await may(API, verb, place), (verb, place)
-    assert not await may(OPERATOR, "get", "/nodes/proxy")
+@pytest.mark.parametrize("account", [API, OPERATOR])
+async def test_no_account_reaches_a_kubelet(may: May, account: str) -> None:
+    """A kubelet that is asked directly authorizes by these, and knows no admission policy."""
+    parts = "proxy metrics stats log spec checkpoint configz healthz pods statusz flagz"
+    for part in parts.split():
+        for verb in ("get", "create"):
+            assert not await may(account, verb, f"/nodes/{part}"), (verb, part)
+
+
+async def test_the_facade_lists_the_usage_of_pods_and_no_node(may: May) -> None:
+    assert await may(API, "list", "metrics.k8s.io/pods")
+    for place in ("/nodes", "metrics.k8s.io/nodes"):
+        for verb in ("get", "list"):
+            assert not await may(API, verb, place), (verb, place)
 
 
 async def test_the_facade_reads_published_measurements_and_writes_none(may: May) -> None:

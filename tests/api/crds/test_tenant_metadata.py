@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "domains": ("Domain", {"domain": "app.example.com"}),
 }
-CONTROLS = ("id", "paused", "adopted-at", "create-request", "replaces-uid", "anything")
+CONTROLS = ("id", "paused", "adopted-at", "create-request", "replaces-uid", "trace", "anything")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -226,13 +226,22 @@ async def test_an_administrator_restores_identifiers_and_nobody_else(
     for somebody in (tenant, facade, stranger):
         assert (await somebody.patch(path, restored)).status == FORBIDDEN
     await stranger.aclose()
-    assert_refused(
-        await policed.patch(path, {"status": {"id": UID, "verified": True}}), "change spec instead"
-    )
+    seen = {"status": {"observedGeneration": 1}}
+    assert_refused(await policed.patch(path, seen), "change spec instead")
     nonsense = await policed.patch(path, {"status": {"id": "x" * 36}})
     assert "id is a UUID in lowercase" in nonsense.message
     assert (await policed.patch(path, restored)).accepted
     for change in (f"{UID[:-1]}5", None):
         again = await policed.patch(path, {"status": {"id": change}})
         assert "id cannot be changed" in again.message
+    # Until the operator has seen it, all that a backup has; then the identifier alone.
+    assert (await policed.patch(path, {"status": {"verified": True}})).accepted
+    operator = policed.impersonating(
+        "system:serviceaccount:cloister-system:cloister-operator", "system:authenticated"
+    )
+    assert (await operator.patch(path, seen)).accepted
+    await operator.aclose()
+    assert_refused(
+        await policed.patch(path, {"status": {"verified": False}}), "change spec instead"
+    )
     await tenant.delete(f"{PLACE}/domains/restored")

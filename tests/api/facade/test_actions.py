@@ -12,7 +12,7 @@ import pytest
 from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
-READY = {"phase": "ready", "currentTag": "v1.0.0"}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
 UPDATING: dict[str, Any] = {
     **READY,
     "activeEnclave": "web-a-1",
@@ -173,8 +173,9 @@ async def test_a_relaunch_of_a_failed_container_shows_as_deploying_update(
     async with facade.client(world.key) as client:
         path = await made(client, world, "failed")
         record = (await client.post(f"{path}/relaunch", json={})).json()
-        assert record["status"] == "failed"
+        assert record["status"] == "deploying"
         assert record["update_status"] == "deploying"
+        assert (await client.get(path)).json()["status"] == "deploying"
         assert record["update_type"] == "replace"
 
 
@@ -283,6 +284,37 @@ async def test_debug_can_be_toggled_and_claims_the_other_name(
     assert any(name.startswith("web.debug.") for name in await world.claims())
 
 
+async def test_a_debug_container_becomes_a_production_one(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3z8mBkXkKGZLM2uQXVZ0Y1x1l6Rr2m9rC6QJXgHk0b"
+    more = {"debug": True, "ssh_keys": ["ada"], "disable_cc_mode": True}
+    async with facade.client(world.key) as client:
+        key = {"name": "ada", "public_key": public}
+        assert (await client.post("/api/ssh-keys", json=key)).status_code == 201
+        paths = []
+        for name in ("one", "two"):
+            answer = await client.post("/api/containers", json=world.body(name, **more))
+            assert answer.status_code == 201, answer.text
+            paths.append(answer.headers["location"])
+        answer = await client.post(f"{paths[0]}/relaunch", json={"disable_cc_mode": False})
+        shown = answer.json()
+        assert (shown["debug"], shown["disable_cc_mode"], shown["ssh_keys"]) == (
+            True,
+            False,
+            ["ada"],
+        )
+        for path in paths:
+            answer = await client.post(f"{path}/relaunch", json={"debug": False})
+            assert answer.status_code == 200, answer.text
+            shown = answer.json()
+            assert (shown["debug"], shown["disable_cc_mode"], shown["ssh_keys"]) == (
+                False,
+                False,
+                [],
+            )
+
+
 async def test_what_a_gitops_manager_owns_is_left_to_it(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -304,6 +336,15 @@ async def test_what_a_gitops_manager_owns_is_left_to_it(
         assert "tag" in answer.json()["error"]
         again = await client.post(f"{path}/relaunch")
         assert again.status_code == 200, again.text
+        kept = await client.delete(path)
+        assert (kept.status_code, kept.json()["code"]) == (409, "CONFLICT")
+        assert "kustomize-controller" in kept.json()["error"]
+        assert "delete it in its repository" in kept.json()["error"]
+        assert (await client.get(path)).status_code == 200
+        await world.apply_as("kustomize-controller", {**body, "spec": {**spec, "state": "Running"}})
+        going_on = await client.post(f"{path}/stop")
+        assert going_on.status_code == 409
+        assert "kustomize-controller manages state" in going_on.json()["error"]
 
 
 async def test_a_lapsed_subscription_stops_new_work_alone(

@@ -1,6 +1,8 @@
-"""Certificates of enclaves from the facade's own authority, asked for with an enclave's token."""
+"""Certificates of enclaves from the facade's own authority, asked for with their Pods' tokens."""
 
+import json
 import shutil
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,25 +10,40 @@ import httpx
 import pytest
 import yaml
 from cryptography import x509
+from typing_extensions import override
 
-from cloister_clients.kube.kinds import EVENT, of
+from cloister_clients.kube.kinds import EVENT, POD, of
 from cloister_crds.kinds import Container, Enclave, HostnameClaim
+from cloister_crds.tokens import token_audience
 from tests.support.builders.signing_requests import new_key, signing_request
+from tests.support.faults.fault_kinds import ApiRequest, Fault
+from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
-from tests.support.programs.facade_enclaves import enclave_with_token, report_domain
+from tests.support.programs.facade_enclaves import (
+    create_pod,
+    enclave_with_token,
+    report_domain,
+    request_token,
+)
 from tests.support.waiting import until
 
 PATH = "/api/shim/cert"
 
 
 @pytest.fixture(scope="module")
-def settings(facade_settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return settings with an own authority, made by the command; the ledger is the shared one."""
+def settings(
+    facade_settings: Path, proxy: FaultyProxy, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Return settings with an own authority; the ledger is the shared one.
+
+    A proxy to the API server counts the TokenReviews.
+    """
     folder = tmp_path_factory.mktemp("certificates")
     document = yaml.safe_load(facade_settings.read_text())
     document["ledger"] = {
         key: str(facade_settings.parent / name) for key, name in document["ledger"].items()
     }
+    document["kubeconfig"] = str(proxy.open_port("signing").kubeconfig)
     document["certificates"] = {
         "issuer": "own",
         "own": {"certificate": "ca.pem", "key": "ca.key", "lifetimeSeconds": 3600},
@@ -121,10 +138,17 @@ async def test_an_unfit_certificate_request_has_a_reason(asker: Asker) -> None:
     assert missing.json()["details"][0]["field"] == "csr"
 
 
+def forged(token: str, **claims: object) -> str:
+    """Return a token that says other things; its signature is no longer right."""
+    head, payload, signature = token.split(".")
+    said = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) | claims
+    payload = urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+    return f"{head}.{payload}.{signature}"
+
+
 async def test_without_the_token_of_a_live_enclave_there_is_nothing(asker: Asker) -> None:
     request = signing_request(asker.host)
-    wrong = asker.token[:-1] + ("A" if asker.token[-1] != "A" else "B")
-    for token in ("x", wrong, f"{asker.world.namespace}/none/{'a' * 43}"):
+    for token in ("x", "a.b.c", forged(asker.token, jti="another"), f"{asker.token[:-4]}AAAA"):
         answer = await asker.request(request, token)
         assert answer.status_code == 401, answer.text
         assert answer.json()["code"] == "UNAUTHORIZED"
@@ -136,6 +160,85 @@ async def test_without_the_token_of_a_live_enclave_there_is_nothing(asker: Asker
 
     await asker.world.report_enclave(asker.name, phase="Failed", observedGeneration=1)
     await until(refused, what="the token of a failed enclave to be refused")
+
+
+async def test_only_the_token_of_its_present_pod_is_an_enclaves(
+    asker: Asker, other_world: FacadeInstallation
+) -> None:
+    """The attack: tokens of the same cluster that are for something else, or somebody else."""
+    world, name = asker.world, asker.name
+    (enclave,) = (await world.kube.list(of(Enclave), world.namespace)).items
+    audience = token_audience(enclave["metadata"]["uid"])
+    pod = (await world.kube.get(POD, name, world.namespace))["metadata"]["uid"]
+    helper = await create_pod(world, "helper")
+    stranger = await create_pod(world, "stranger", "stranger")
+    elsewhere = await create_pod(other_world, name)
+    tokens = {
+        "another audience": await request_token(world, "", name, pod),
+        "another Enclave's audience": await request_token(world, f"{audience}0", name, pod),
+        "no Pod": await request_token(world, audience, "", ""),
+        "another Pod": await request_token(world, audience, "helper", helper),
+        "another account": await request_token(world, audience, "stranger", stranger, "stranger"),
+        "another organization": await request_token(other_world, audience, name, elsewhere),
+    }
+    for whose, token in tokens.items():
+        assert (await asker.request("x", token)).status_code == 401, whose
+    assert await asker.known(), "its own one is still accepted"
+    await world.report_enclave(name, podUID=helper, observedGeneration=1)
+
+    async def refused() -> bool:
+        return (await asker.request("x")).status_code == 401
+
+    await until(refused, what="the token of a Pod that is not the Enclave's to be refused")
+
+
+async def test_the_token_of_a_deleted_pod_is_refused(asker: Asker) -> None:
+    world, name = asker.world, asker.name
+    (enclave,) = (await world.kube.list(of(Enclave), world.namespace)).items
+    pod = (await world.kube.get(POD, name, world.namespace))["metadata"]["uid"]
+    audience = token_audience(enclave["metadata"]["uid"])
+    tokens = [await request_token(world, audience, name, pod) for _ in range(2)]
+    assert (await asker.request("x", tokens[0])).status_code == 400, "a token that was renewed"
+    await world.kube.delete(POD, name, world.namespace, grace_period=0)
+    assert (await asker.request("x", tokens[1])).status_code == 401
+
+
+class ReviewCounter(Fault):
+    """Count the TokenReviews."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @override
+    async def before(self, request: ApiRequest) -> None:
+        self.count += request.kind == "tokenreviews"
+
+
+@pytest.fixture
+def reviews(asker: Asker, proxy: FaultyProxy) -> Iterator[ReviewCounter]:
+    """Count the TokenReviews of a test, after its enclave is known."""
+    counter = ReviewCounter()
+    proxy.faults = (counter,)
+    yield counter
+    proxy.faults = ()
+
+
+async def test_strangers_cannot_flood_the_api_server_with_tokens(
+    asker: Asker, reviews: ReviewCounter
+) -> None:
+    """The attack: random tokens, each of which the API server would have to judge."""
+    unknown = [forged(asker.token, aud=[f"certificates.cloister.dev/{n}"]) for n in range(50)]
+    for token in ("x" * 9000, *unknown, *(forged(asker.token, exp=n) for n in range(50))):
+        assert (await asker.request("x", token)).status_code == 401
+    assert reviews.count == 0, "refused by what they say"
+    answers = [await asker.request("x", forged(asker.token, jti=str(n))) for n in range(100)]
+    judged = [answer.status_code for answer in answers].count(401)
+    assert 0 < judged == reviews.count <= 5
+    assert {answer.status_code for answer in answers} == {401, 429}
+    assert answers[-1].headers["retry-after"]
+    assert await asker.known(), "the enclave's own token, which was judged before, is accepted"
+    other = await an_enclave(asker.client, asker.world, "other")
+    assert await other.known(), "another enclave is not affected"
 
 
 async def test_the_token_of_a_deleted_enclave_is_refused(asker: Asker) -> None:
@@ -172,7 +275,7 @@ async def test_a_token_is_good_for_one_key(asker: Asker, settings: Path, signing
             for _ in range(2):
                 answer = await other.request(signing_request(asker.host))
                 assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
-                assert "bound to the key" in answer.json()["error"]
+                assert "bound to the key of its first request" in answer.json()["error"]
     again = signing_request(asker.host, key=first, subject=asker.host)
     assert (await asker.request(again)).status_code == 200, "a renewal with the key"
     rows = [row.action for row in await asker.world.audit()]

@@ -56,9 +56,12 @@ async def test_a_verified_domain_is_claimed_with_the_container(
         assert host in taken["reason"]
         same = {**question, "name": "web", "container_id": made.json()["id"]}
         kept = (await client.post("/api/containers/validate-name", json=same)).json()
-        assert kept == {"available": True, "name": "web"}
+        internal = made.json()["internal_domain"]
+        assert kept == {"available": True, "name": "web", "internal_domain": internal}
         second = await client.post("/api/containers", json=world.body("two", custom_domain=host))
         assert second.status_code == 409
+        free = await client.post("/api/containers/validate-name", json={"name": "two"})
+        assert free.json()["available"] is True, "a refused create leaves nothing"
 
 
 async def test_an_unverified_domain_is_refused(facade: Facade, world: FacadeInstallation) -> None:

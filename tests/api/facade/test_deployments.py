@@ -10,7 +10,7 @@ from cloister_crds.kinds import Deployment
 from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
-READY = {"phase": "ready", "currentTag": "v1.0.0"}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
@@ -59,14 +59,21 @@ async def test_counts_follow_the_containers(facade: Facade, world: FacadeInstall
 
 async def test_the_default_of_staging_is_changed(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
-        await made(client, world, "a")
+        first = await made(client, world, "a")
         (record,) = (await client.get("/api/deployments")).json()
         path = f"/api/deployments/{record['id']}"
         answer = await client.patch(path, json={"default_staging": True})
         assert answer.status_code == 200, answer.text
         assert answer.json()["default_staging"] is True
         assert (await client.get("/api/deployments")).json() == [answer.json()]
-        assert (await client.get("/api/containers")).json()[0]["staging"] is True
+        later = await made(client, world, "b")
+        known = {
+            each["id"]: each["staging"] for each in (await client.get("/api/containers")).json()
+        }
+        assert known == {first: False, later: True}
+        item = await world.container("b")
+        assert item is not None
+        assert item["spec"]["staging"] is True
         for body in ({}, {"default_staging": "yes"}, {"default_staging": True, "more": 1}):
             assert (await client.patch(path, json=body)).status_code == 400
         missing = await client.patch(f"/api/deployments/{UNKNOWN}", json={"default_staging": True})
@@ -96,6 +103,7 @@ async def test_an_update_of_all_tells_each_result(
         item = await world.container("ready")
         assert item is not None
         assert (item["spec"]["tag"], item["spec"]["staging"]) == ("v1.1.0", False)
+        assert item["spec"]["relaunchStaging"] is False
 
         again = await client.post(
             path, json={"tag": "v1.1.0", "staging": True, "instance_ids": [ready]}
@@ -132,7 +140,7 @@ async def test_what_git_manages_fails_alone(facade: Facade, world: FacadeInstall
         assert "kustomize-controller" in results["theirs"]["error"]
         item = await world.container("mine")
         assert item is not None
-        assert item["spec"]["staging"] is True
+        assert (item["spec"]["staging"], item["spec"]["relaunchStaging"]) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ from tests.support.waiting import until
 
 FIELDS = (
     *("id", "domain", "verification_nonce", "cname_hash", "verified", "verified_at", "created_at"),
-    *("used_by", "txt_record_host", "txt_record_value", "cname_target", "cname_configured"),
+    *(
+        "used_by",
+        "used_by_containers",
+        "txt_record_host",
+        "txt_record_value",
+        "cname_target",
+        "cname_configured",
+    ),
 )
 
 

@@ -235,8 +235,11 @@ async def test_without_a_secret_nothing_is_connected(
     with start_facade(changed(facade_settings, "no-webhooks.yml", webhooks=None)) as facade:
         async with facade.client(world.key) as client:
             path = await made(client, world)
-            cut = await client.post(f"{path}/github-connection", json={"enabled": False})
-            assert cut.status_code == 200
+            assert (await client.get(path)).json()["github_app_connected"] is False
+            for wanted in (True, False):
+                answer = await client.post(f"{path}/github-connection", json={"enabled": wanted})
+                assert answer.status_code == 200, answer.text
+                assert answer.json()["github_app_connected"] is False
             answer = await client.post(f"{path}/github-connection", json={"enabled": True})
             assert answer.status_code == 400
             assert "releaseSecretFile" in answer.json()["error"]

@@ -12,6 +12,8 @@ from sqlalchemy import update
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_clients.clock import utc_now
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import HostnameClaim
 from tests.support.programs.facade import (
     DOMAIN,
     Facade,
@@ -208,18 +210,34 @@ async def test_a_custom_domain_is_its_containers(
     key: str,
 ) -> None:
     domain = f"api.{world.organization}.test"
+    own = f"web.{world.organization}.{DOMAIN}"
     for place, name in ((world, domain), (other_world, f"api.{other_world.organization}.test")):
         async with facade.client(place.key) as admin:
             created = await admin.post("/api/containers", json=place.body("web"))
             assert created.status_code == 201
-        await place.report("web", phase="ready", domain=name)
+        generated = created.json()["internal_domain"]
+        await place.enclave("web", hostnames=(name, generated))
+        # As after the domain was lost: the enclave asks by it as long as it lives.
+        await place.report("web", phase="ready", domain=generated)
     await becomes(client, 200, key, domain=domain)
-    await becomes(client, 403, key, domain=f"api.{other_world.organization}.test")
+    assert await ask(client, key, domain=domain, requested_host=own) == 200
+    assert await ask(client, key, domain=own, requested_host=domain) == 200
+    foreign = f"api.{other_world.organization}.test"
+    await becomes(client, 403, key, domain=own, requested_host=foreign)
+    assert await ask(client, key, domain=foreign) == 403
+    # Another organization has proven the domain since and claimed it: it is theirs now.
+    holder = {"namespace": other_world.namespace, "name": "web"}
+    claim = {"metadata": {"name": domain}, "spec": {"holder": holder}}
+    await world.kube.create(of(HostnameClaim), claim)
+    await becomes(client, 403, key, domain=domain)
+    await world.end_enclave("web-a-1")
+    await other_world.kube.delete(of(HostnameClaim), domain)
+    assert await ask(client, key, domain=own) == 200
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"{}", b'{"api_key": 5}', b'{"api_key": "x", "user": "y"}', b"\xff"],
+    [b"", b"{", b"[]", b"{}", b'{"api_key": 5}', b'{"user": "y"}', b"\xff"],
 )
 async def test_a_malformed_body_is_400(client: httpx.AsyncClient, content: bytes) -> None:
     headers = {"content-type": "application/json"}

@@ -43,6 +43,7 @@ async def test_a_create_makes_claim_deployment_and_container(
         "domain": hostname,
         "internal_domain": hostname,
         "current_tag": "v1.0.0",
+        "requested_tag": "v1.0.0",
         "cpus": 2,
         "gpus": 0,
         "memory_mb": 8192,
@@ -147,7 +148,7 @@ async def test_the_record_follows_the_status(facade: Facade, world: FacadeInstal
             host={"name": world.host, "cpuType": "EPYC", "gpuType": ""},
             update={
                 "enclave": "web-x-2",
-                "uid": "0b0b",
+                "uid": "5f0c2a51-7f0e-4a0e-9b52-2f1f6f1d3c0b",
                 "revision": "r",
                 "tag": "v1.1.0",
                 "status": "failed",
@@ -175,7 +176,7 @@ async def test_the_record_follows_the_status(facade: Facade, world: FacadeInstal
         update = (await client.get(f"{path}/update")).json()
         assert update == {
             "has_update": True,
-            "update_deployment_id": "0b0b",
+            "update_deployment_id": "5f0c2a51-7f0e-4a0e-9b52-2f1f6f1d3c0b",
             "update_tag": "v1.1.0",
             "update_status": "failed",
         }
@@ -365,4 +366,4 @@ async def test_a_debug_container_may_do_without_the_tee(
     assert container is not None
     assert container["spec"]["disableConfidential"] is True
     assert production.status_code == 400
-    assert "disableConfidential is for debug enclaves only" in production.text
+    assert "disable_cc_mode is for debug enclaves only" in production.text

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -21,12 +22,21 @@ from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.metering import FINALIZER
-from tests.support.programs.facade import FacadeInstallation, run_command, start_facade
+from dev.cluster import Cluster
+from tests.support.programs.facade import DOMAIN, FacadeInstallation, run_command, start_facade
+from tests.support.programs.published_settings import publish
 from tests.support.servers.postgres import postgres
 from tests.support.waiting import until, until_sync
 
 PATIENCE = 90.0
 KILLS = 5
+METERED = "cloister-metered"
+"""Namespace of an operator that meters."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def metered(api_cluster: Cluster) -> None:
+    publish(api_cluster, DOMAIN, namespace=METERED, metering=True)
 
 
 def metering(world: FacadeInstallation, folder: Path, url: str | None = None) -> Path:
@@ -39,7 +49,7 @@ def metering(world: FacadeInstallation, folder: Path, url: str | None = None) ->
         (folder / "url").touch(mode=0o600)
         (folder / "url").write_text(url)
         ledger["urlFile"] = str(folder / "url")
-    settings |= {"ledger": ledger, "metering": True}
+    settings |= {"ledger": ledger, "operatorNamespace": METERED}
     del settings["webhooks"]
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))

@@ -9,9 +9,12 @@ from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Host, HostnameClaim
 from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
-from cloister_crds.lifecycle.state.conditions import merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, config_file
 from tests.support.waiting import until
+
+LONGEST_LABEL = f"{'a' * 51}--77qfj7t24d"
+"""Label of the host name of 64 times a: a label has 63 characters."""
 
 
 async def refused(facade: Facade, world: FacadeInstallation, **change: Any) -> dict[str, Any]:
@@ -122,6 +125,24 @@ async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: FacadeIn
     container = await world.container("web")
     assert container is not None
     assert container["spec"]["host"] == world.host
+    update = ConditionUpdate("Ready", status=False, reason="NoResolver", message="no name server")
+    told = merge((), [update], generation=1, now=utc_now())
+    status = {"conditions": [each.wire() for each in told]}
+    await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
+    async with facade.client(world.key) as client:
+        body = world.body("other", host_name=world.host, tag="v1.1.0")
+
+        async def waits() -> bool:
+            """Return whether the facade has seen the Host's status."""
+            answer = await client.post("/api/containers", json=body)
+            if answer.is_success:
+                await client.delete(answer.headers["location"])
+                return False
+            assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+            assert int(answer.headers["retry-after"]) > 0
+            return "host_name" in answer.text and "no name server" in answer.text
+
+        await until(waits, what="the Host's status")
 
 
 async def test_a_host_name_that_another_holds_is_a_conflict(
@@ -169,6 +190,12 @@ async def test_validate_reports_all_problems_and_creates_nothing(
         assert good["valid"] is True
         assert good["errors"] == []
         assert good["config"]["cpus"] == 2
+        assert good["deadlines"] == {"pull_seconds": 3600, "boot_seconds": 1800}
+        slow = yaml.safe_load(config_file(world.image))
+        slow["containers"][0]["healthcheck"] = {"test": ["CMD", "/a"], "start_period": "45m"}
+        world.repository.release("slow", yaml.safe_dump(slow).encode())
+        told = (await client.post("/api/containers/validate", json={**body, "tag": "slow"})).json()
+        assert told["deadlines"]["boot_seconds"] == 1800 + 45 * 60 + 3 * 60 + 15
         lost = await client.post("/api/containers/validate", json={**body, "tag": "v9"})
         assert lost.status_code == 200
         assert lost.json()["valid"] is False
@@ -179,6 +206,79 @@ async def test_validate_reports_all_problems_and_creates_nothing(
         assert bad["valid"] is False
         assert {"cpus", "containers"} <= {each["field"] for each in bad["errors"]}
     assert await world.containers() == []
+
+
+async def test_validate_warns_of_a_secret_that_the_create_must_bind(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    document = yaml.safe_load(config_file(world.image))
+    document["containers"][0]["secrets"] = ["API_KEY"]
+    world.repository.release("keyed", yaml.safe_dump(document).encode())
+    release = {"repo": world.repo, "tag": "keyed"}
+    async with facade.client(world.key) as client:
+        secret = {"name": "API_KEY", "value": "made up"}
+        assert (await client.post("/api/secrets", json=secret)).status_code == 201
+
+        async def verdict(**more: Any) -> tuple[bool, list[tuple[str, str]]]:
+            answer = await client.post("/api/containers/validate", json={**release, **more})
+            assert answer.status_code == 200, answer.text
+            told = answer.json()
+            listed = [*told["errors"], *told["warnings"]]
+            return told["valid"], [
+                (each["field"], each["code"]) for each in listed if "secrets" in each["field"]
+            ]
+
+        unbound = [("containers[0].secrets[0]", "SecretNotBound")]
+        assert await verdict() == (True, unbound)
+        assert await verdict(secrets=["API_KEY"]) == (True, [])
+        assert await verdict(secrets=[]) == (False, unbound)
+        made = await client.post("/api/containers", json=world.body("web"))
+        assert made.status_code == 201, made.text
+        held = {"container_id": made.json()["id"]}
+        assert await verdict(**held) == (True, unbound)
+        assert await verdict(**held, secrets=["API_KEY"]) == (True, [])
+        bound = world.body("bound", tag="keyed", secrets=["API_KEY"])
+        assert (await client.post("/api/containers", json=bound)).status_code == 201
+
+
+JUDGED: dict[str, dict[str, Any]] = {
+    "nothing more": {},
+    "a host that is not there": {"host_name": "nowhere"},
+    "gpus without a right": {"gpus": 8},
+    "a secret that is not there": {"secrets": ["NOBODYS"]},
+    "variables that the file does not name": {"variables": {"OTHER": "1"}},
+    "keys of a production container": {"ssh_keys": ["mine"]},
+    "a key that is not there": {"ssh_keys": ["mine"], "debug": True},
+    "a domain that is not there": {"custom_domain": "www.example.test"},
+    "confidential mode off in production": {"disable_cc_mode": True},
+    "a tag that is not there": {"tag": "v9"},
+    "a name that is taken": {"name": "taken"},
+    "a release in the way of a good name": {"name": "a" * 64, "debug": True, "tag": "v9"},
+}
+"""What a create may say -> the same in a validate."""
+
+
+async def test_validate_judges_as_the_create_does(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        assert (await client.post("/api/containers", json=world.body("taken"))).is_success
+        for place, (case, asked) in enumerate(JUDGED.items()):
+            body = {**world.body(f"web-{place}"), **asked}
+            question = {("instance_name" if key == "name" else key): body[key] for key in body}
+            answer = await client.post("/api/containers/validate", json=question)
+            assert answer.status_code == 200, (case, answer.text)
+            verdict = answer.json()
+            made = await client.post("/api/containers", json=body)
+            assert verdict["valid"] is made.is_success, (case, verdict, made.text)
+            assert verdict["errors"] or made.is_success, case
+            told = {(each["code"], each["field"]) for each in verdict["errors"]}
+            details = made.json().get("details") or []
+            assert {(each["code"], each["field"]) for each in details} <= told, case
+            if made.status_code == 403:
+                assert verdict["errors"][0]["message"] == made.json()["error"], case
+            if made.status_code == 409:
+                assert told == {("NameTaken", "instance_name")}, case
 
 
 async def test_validate_of_a_relaunch_skips_the_limit(
@@ -210,12 +310,17 @@ async def test_validate_name(facade: Facade, world: FacadeInstallation) -> None:
             found: dict[str, Any] = answer.json()
             return found
 
-        assert await ask(name="web") == {"available": True, "name": "web"}
+        zone = f"{world.organization}.{DOMAIN}"
+        longest = "a" * 64
+        for name, label in (("web--production", "web--production"), (longest, LONGEST_LABEL)):
+            told = {"available": True, "name": name, "internal_domain": f"{label}.{zone}"}
+            assert await ask(name=name) == told
+        assert (await ask(name="web", debug=True))["internal_domain"] == f"web.debug.{zone}"
         for bad in ("", "Web", "-web", "web-", "a" * 65, "we.b"):
             verdict = await ask(name=bad)
             assert verdict["available"] is False
             assert verdict["reason"]
-        assert (await ask(name="a" * 64))["available"] is True
+            assert "internal_domain" not in verdict
         made = (await client.post("/api/containers", json=world.body("web"))).json()
         assert (await ask(name="web"))["available"] is False
         assert (await ask(name="web", debug=True))["available"] is True

@@ -40,13 +40,26 @@ async def test_the_old_one_is_deleted_once_the_new_one_serves(
         claim = await world.kube.get(of(HostnameClaim), hostname)
         assert claim["spec"]["holder"]["name"] == "web", "the old one still serves there"
         listed = (await client.get("/api/containers")).json()
-        assert {each["id"] for each in listed} == {old, new}
+        assert [(each["id"], each["replace_container_id"]) for each in listed] == [(new, old)]
+        whole = {"include": "replaced"}
+        both = (await client.get("/api/containers", params=whole)).json()
+        assert {each["id"]: each.get("replaced_by") for each in both} == {old: new, new: None}
+        first = await client.get("/api/containers", params={**whole, "limit": 1})
+        rest = (await client.get(first.links["next"]["url"])).json()
+        assert {each["id"] for each in (*first.json(), *rest)} == {old, new}
+        assert await counts(client) == 1
+        assert await counts(client, **whole) == 2
+        (deployment,) = (await client.get("/api/deployments")).json()
+        update = f"/api/deployments/{deployment['id']}/update"
+        targets = (await client.post(update, json={"tag": "v1.0.0"})).json()["results"]
+        assert [each["container_id"] for each in targets] == [new]
 
         await world.report("web.2", phase="started")
         twice = await made(client, world, replace_container_id=old)
         assert twice.status_code == 409
         assert "is being replaced by web already" in twice.json()["error"]
-        assert (await client.get(f"/api/containers/{old}")).status_code == 200
+        found = await client.get(f"/api/containers/{old}")
+        assert (found.status_code, found.json()["replaced_by"]) == (200, new)
 
         await world.report("web.2", **SERVES)
 
@@ -56,6 +69,33 @@ async def test_the_old_one_is_deleted_once_the_new_one_serves(
         await until(gone, within=60, what="the end of the old container")
         assert (await client.get(f"/api/containers/{new}")).json()["name"] == "web"
     assert await world.container("web") is None
+
+
+async def test_when_the_new_one_fails_its_deletion_brings_the_old_one_back(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        old = identity(await made(client, world))
+        new = identity(await made(client, world, replace_container_id=old))
+        await world.report("web.2", phase="failed", message="unhealthy: exit 1")
+
+        async def failed() -> bool:
+            (shown,) = (await client.get("/api/containers")).json()
+            assert (shown["id"], shown["replace_container_id"]) == (new, old)
+            return bool(shown.get("error_message") == "unhealthy: exit 1")
+
+        await until(failed, what="the failure in the list")
+        assert (await client.delete(f"/api/containers/{new}")).status_code == 204
+        (back,) = (await client.get("/api/containers")).json()
+        assert back["id"] == old
+        assert "replaced_by" not in back
+        assert await counts(client) == 1
+
+
+async def counts(client: httpx.AsyncClient, **query: str) -> int:
+    """Return how many containers the only deployment has."""
+    (deployment,) = (await client.get("/api/deployments", params=query)).json()
+    return int(deployment["instance_count"])
 
 
 async def test_a_retry_finds_its_own_work(facade: Facade, world: FacadeInstallation) -> None:

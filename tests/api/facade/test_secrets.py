@@ -17,9 +17,9 @@ from tests.support.waiting import until
 FIRST, SECOND = "made-up-value-1", "made-up-value-2"
 
 
-async def value_of(world: FacadeInstallation, name: str) -> str:
+async def value_of(world: FacadeInstallation, name: str, repo: str | None = None) -> str:
     """Read the value of a secret where the operator would."""
-    secret = await world.kube.get(of(Secret), secret_object_name(name), world.namespace)
+    secret = await world.kube.get(of(Secret), secret_object_name(name, repo), world.namespace)
     reference = secret["spec"]["secretRef"]
     core = await world.kube.get(SECRET, reference["name"], world.namespace)
     assert core["metadata"]["ownerReferences"][0]["uid"] == secret["metadata"]["uid"]
@@ -32,12 +32,31 @@ async def everything(world: FacadeInstallation) -> str:
     return f"{secrets} {await world.containers()} {await world.audit()}"
 
 
+async def test_each_container_is_a_user_of_its_own(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
+        users = []
+        for debug in (False, True):
+            body = world.body("web", secrets=["API_KEY"], debug=debug)
+            made = (await client.post("/api/containers", json=body)).json()
+            users.append({"id": made["id"], "name": "web", "debug": debug})
+        shown = (await client.get("/api/secrets/API_KEY")).json()
+        refused = await client.delete("/api/secrets/API_KEY")
+        assert refused.status_code == 409
+        for body in (shown, refused.json()):
+            assert (body["used_by"], body["used_by_containers"]) == (["web", "web"], users)
+        assert "used by web, web (debug);" in refused.json()["error"]
+
+
 async def test_the_life_of_a_secret(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
         assert made.status_code == 201, made.text
         record = made.json()
-        assert set(record) == {"id", "name", "created_at", "updated_at", "used_by"}
+        used = {"used_by", "used_by_containers"}
+        assert set(record) == {"id", "name", "created_at", "updated_at", *used}
         assert (record["name"], record["used_by"]) == ("API_KEY", [])
         assert made.headers["location"] == "/api/secrets/API_KEY"
         assert (await client.get("/api/secrets")).json() == [record]
@@ -48,6 +67,9 @@ async def test_the_life_of_a_secret(facade: Facade, world: FacadeInstallation) -
         shown = (await client.get("/api/secrets/API_KEY")).json()
         assert shown["used_by"] == ["web"]
 
+        long = await client.put("/api/secrets/API_KEY", json={"value": "x" * 131_064})
+        assert long.status_code == 400
+        assert "at most 131063" in long.json()["error"]
         changed = await client.put("/api/secrets/API_KEY", json={"value": SECOND})
         assert changed.status_code == 200, changed.text
         assert changed.json()["updated_at"] >= record["updated_at"]
@@ -118,15 +140,75 @@ async def test_a_name_is_had_once(facade: Facade, world: FacadeInstallation) -> 
         assert await value_of(world, "API_KEY") == won["value"]
 
 
-async def test_a_repositorys_secret_is_used_by_its_containers(
+async def test_two_repositories_may_have_a_secret_of_one_name(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    other = f"{world.organization}/other"
+    async with facade.client(world.key) as client:
+        paths = {}
+        for repo in (world.repo, other):
+            body = {"name": "API_KEY", "value": f"of {repo}", "repo": repo}
+            made = await client.post("/api/secrets", json=body)
+            assert made.status_code == 201, made.text
+            paths[repo] = made.headers["location"]
+            assert paths[repo] == f"/api/secrets/{made.json()['id']}"
+            assert (await client.get(paths[repo])).json() == made.json()
+            assert (await client.post("/api/secrets", json=body)).status_code == 409
+        assert await value_of(world, "API_KEY", other) == f"of {other}"
+        plain = await client.post("/api/secrets", json={"name": "API_KEY", "value": "x"})
+        assert (plain.status_code, plain.json()["code"]) == (409, "CONFLICT")
+
+        for method in ("GET", "PUT", "DELETE"):
+            content = {"value": "y"} if method == "PUT" else None
+            unclear = await client.request(method, "/api/secrets/API_KEY", json=content)
+            assert unclear.status_code == 409
+            assert all(f"{repo}: {path}" in unclear.text for repo, path in paths.items())
+        long = await client.put(paths[other], json={"value": "x" * 131_072})
+        assert long.status_code == 400
+        assert (await client.put(paths[other], json={"value": SECOND})).status_code == 200
+        assert await value_of(world, "API_KEY", other) == SECOND
+        assert await value_of(world, "API_KEY", world.repo) == f"of {world.repo}"
+        assert (await client.delete(paths[other])).status_code == 204
+        assert (await client.get("/api/secrets/API_KEY")).json()["repo"] == world.repo
+
+
+async def test_of_an_organizations_and_a_repositorys_secret_one_gets_the_name(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        for number in range(4):
+            body = {"name": f"S_{number}", "value": FIRST}
+            answers = await asyncio.gather(
+                *(
+                    client.post("/api/secrets", json={**body, **repo})
+                    for repo in ({}, {"repo": world.repo})
+                )
+            )
+            assert sorted(each.status_code for each in answers) == [201, 409]
+        assert len((await client.get("/api/secrets")).json()) == 4
+    cores = (await world.kube.list(SECRET, world.namespace, label_selector=VALUE_LABEL)).items
+    assert len(cores) == 4
+
+
+async def test_a_repositorys_secret_is_used_by_containers_whose_file_names_it(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         body = {"name": "API_KEY", "value": FIRST, "repo": world.repo}
         assert (await client.post("/api/secrets", json=body)).json()["repo"] == world.repo
         await client.post("/api/containers", json=world.body("web"))
+        # Until the operator has read the file it may name the secret.
         assert (await client.get("/api/secrets/API_KEY")).json()["used_by"] == ["web"]
+        await world.report("web", secrets=["API_KEY"])
         assert (await client.delete("/api/secrets/API_KEY")).status_code == 409
+        await world.report("web", secrets=["OTHER"])
+
+        async def unused() -> bool:
+            record = (await client.get("/api/secrets/API_KEY")).json()
+            return bool(record["used_by"] == [])
+
+        await until(unused)
+        assert (await client.delete("/api/secrets/API_KEY")).status_code == 204
 
 
 async def test_a_secret_create_without_a_response_is_idempotent(
@@ -189,6 +271,7 @@ async def test_a_value_that_git_manages_is_not_changed(
         ({"name": "Api_Key", "value": "x"}, "name"),
         ({"name": "a--b", "value": "x"}, "name"),
         ({"name": "API_KEY", "value": "a\x00b"}, "value"),
+        ({"name": "API_KEY", "value": "é" * 65_532}, "value"),
         ({"name": "API_KEY", "value": "x", "extra": 1}, "extra"),
         ({"name": "API_KEY", "value": "x", "repo": "nobody"}, "repo"),
     ],

@@ -16,7 +16,8 @@ async def test_the_life_of_a_key(facade: Facade, world: FacadeInstallation) -> N
         made = await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC + "\n"})
         assert made.status_code == 201, made.text
         record = made.json()
-        assert set(record) == {"id", "name", "key_type", "created_at", "used_by"}
+        used = {"used_by", "used_by_containers"}
+        assert set(record) == {"id", "name", "key_type", "created_at", *used}
         assert (record["name"], record["key_type"], record["used_by"]) == ("ada", "ssh-ed25519", [])
         assert (await client.get("/api/ssh-keys")).json() == [record]
         twice = await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC})
@@ -44,6 +45,8 @@ async def test_the_life_of_a_key(facade: Facade, world: FacadeInstallation) -> N
         ({"name": "ada", "public_key": "ssh-dss AAAA"}, "public_key"),
         ({"name": "ada", "public_key": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "public_key"),
         ({"name": "ada", "public_key": f"{PUBLIC}\n{PUBLIC}"}, "public_key"),
+        ({"name": "ada", "public_key": "ssh-ed25519 AAAA"}, "public_key"),
+        ({"name": "ada", "public_key": PUBLIC.replace("ssh-ed25519", "ssh-rsa", 1)}, "public_key"),
     ],
 )
 async def test_wrong_bodies_are_refused_by_field(

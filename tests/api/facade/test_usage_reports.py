@@ -1,5 +1,7 @@
 """Reports of usage at a real facade: signatures, answers, reporters, prices, the check."""
 
+import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +11,9 @@ import yaml
 
 from cloister_api.usage.ingest import PATH
 from cloister_clients.clock import utc_now
+from dev.plain_http import NO_TRUST
 from tests.api.facade.test_key_check import becomes, key_of
+from tests.api.facade.test_serving import changed
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
 from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
@@ -26,7 +30,7 @@ class Reporter:
     async def send(
         self,
         client: httpx.AsyncClient,
-        events: list[dict[str, Any]],
+        events: list[Any],
         nonce: str = "",
         **headers: str,
     ) -> httpx.Response:
@@ -70,8 +74,14 @@ async def test_a_report_counts_and_its_cap_holds(
         assert utc_now() - began < timedelta(seconds=15)
     assert key not in facade.log.read_text()
     assert reporter.secret not in facade.log.read_text()
-    checked = run_command("ledger", "check", *reporter.config)
-    assert "sums are the sums of events" in checked.stdout
+    checked = run_command("ledger", "check", *reporter.config).stdout
+    assert "sums are the sums of events" in checked
+    assert f"not counted: 1 of {reporter.name}, last " in checked
+    lines = run_command("ledger", "dead-letters", *reporter.config).stdout.splitlines()
+    (letter,) = [each for each in map(json.loads, lines) if each["reporter"] == reporter.name]
+    assert json.loads(letter["event"])["event_id"] == f"{name}-9"
+    assert "90 days" in letter["reason"]
+    assert key not in letter["event"]
 
 
 async def test_what_is_not_signed_right_is_401(
@@ -135,9 +145,16 @@ async def test_reports_survive_the_end_of_a_facade(
 ) -> None:
     key = await key_of(facade, world)
     events = [event(unique("e"), utc_now(), api_key=key) for _ in range(50)]
-    with start_facade(world.settings) as second:
+    with start_facade(changed(world, "figures", metrics={"port": 0})) as second:
         async with second.client() as client:
-            assert (await reporter.send(client, events)).status_code == 200
+            assert (await reporter.send(client, [*events, 5])).status_code == 200
+        found = re.search(r"metrics are at (http://\S+)", second.log.read_text())
+        assert found
+        async with httpx.AsyncClient(timeout=60, verify=NO_TRUST) as scraper:
+            figures = (await scraper.get(found[1])).text
+        for outcome, count in (("accepted", 50), ("duplicate", 0), ("rejected", 1)):
+            labels = f'outcome="{outcome}",reporter="{reporter.name}"'
+            assert f"cloister_api_usage_events_total{{{labels}}} {count}.0" in figures
         second.kill()
     async with facade.client() as client, facade.client(world.key) as admin:
         assert (await reporter.send(client, events)).json()["duplicates"] == 50

@@ -13,7 +13,7 @@ from tests.support.faults.crashing_operators import (
     proxied_installation,
 )
 from tests.support.lifecycles.steps import ContainerLifecycles
-from tests.support.programs.operator import Installation, operator_lock
+from tests.support.programs.operator import Installation, file_text, operator_lock
 
 
 @pytest.fixture
@@ -23,6 +23,25 @@ def installation(api_cluster: Cluster, tmp_path: Path) -> Iterator[Installation]
         try:
             installed.prepare()
             installed.create_organization()
+            yield installed
+        finally:
+            installed.end()
+
+
+@pytest.fixture(scope="module")
+def operated(
+    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """Provide an installation whose operator runs, with the release v1 of acme/web."""
+    with operator_lock(api_cluster.name):
+        folder = tmp_path_factory.mktemp("installation")
+        installed = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
+        try:
+            installed.prepare()
+            installed.create_organization()
+            image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "x")
+            installed.repository("acme/web").release("v1", file_text(image))
+            installed.operator().wait_until_it_leads()
             yield installed
         finally:
             installed.end()

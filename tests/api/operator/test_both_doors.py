@@ -4,12 +4,10 @@ The call is made on one container and the change on another; an operator looks a
 node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,156 +15,19 @@ import httpx
 import pytest
 
 from cloister_crds.kinds import Container
-from cloister_crds.names import deployment_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
+from tests.support.lifecycles.doors import REPO, Doors
 from tests.support.programs.operator import (
     Installation,
     condition_of,
     file_text,
-    manifest,
     operator_lock,
 )
 from tests.support.programs.operator_facade import facade_of
-from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 MANUAL = Path(__file__).parents[3] / "docs" / "lifecycle.md"
-REPO = "acme/doors"
-NUMBERS = count(1)
-
-
-@dataclass
-class Doors:
-    """Two containers of the same request, one for each interface."""
-
-    installation: Installation
-    """The operator's side."""
-    client: httpx.Client
-    """The REST interface."""
-    rest: str = ""
-    """Name of the container that is called."""
-    manifest: str = ""
-    """Name of the container that is patched."""
-    path: str = ""
-    """Path of the container that is called."""
-    commits: dict[str, str] = field(default_factory=dict)
-    """Commit of each tag; a call pins it."""
-
-    def of(self, name: str) -> Container:
-        """Read a container."""
-        found = self.installation.container(name)
-        assert found is not None, name
-        return found
-
-    def post(self, action: str, **body: Any) -> None:
-        """Call an action on the container as it is now, whose status the operator has written."""
-        version = self.of(self.rest).metadata.resource_version
-        seen = {"X-Consistency-Token": version}
-        answer = self.client.post(f"{self.path}/{action}", json=body, headers=seen)
-        assert answer.status_code in {200, 204}, answer.text
-
-    def patch(self, **spec: Any) -> None:
-        """Change the manifest."""
-        where = (f"ctr/{self.manifest}", "-n", self.installation.namespace, "--type=merge")
-        self.installation.kubectl("patch", *where, "-p", json.dumps({"spec": spec}))
-
-    def tag(self, tag: str, **more: Any) -> dict[str, Any]:
-        """Return the fields of another tag, as a call writes them."""
-        return {"tag": tag, "commit": self.commits[tag], "relaunch": "again", **more}
-
-    def apply(self, called: str, **spec: Any) -> None:
-        """Apply a manifest as a whole."""
-        commit = self.commits["v1.0.0"]
-        given = {"repo": REPO, "tag": "v1.0.0", "commit": commit, "host": self.installation.host}
-        self.installation.apply(manifest("Container", called, given | spec, self.place))
-
-    def create(self, name: str, **body: Any) -> str:
-        """Create over REST, and return the path."""
-        given = {"name": name, "repo": REPO, "tag": "v1.0.0", "host_name": self.installation.host}
-        answer = self.client.post("/api/containers", json=given | body)
-        assert answer.status_code == 201, answer.text
-        return str(answer.headers["location"])
-
-    def begin(self, *, staging: bool) -> None:
-        """Create the two containers."""
-        number = next(NUMBERS)
-        self.rest, self.manifest = f"r{number}", f"m{number}"
-        body = {"staging": True} if staging else {}
-        self.path = self.create(self.rest, **body)
-        self.apply(self.manifest, **body)
-
-    def run(self) -> None:
-        """Let the Pods of both candidates come up."""
-        for name in (self.rest, self.manifest):
-            run_pod(self.installation, self.candidate(name))
-
-    def candidate(self, name: str) -> str:
-        """Wait for the candidate of a container."""
-        return until_sync(lambda: self.of(name).status.candidate, within=60, what=name)
-
-    def ready(self) -> None:
-        """Let both serve."""
-        self.run()
-        for name in (self.rest, self.manifest):
-            self.installation.wait_for(name, "Ready", reason="Serving")
-
-    def update(self) -> None:
-        """Bring both as far as a staged update that waits."""
-        self.ready()
-        self.post("relaunch", tag="v1.1.0")
-        self.patch(**self.tag("v1.1.0"))
-        self.run()
-        for name in (self.rest, self.manifest):
-            self.installation.wait_for(name, "Ready", reason="AwaitingPromotion")
-
-    def deployment(self, **spec: Any) -> None:
-        """Change the Deployment's manifest."""
-        name = f"deployments.cloister.dev/{deployment_name(REPO)}"
-        where = (name, "-n", self.installation.namespace, "--type=merge")
-        self.installation.kubectl("patch", *where, "-p", json.dumps({"spec": spec}))
-
-    def only_deployment(self) -> dict[str, Any]:
-        """Wait until the facade shows the one Deployment that there is.
-
-        The operator sweeps that of earlier containers, and makes it again for these.
-        """
-
-        def known(name: str) -> bool:
-            status = self.of(name).status
-            return bool(status.candidate or status.active_enclave)
-
-        for name in (self.rest, self.manifest):
-            until_sync(partial(known, name), within=60, what=name)
-
-        def shown() -> dict[str, Any] | None:
-            there = self.installation.objects("deployments.cloister.dev")
-            found: list[dict[str, Any]] = self.client.get("/api/deployments").json()
-            same = [each["metadata"]["uid"] for each in there] == [each["id"] for each in found]
-            return found[0] if found and same else None
-
-        found = until_sync(shown, what="the Deployment")
-        assert found is not None
-        return found
-
-    def delete(self) -> None:
-        """Delete both, the one by a call."""
-        assert self.client.delete(self.path).status_code == 204
-        self.installation.kubectl("delete", f"ctr/{self.manifest}", "-n", self.place)
-
-    @property
-    def place(self) -> str:
-        """The namespace."""
-        return self.installation.namespace
-
-    def update_all(self) -> None:
-        """Update the instance by the call for a repository's instances."""
-        until_sync(lambda: self.client.get(self.path).json()["status"] == "ready", what=self.rest)
-        found = self.only_deployment()
-        identity = self.path.rsplit("/", 1)[-1]
-        body = {"tag": "v1.1.0", "staging": False, "instance_ids": [identity]}
-        answer = self.client.post(f"/api/deployments/{found['id']}/update", json=body)
-        assert [each["status"] for each in answer.json()["results"]] == ["updating"], answer.text
 
 
 Step = Callable[[Doors], object]
@@ -204,8 +65,8 @@ def stopped(doors: Doors) -> None:
 
 def replace_both(doors: Doors) -> None:
     """Go on with the containers that replace the two."""
-    old = doors.path.rsplit("/", 1)[-1]
-    doors.path = doors.create(doors.rest, replace_container_id=old)
+    doors.replaced = (doors.rest, doors.manifest)
+    doors.path = doors.create(doors.rest, replace_container_id=doors.identity)
     before = doors.manifest
     doors.rest, doors.manifest = f"{doors.rest}.2", f"{doors.manifest}.2"
     doors.apply(doors.manifest, name=before, replaces=before)
@@ -247,7 +108,7 @@ ROWS: dict[str, Row] = {
     "POST …/relaunch with staging": Row(
         young,
         lambda d: d.post("relaunch", staging=True),
-        lambda d: d.patch(staging=True, relaunch="again"),
+        lambda d: d.patch(relaunchStaging=True, relaunch="again"),
         "deploying",
         "Deploying",
     ),
@@ -305,7 +166,7 @@ ROWS: dict[str, Row] = {
     "POST /api/deployments/:id/update": Row(
         Doors.ready,
         Doors.update_all,
-        lambda d: d.patch(**d.tag("v1.1.0", staging=False)),
+        lambda d: d.patch(**d.tag("v1.1.0", relaunchStaging=False)),
         "ready",
         "Updating",
     ),
@@ -347,9 +208,9 @@ def doors(installed: tuple[Installation, httpx.Client]) -> Doors:
 
 
 def spec_of(container: Container) -> dict[str, Any]:
-    """Return a spec without the container's own parts: names, and the text of relaunch."""
+    """Return a spec without its own parts: names, the default of staging, the text of relaunch."""
     spec = container.spec.wire()
-    for own in ("name", "promote"):
+    for own in ("name", "promote", "staging"):  # REST writes the default of staging
         spec.pop(own, None)
     for marked in ("relaunch", "replaces"):
         if spec.get(marked):
@@ -416,6 +277,87 @@ def test_the_default_of_staging_is_a_field_of_the_deployment(doors: Doors) -> No
     assert called["spec"] == patched["spec"] == {"repo": REPO, "defaultStaging": True}
     doors.deployment(defaultStaging=False)
     doors.delete()
+
+
+def test_an_update_of_all_instances_while_some_are_stopped(doors: Doors) -> None:
+    idle = replace(doors)
+    idle.begin(staging=False)
+    idle.ready()
+    stopped(idle)
+    doors.begin(staging=False)
+    doors.ready()
+    found = doors.only_deployment()
+    version = doors.of(idle.rest).metadata.resource_version
+    response = doors.client.post(
+        f"/api/deployments/{found['id']}/update",
+        json={"tag": "v1.1.0", "instance_ids": [doors.identity, idle.identity]},
+        headers={"X-Consistency-Token": version},
+    )
+    results = {each["container_id"]: each for each in response.json()["results"]}
+    assert results[doors.identity]["status"] == "updating", response.text
+    skipped = results[idle.identity]
+    assert (skipped["status"], skipped["error"]) == ("skipped", "instance is not running")
+    for each in (doors, idle):  # as one commit in a repository does
+        each.patch(**each.tag("v1.1.0"))
+    doors.run()
+    for name in (doors.rest, doors.manifest):
+        container = doors.installation.wait_for(name, "Ready", reason="Serving")
+        assert container.status.current_tag == "v1.1.0"
+    # Nothing starts what is stopped; the next start deploys what its own door requested.
+    requests = {idle.rest: "v1.0.0", idle.manifest: "v1.1.0"}
+    for name, tag in requests.items():
+        status = idle.installation.wait_for(name, "Ready", reason="Stopped").status
+        assert (status.phase, status.requested_tag, status.candidate) == ("stopped", tag, "")
+    idle.post("start")
+    idle.patch(state="Running")
+    idle.ready()
+    for name, tag in requests.items():
+        assert idle.of(name).status.current_tag == tag
+    doors.delete()
+    idle.delete()
+
+
+def test_an_update_at_the_instance_limit_is_no_further_instance(doors: Doors) -> None:
+    def alone() -> bool:
+        return not doors.installation.objects("ctr,encl,pods")
+
+    until_sync(alone, what="the end of earlier containers")
+    doors.begin(staging=False)
+    doors.ready()
+    doors.limit(2)
+    try:
+        body = {"name": "more", "repo": REPO, "tag": "v1.0.0", "host_name": doors.installation.host}
+        asked = {"instance_name": "more", "repo": REPO, "tag": "v1.0.0"}
+        validate = partial(doors.client.post, "/api/containers/validate", json=asked)
+        until_sync(lambda: not validate().json()["valid"], what="the limit in the facade")
+        refused = doors.client.post("/api/containers", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN"), refused.text
+        assert "quota reached" in refused.json()["error"]
+        doors.apply("further")
+        until_sync(lambda: reason_of(doors.of("further"), "Stalled") == "LimitReached", what="it")
+        doors.post("relaunch", tag="v1.1.0")
+        doors.patch(**doors.tag("v1.1.0"))
+        for name in (doors.rest, doors.manifest):
+            candidate = doors.candidate(name)
+            container = doors.of(name)
+            # The candidate is beside what serves, and neither counts twice.
+            assert container.status.phase == "ready"
+            assert container.status.active_enclave not in ("", candidate)
+        doors.ready()
+        for name in (doors.rest, doors.manifest):
+            assert doors.of(name).status.current_tag == "v1.1.0"
+        assert reason_of(doors.of("further"), "Stalled") == "LimitReached"
+    finally:
+        doors.limit(1000)
+    doors.candidate("further")
+    doors.installation.kubectl("delete", "ctr/further", "-n", doors.place)
+    doors.delete()
+
+
+def reason_of(container: Container, kind: str) -> str:
+    """Return the reason of a condition; empty = it has none of that type."""
+    found = condition_of(container, kind)
+    return found["reason"] if found is not None else ""
 
 
 def test_the_manual_lists_these_rows_and_no_others() -> None:

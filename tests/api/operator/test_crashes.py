@@ -5,14 +5,10 @@ There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods
 
 import random
 import signal
-from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
-from cloister_crds.names import snapshot_name
-from cloister_crds.tokens import token_digest
-from cloister_operator.enclave.snapshot import TOKEN_KEY
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.faults.crashing_operators import QUICK_LEASE
@@ -92,8 +88,9 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
         assert len(prepared.objects(kind)) == 1, kind
 
 
-def test_an_enclave_whose_token_was_lost_is_created_again(prepared: Installation) -> None:
-    """The operator exited after it created the Enclave and before the snapshot held its token."""
+def test_an_enclave_that_waits_for_the_api_is_continued_by_the_next_operator(
+    prepared: Installation,
+) -> None:
     prepared.settings |= {"apiAddress": "http://api.invalid", "signedCertificates": True}
     prepared.operator()
     prepared.create_container("web", repo="acme/web", tag="v1")
@@ -110,27 +107,11 @@ def test_an_enclave_whose_token_was_lost_is_created_again(prepared: Installation
     before = prepared.enclaves("web")[0]
     assert before.status.reason == "ApiUnreachable"
     prepared.kill_operator()
-    prepared.kubectl(
-        "delete", "secret", snapshot_name(before.metadata.name), "-n", prepared.namespace
-    )
-
     prepared.settings["apiAddress"] = "http://192.0.2.1"
     prepared.operator().wait_until_it_leads()
-
-    def another() -> bool:
-        found = prepared.enclaves("web")
-        return len(found) == 1 and found[0].metadata.uid != before.metadata.uid
-
-    until_sync(another, within=60, what="another Enclave")
-    enclave = prepared.enclaves("web")[0]
-
-    def kept() -> str:
-        secrets = prepared.objects("secrets")
-        tokens = [each["data"][TOKEN_KEY] for each in secrets if TOKEN_KEY in each["data"]]
-        return b64decode(tokens[0]).decode() if tokens else ""
-
-    token = until_sync(kept, within=60, what="the token")
-    assert token_digest(token) == enclave.spec.token_digest != before.spec.token_digest
+    until_sync(lambda: prepared.objects("pods"), within=60, what="the Pod")
+    (enclave,) = prepared.enclaves("web")
+    assert (enclave.metadata.uid, enclave.spec.signed_certificate) == (before.metadata.uid, True)
     run_pod(prepared, enclave.metadata.name)
     prepared.wait_for("web", "Available")
 

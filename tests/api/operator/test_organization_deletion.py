@@ -3,36 +3,13 @@
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from dev.cluster import Cluster
-from dev.cluster.images import Image, push
-from tests.support.programs.operator import Installation, file_text, manifest, operator_lock
+from tests.support.programs.operator import Installation, manifest
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 PATIENCE = 60.0
-
-
-@pytest.fixture(scope="module")
-def operated(
-    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    with operator_lock(api_cluster.name):
-        folder = tmp_path_factory.mktemp("installation")
-        installation = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
-        try:
-            installation.prepare()
-            installation.create_organization()
-            image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "x")
-            installation.repository("acme/web").release("v1", file_text(image))
-            installation.operator().wait_until_it_leads()
-            yield installation
-        finally:
-            installation.end()
 
 
 def organization(installation: Installation, slug: str) -> dict[str, Any] | None:
@@ -127,7 +104,12 @@ def test_what_serves_goes_on_and_an_adopted_namespace_stays(operated: Installati
     )
     spaces = {each["metadata"]["name"] for each in operated.objects("namespaces", every=True)}
     assert operated.namespace in spaces
-    for kind in ("enclaves.cloister.dev", "pods", "services", "networkpolicies", "pdb"):
-        assert operated.objects(kind) == [], kind
+    # The Service goes by garbage collection, once its Container has gone.
+    kinds = ("enclaves.cloister.dev", "pods", "services", "networkpolicies", "pdb")
+    until_sync(
+        lambda: not any(operated.objects(kind) for kind in kinds),
+        within=PATIENCE,
+        what="that nothing is left in the namespace",
+    )
     claims = operated.objects("hostnameclaims.cloister.dev", every=True)
     assert operated.namespace not in {each["spec"]["holder"]["namespace"] for each in claims}

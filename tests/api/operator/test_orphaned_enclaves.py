@@ -5,42 +5,24 @@ being deleted is gone at once.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from cloister_crds.kinds import Enclave
-from dev.cluster import Cluster
-from dev.cluster.images import Image, push
-from tests.support.programs.operator import Installation, file_text, operator_lock
+from cloister_crds.names import config_map_name, gpu_claim_name
+from tests.support.programs.operator import Installation, manifest
+from tests.support.servers.git import Repository
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
 PATIENCE = 60.0
 
 
-@pytest.fixture(scope="module")
-def operated(
-    api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    with operator_lock(api_cluster.name):
-        folder = tmp_path_factory.mktemp("installation")
-        installation = Installation(api_cluster, folder, {"claimAgeSeconds": 1})
-        try:
-            installation.prepare()
-            installation.create_organization()
-            image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "x")
-            installation.repository("acme/web").release("v1", file_text(image))
-            installation.operator().wait_until_it_leads()
-            yield installation
-        finally:
-            installation.end()
-
-
-def serving(installation: Installation, name: str) -> Enclave:
+def serving(installation: Installation, name: str, **spec: str) -> Enclave:
     """Create a Container and wait until its Enclave serves."""
-    installation.create_container(name, repo="acme/web", tag="v1")
+    installation.create_container(name, **{"repo": "acme/web", "tag": "v1", **spec})
     until_sync(lambda: installation.enclaves(name), within=PATIENCE, what="an Enclave")
     (enclave,) = installation.enclaves(name)
     run_pod(installation, enclave.metadata.name)
@@ -55,7 +37,8 @@ def left_of(installation: Installation, enclave: Enclave) -> dict[str, list[str]
         "encl": (name,),
         "pods": (name,),
         "services": (container,),
-        "configmaps": (f"{name}-config",),
+        "configmaps": (config_map_name(name),),
+        "resourceclaims": (gpu_claim_name(name, 0), gpu_claim_name(name, 1)),
     }
     found = {
         kind: [
@@ -66,6 +49,17 @@ def left_of(installation: Installation, enclave: Enclave) -> dict[str, list[str]
         for kind, wanted in names.items()
     }
     return {kind: left for kind, left in found.items() if left}
+
+
+def await_end(installation: Installation, enclave: Enclave) -> None:
+    """Wait until nothing is left of an Enclave; the error names what is."""
+
+    def ended() -> bool:
+        left = left_of(installation, enclave)
+        assert not left, left
+        return True
+
+    until_sync(ended, within=PATIENCE, what="the enclave's end")
 
 
 def patch(installation: Installation, kind: str, name: str, body: dict[str, Any]) -> None:
@@ -86,7 +80,7 @@ def test_a_finalizer_on_the_container_keeps_no_enclave(
     enclave = serving(operated, name)
     patch(operated, "ctr", name, {"metadata": {"finalizers": ["evil.example/keep"]}})
     delete(operated, name, cascade)
-    until_sync(lambda: not left_of(operated, enclave), within=PATIENCE, what="the enclave's end")
+    await_end(operated, enclave)
     assert operated.container(name) is not None
     patch(operated, "ctr", name, {"metadata": {"finalizers": None}})
     until_sync(lambda: operated.container(name) is None, within=PATIENCE, what="its end")
@@ -96,7 +90,7 @@ def test_an_orphaned_enclave_ends(operated: Installation) -> None:
     enclave = serving(operated, "orphaned")
     delete(operated, "orphaned", "orphan")
     until_sync(lambda: operated.container("orphaned") is None, within=PATIENCE, what="its end")
-    until_sync(lambda: not left_of(operated, enclave), within=PATIENCE, what="the enclave's end")
+    await_end(operated, enclave)
 
 
 def test_an_enclave_of_an_earlier_container_of_the_name_ends(operated: Installation) -> None:
@@ -123,13 +117,33 @@ def test_an_enclave_of_an_earlier_container_of_the_name_ends(operated: Installat
     operated.wait_for("again", "Available")
 
 
+def with_gpus(installation: Installation) -> dict[str, str]:
+    """Return a spec of an enclave with two ResourceClaims of GPUs, and permit it."""
+    gpu = {"deviceClass": "gpu.example.com", "counts": [8]}
+    host = manifest("Host", f"{installation.host}-gpus", {"gpu": gpu})
+    installation.apply(host)
+    entitled = {"hostSelection": True, "gpu": True}
+    patch(installation, "org", installation.slug, {"spec": {"entitlements": entitled}})
+    web = installation.repositories.path / "acme/web.git"
+    document = yaml.safe_load(Repository(web).git("show", "v1:service-config.yml"))
+    document["gpus"] = 8
+    document["containers"][0] |= {"runtime": "nvidia", "gpus": "0,1"}
+    repository = installation.repository("acme/gpus")
+    repository.release("v1", yaml.safe_dump(document).encode())
+    return {"repo": "acme/gpus", "host": host["metadata"]["name"]}
+
+
 def test_a_pod_that_lost_its_enclave_ends(operated: Installation) -> None:
-    enclave = serving(operated, "bare")
+    """What the Pod used goes with it: its file, and its claims of GPUs."""
+    enclave = serving(operated, "bare", **with_gpus(operated))
+    assert len(left_of(operated, enclave)["resourceclaims"]) == 2
     where = ("-n", operated.namespace, "--wait=false")
     operated.kubectl("delete", "encl", enclave.metadata.name, "--cascade=orphan", *where)
 
     def ended() -> bool:
-        return {"pods", "configmaps"}.isdisjoint(left_of(operated, enclave))
+        left = left_of(operated, enclave)
+        assert {"pods", "configmaps", "resourceclaims"}.isdisjoint(left), left
+        return True
 
     until_sync(ended, within=PATIENCE, what="the end of the Pod")
 

@@ -1,7 +1,10 @@
 """Requests that cannot be admitted: Stalled with a message, and no child is created."""
 
+import json
 import uuid
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,9 @@ def operated(
     api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     with operator_lock(api_cluster.name):
-        installation = Installation(api_cluster, tmp_path_factory.mktemp("installation"))
+        # An object that breaks rules cannot name its trace either; the collector is not needed.
+        settings = {"tracing": {"endpoint": "http://127.0.0.1:9/v1/traces"}}
+        installation = Installation(api_cluster, tmp_path_factory.mktemp("installation"), settings)
         try:
             installation.prepare()
             installation.create_organization()
@@ -82,6 +87,45 @@ def test_a_container_is_refused_with_a_message_that_names_the_place(
     assert said in message
 
 
+def test_an_object_older_than_a_rule_says_which_field_breaks_it(
+    operated: Installation, name: str
+) -> None:
+    crd, place = "containers.cloister.dev", "/spec/versions/0/schema/openAPIV3Schema"
+    place += "/properties/spec/properties/tag/maxLength"
+
+    def limit(longest: int) -> None:
+        patch = json.dumps([{"op": "replace", "path": place, "value": longest}])
+        operated.kubectl("patch", "crd", crd, "--type=json", "-p", patch)
+
+    def stored() -> bool:
+        operated.create_container(name, repo="acme/web", tag="v" * 300)
+        return True
+
+    limit(400)
+    try:
+        until_sync(stored, within=60, what="the schema without the rule")
+    finally:
+        limit(255)
+
+    def ready() -> Any:
+        (found,) = (
+            each
+            for each in operated.objects("containers.cloister.dev")
+            if each["metadata"]["name"] == name
+        )
+        conditions = found.get("status", {}).get("conditions", ())
+        reported = {each["type"]: each for each in conditions if each["reason"] == "InvalidObject"}
+        assert reported.keys() == {"Ready", "Stalled"}
+        return reported["Ready"]
+
+    condition = until_sync(ready, within=60, what="the condition")
+    assert condition["status"] == "False"
+    assert "spec.tag" in condition["message"]
+    assert "255" in condition["message"]
+    operated.create_container(name, repo="acme/web", tag="v9")
+    refused(operated, name)
+
+
 def test_a_registry_that_cannot_be_reached_is_tried_again(
     operated: Installation, name: str
 ) -> None:
@@ -102,17 +146,30 @@ def test_a_corrected_spec_is_rolled_out(operated: Installation, name: str) -> No
 def test_without_an_organization_no_child_is_created(operated: Installation, name: str) -> None:
     namespace = {"name": f"{operated.namespace}-other"}
     operated.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
-    body = manifest("Container", name, {"repo": "acme/web", "tag": "v1"}, namespace["name"])
-    operated.apply(body)
+    reference = {"name": "values", "key": "key"}
+    bodies = (
+        manifest("Container", name, {"repo": "acme/web", "tag": "v1"}, namespace["name"]),
+        manifest("Secret", name, {"name": "KEY", "secretRef": reference}, namespace["name"]),
+        manifest(
+            "RegistryCredential",
+            "ghcr",
+            {"registry": "ghcr", "secretRef": reference},
+            namespace["name"],
+        ),
+    )
+    for body in bodies:
+        operated.apply(body)
 
-    def reported() -> bool:
-        containers = operated.objects("containers.cloister.dev", every=True)
-        mine = [each for each in containers if each["metadata"]["name"] == name]
-        conditions = mine[0]["status"].get("conditions", [])
+    def reported(kind: str) -> bool:
+        found = operated.objects(f"{kind.lower()}s.cloister.dev", every=True)
+        mine = [each for each in found if each["metadata"]["namespace"] == namespace["name"]]
+        conditions = mine[0].get("status", {}).get("conditions", [])
         return any(each["reason"] == "OrganizationNotFound" for each in conditions)
 
     try:
-        until_sync(reported, within=60, what="a Container without organization")
+        for body in bodies:
+            kind = body["kind"]
+            until_sync(partial(reported, kind), within=60, what=f"what is wrong with the {kind}")
     finally:
         operated.kubectl("delete", "namespace", namespace["name"], "--wait=false")
         operated.kubectl("delete", "ctr", name, "-n", namespace["name"], "--ignore-not-found")

@@ -119,6 +119,7 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
         ("create", "deployments"),
         ("create", "rolebindings"),
         ("patch", "organizations"),
+        ("patch", "configmaps"),
         ("create", "networkpolicies"),
         ("create", "poddisruptionbudgets"),
         ("create", "events"),
@@ -130,6 +131,8 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
     assert shared["create", "events"] <= COUNT + FEW
     # The finalizer that guards the Organization, and the rights of operator and facade in it.
     assert shared["patch", "organizations"] <= 1
+    # The settings that the facade reads.
+    assert shared["patch", "configmaps"] <= 1
     assert shared["create", "rolebindings"] <= 2
     assert shared["create", "networkpolicies"] <= 2
     assert shared["create", "poddisruptionbudgets"] <= 1
@@ -175,4 +178,4 @@ def test_a_reconcile_writes_one_status(ran: Ran) -> None:
 
 def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:
     resources = {resource for _, _, resource in ran.restart}
-    assert resources <= {"networkpolicies", "poddisruptionbudgets", "rolebindings"}
+    assert resources <= {"configmaps", "networkpolicies", "poddisruptionbudgets", "rolebindings"}

@@ -143,10 +143,7 @@ def take_away(lifecycles: ContainerLifecycles, name: str, *kinds: KindRef) -> in
 def test_children_that_come_and_go_unseen(
     behind_proxy: ProxiedInstallation, lifecycles: ContainerLifecycles
 ) -> None:
-    """The watches of children stall: some are gone in the end, others were never seen.
-
-    The enclaves have tokens, which are nowhere but in the Secrets that are taken away too.
-    """
+    """The watches of children stall: some are gone in the end, others were never seen."""
     address = {"apiAddress": "http://192.0.2.1", "signedCertificates": True}
     behind_proxy.installation.settings |= address
     behind_proxy.operator("only").wait_until_it_leads()

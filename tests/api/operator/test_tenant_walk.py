@@ -268,10 +268,14 @@ def first_look(place: Place) -> dict[str, Any]:
 
     def counted() -> dict[str, Any] | None:
         found = place.victim.look()
-        counts = found["organization"]["status"]["counts"]
-        (deployment,) = found["/api/deployments"][1]
-        both = counts["ready"] == 2 == deployment["ready_count"]
-        return found if both and place.victim.changes(found) == [] else None
+        (deployment,) = (each for name, each in found.items() if name.startswith("Deployment/"))
+        (record,) = found["/api/deployments"][1]
+        # The operator writes both counts, each a while after the Containers changed.
+        written = [
+            each["status"]["counts"]["ready"] for each in (found["organization"], deployment)
+        ]
+        settled = written == [2, 2] and record["ready_count"] == 2
+        return found if settled and place.victim.changes(found) == [] else None
 
     found = until_sync(counted, every=1.0, what="the victim's counts")
     assert found is not None

@@ -56,6 +56,7 @@ WORDS = (
     ),
     *("ab" * 32 + "_4096_6493760e-f831-5d28-81b4-39e665a8095a", "ab" * 32 + "_0_6493760e"),
     *("/srv/models", "/srv/../models", "/srv/.models", "/", "http://127.0.0.1:8006", "unix:///a"),
+    *("http://dcgm.gpus.svc:9400/metrics", "http://[::1]/", "https://dcgm/metrics", "http://dcgm"),
     *("/dev/kvm", "/dev/", "/dev/a/../b", "/dev//x", "kvm", "ghcr", "gcr", "dockerhub", "quay"),
     *("ssh-ed25519 AAAAC3Nz user@host", "ssh-ed25519 AAAA", "ssh-ed25519", "ssh-dss AAAA x"),
     *("ecdsa-sha2-nistp256 AAAA= ü", "ssh-rsa AAAA\nssh-rsa BBBB", "sk-ssh-ed25519@openssh.com AA"),

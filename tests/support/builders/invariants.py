@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.lifecycle import request as requests
+from cloister_crds.lifecycle.kept_request import request_instead
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.decision import Action, CreateEnclave, Decision, DeleteEnclave
@@ -60,7 +61,7 @@ def ready_holds(world: SimulatedCluster, status: ContainerStatus) -> None:
     latest = status.latest_release
     followed = latest.tag if latest is not None and latest.followed else None
     asked = requests.record(world.container.spec, followed_tag=followed)
-    assert requests.same(wanted.spec.request, asked)
+    assert requests.is_made_for(wanted.spec, request_instead(status.kept_request, asked))
     assert wanted.status.phase is EnclavePhase.READY
     reached_holds(world, status)
 
@@ -68,9 +69,16 @@ def ready_holds(world: SimulatedCluster, status: ContainerStatus) -> None:
 def promoted_holds(world: SimulatedCluster, before: ContainerStatus, taking_over: Enclave) -> None:
     """Check that where updates are staged another request takes over only when promoted."""
     spec = world.container.spec
-    default = world.deployment is not None and world.deployment.spec.default_staging
+    default = before.staging
+    if default is None:
+        default = world.deployment is not None and world.deployment.spec.default_staging
+    staging = default if spec.staging is None else spec.staging
     served = world.enclaves.get(before.active_enclave)
-    if not (default if spec.staging is None else spec.staging) or served is None:
+    if served is None:
+        return
+    if spec.relaunch_staging is not None and served.spec.request.relaunch != spec.relaunch:
+        staging = spec.relaunch_staging
+    if not staging:
         return
     if not requests.same(served.spec.request, taking_over.spec.request):
         assert spec.promote == taking_over.spec.revision

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds import (
     Container,
     Deployment,
@@ -15,6 +16,7 @@ from cloister_crds.kinds import (
     Enclave,
     HostnameClaim,
     Organization,
+    Secret,
     SSHKey,
 )
 from cloister_crds.kinds.container import (
@@ -113,6 +115,8 @@ class SimulatedCluster:
         self.shells: ServiceFacts | None = None
         self.routes: dict[str, RouteFacts] = {}
         self.ssh_keys: tuple[SSHKey, ...] = ()
+        self.secrets: tuple[Secret, ...] = ()
+        self.files: dict[str, ServiceConfig] = {}
         self.results: dict[Need, LookupResult] = {}
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
@@ -145,6 +149,7 @@ class SimulatedCluster:
             preview=self.preview,
             shells=self.shells,
             ssh_keys=self.ssh_keys,
+            secrets=self.secrets,
             routes=dict(self.routes),
             results=dict(self.results),
         )
@@ -305,7 +310,7 @@ class SimulatedCluster:
             case NeedRelease() if need.tag in self.bad_tags:
                 return Failed("TagNotFound", "no such tag", False, self.now)
             case NeedRelease():
-                return Known(release_of(tag=need.tag), self.now)
+                return Known(release_of(self.files.get(need.tag), tag=need.tag), self.now)
             case NeedLatest():
                 return Known(self._newest(need), self.now)
             case NeedImage():

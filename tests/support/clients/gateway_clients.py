@@ -23,8 +23,8 @@ class GatewayClient:
 
     host: str
     """Host name of its requests."""
-    port: int
-    """Port of the gateway on the loopback."""
+    address: tuple[str, int]
+    """Address and port of the gateway."""
     pages: Counter[str] = field(default_factory=Counter)
     """Page -> number of its responses."""
     certificates: set[tuple[tuple[str, ...], bytes]] = field(default_factory=set)
@@ -55,7 +55,7 @@ class GatewayClient:
         http.client.HTTPException
             When the connection is closed before the response.
         """
-        page: Page = fetch_page("127.0.0.1", self.port, self.host, "/")
+        page: Page = fetch_page(*self.address, self.host, "/")
         self.certificates.add((page.certificate_names, page.key))
         return page.body.strip() if page.status == 200 else f"status {page.status}: {page.body}"
 
@@ -112,7 +112,7 @@ class KeepAliveClient(GatewayClient):
         context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPConnection(self.host)
         with contextlib.ExitStack() as failing:
-            plain = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            plain = socket.create_connection(self.address, timeout=10)
             failing.callback(plain.close)
             connection.sock = context.wrap_socket(plain, server_hostname=self.host)
             failing.pop_all()

@@ -8,7 +8,13 @@ import yaml
 
 from tests.support.cluster.api_server import ApiServer
 
-__all__ = ["MANIFESTS", "install_policies", "policy_documents", "remove_policies"]
+__all__ = [
+    "MANIFESTS",
+    "install_policies",
+    "policies_in",
+    "policy_documents",
+    "remove_policies",
+]
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "crds" / "manifests"
 """Folder of all manifests."""
@@ -31,6 +37,12 @@ def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
 def policy_documents() -> list[dict[str, Any]]:
     """Return every policy and binding."""
     return [document for _, document in _documents()]
+
+
+def policies_in(namespace: str) -> str:
+    """Return the manifests of every policy and binding, for accounts in another namespace."""
+    text = yaml.safe_dump_all(policy_documents())
+    return text.replace("cloister-system", namespace)
 
 
 async def install_policies(server: ApiServer) -> None:

@@ -26,6 +26,8 @@ from cloister_clients.kube import KubeConfig
 from dev import cluster as local
 from dev.cluster.binaries import ensure
 from dev.cluster.requirements import docker_is_available
+from dev.images.errors import ImageError
+from dev.images.local import local_images
 from tests.support.cluster.accounts import install_roles
 
 __all__ = [
@@ -81,6 +83,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except local.LocalClusterError as trouble:
         # The test that needs it fails with the same message.
         sys.stderr.write(f"\n{trouble}\n")
+    if any(item.get_closest_marker("images") for item in session.items) and not _no_node():
+        try:
+            local_images(local.Progress())
+        except (ImageError, local.LocalClusterError) as trouble:
+            # The test that needs them fails with the same message.
+            sys.stderr.write(f"\n{trouble}\n")
     for fixture in sorted(requested & SUFFIX.keys()):
         if fixture == "cluster" and _no_node():
             continue

@@ -61,7 +61,7 @@ class Call:
     """Allowed statuses of a retry other than success: the first try had taken effect."""
 
 
-READY = {"phase": "ready", "currentTag": "v1.0.0"}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
 PENDING = {"revision": "b", "tag": "v1.1.0", "uid": "0b", "status": "ready", "type": "blue_green"}
 
 

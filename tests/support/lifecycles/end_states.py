@@ -22,7 +22,6 @@ from cloister_clients.kube.kinds import (
     of,
 )
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim
-from cloister_operator.enclave.snapshot import TOKEN_KEY
 from tests.support.cluster.direct_client import DirectClient
 
 __all__ = [
@@ -50,7 +49,6 @@ _CLAIM = of(HostnameClaim)
 _ROUTE = TLS_ROUTES[0]
 
 _VOLATILE = {
-    TOKEN_KEY,
     *("uid", "resourceVersion", "managedFields", "creationTimestamp", "generation", "podUID"),
     *("podIP", "podIPs", "address", "clusterIP", "clusterIPs", "nodePort", "sshPort"),
     *(
@@ -112,6 +110,14 @@ class NamespaceSnapshot:
             for kind, bodies in mine.items()
         }
 
+    def versions(self, name: str) -> dict[str, str]:
+        """Return the version of each object of a Container by its uid; empty = it has none."""
+        return {
+            each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
+            for ref in self.objects
+            for each in self._of(ref, name)
+        }
+
     def orphans(self, name: str) -> list[str]:
         """Return what still waits for the garbage collector: objects of a deleted Enclave."""
         enclaves = {each["metadata"]["name"] for each in self.objects[of(Enclave)]}
@@ -151,6 +157,8 @@ def desired_part(state: dict[str, Any]) -> dict[str, Any]:
     for enclave in bare["enclaves"]:
         for field in ("attempt", "losses"):
             enclave["spec"].pop(field, None)
+        # Its commit is in spec; whether the request pinned that very one makes no other Enclave.
+        enclave["spec"]["request"].pop("commit", None)
     return bare
 
 

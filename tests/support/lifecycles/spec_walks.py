@@ -4,6 +4,7 @@ Each Container has one field, so that all fields are walked at the same time. Tw
 created with the values that others are changed to.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
@@ -144,9 +145,10 @@ class SpecWalk:
 
         until_sync(quiet, within=PATIENCE, every=0.7, what="all settled")
 
-    def state(self, name: str) -> dict[str, Any]:
-        """Return the part of a Container's state that follows from its spec alone."""
-        return desired_part(self.lifecycles.state(name))
+    def states(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the part of each Container's state that follows from its spec alone."""
+        everything = self.lifecycles.read()
+        return {name: desired_part(self.lifecycles.state(name, everything)) for name in names}
 
     def _base(self, name: str) -> dict[str, Any]:
         """Return the spec that each starts with."""

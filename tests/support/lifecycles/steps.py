@@ -156,7 +156,8 @@ class ContainerLifecycles:
         """Return whether a Container has completed a step."""
         body = self.direct.get(of(Container), name, self.namespace)
         if body is None:
-            return not any(self.state(name).values())
+            everything = self.read()
+            return not everything.versions(name) and not everything.versions(successor(name))
         if step.hands_over and not self.reached(STEPS[0], successor(name)):
             return False
         status = body["status"]
@@ -270,19 +271,17 @@ def await_settled(
     for name in names:
         what = f"the end of {step.name} of {name}"
         until_sync(partial(lifecycles.reached, step, name), within=within, every=0.05, what=what)
-    last: list[Any] = []
+    every = [each for name in names for each in (name, successor(name))]
+    last: tuple[int, list[dict[str, str]]] | None = None
 
-    def quiet() -> bool:
-        before = last[:]
-        everything = lifecycles.read()
+    def quiet() -> NamespaceSnapshot | None:
+        nonlocal last
+        before, everything = last, lifecycles.read()
         writes = sum(lifecycles.writes(name) for name in names)
-        last[:] = [writes, *(lifecycles.state(name, everything) for name in names)]
-        waiting = any(
-            everything.orphans(each) or everything.draining(each)
-            for name in names
-            for each in (name, successor(name))
-        )
-        return before == last and not waiting
+        last = writes, [everything.versions(each) for each in every]
+        waiting = any(everything.orphans(each) or everything.draining(each) for each in every)
+        return everything if before == last and not waiting else None
 
-    until_sync(quiet, within=within, every=1.0, what=f"an end of the writes in {step.name}")
-    return last[1:]
+    what = f"an end of the writes in {step.name}"
+    found = until_sync(quiet, within=within, every=1.0, what=what)
+    return [lifecycles.state(name, found) for name in names]

@@ -40,6 +40,7 @@ from dev.plain_http import NO_TRUST
 from tests.support.clients.openapi_check import check_response
 from tests.support.cluster.accounts import account_kubeconfig, organization_namespace
 from tests.support.cluster.clusters import administrator, unique
+from tests.support.programs.published_settings import publish
 from tests.support.servers.git import Repositories, Repository
 from tests.support.servers.registry import Registry, registry
 from tests.support.waiting import until, until_sync
@@ -294,7 +295,12 @@ class FacadeInstallation:
         )
 
     async def enclave(
-        self, container: str, *, name: str = "", finalizers: Sequence[str] = ()
+        self,
+        container: str,
+        *,
+        name: str = "",
+        finalizers: Sequence[str] = (),
+        hostnames: Sequence[str] = (),
     ) -> str:
         """Create an Enclave of a Container's current request, as the operator does."""
         present = await self.kube.get(of(Container), container, self.namespace)
@@ -310,6 +316,7 @@ class FacadeInstallation:
             "request": record(owner.spec).wire(),
             "tag": owner.spec.tag,
             "commit": owner.spec.commit,
+            "hostnames": list(hostnames),
         }
         return await self.create_enclave(name, metadata, spec)
 
@@ -323,7 +330,7 @@ class FacadeInstallation:
             "repo": self.repo,
             "configDigest": f"sha256:{'0' * 64}",
             "configFile": "service-config.yml",
-            "summary": {"cpus": 2, "memoryMB": 8192},
+            "summary": {"cpus": 2, "memoryMB": 8192, "containers": ["web"]},
             "host": self.host,
         }
         body = {"metadata": {"name": name, **metadata}, "spec": {**always, **spec}}
@@ -419,10 +426,11 @@ def facade_settings(
     folder = tmp_path_factory.mktemp("facade")
     host = facade_registry[0].host
     settings = {
-        "containersDomain": DOMAIN,
         "kubeconfig": str(account_kubeconfig(api_cluster, "api", folder)),
         "listen": {"port": 0},
         "stop": {"drainSeconds": 0},
+        "metrics": {"port": 0},
+        "utilization": {"everySeconds": 1},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(folder / "repositories")},
         "registry": {"allowPrivate": [host], "plainHttp": [host]},
@@ -433,6 +441,7 @@ def facade_settings(
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
     run_command("admin-key", "init", "--config", str(path))
+    publish(api_cluster, DOMAIN)
     return path
 
 

@@ -1,25 +1,41 @@
 """Enclaves with a token, and the host names of their Containers, as the operator makes them."""
 
-import secrets
+import contextlib
 import uuid
 from typing import Any
 
-from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container, Domain, HostnameClaim
+import httpx
+
+from cloister_clients.kube import NotFound
+from cloister_clients.kube.kinds import POD, of
+from cloister_crds.kinds import Container, Domain, Enclave, HostnameClaim
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
-from cloister_crds.tokens import token_digest, token_of
+from cloister_crds.tokens import ACCOUNT, token_audience
+from tests.support.cluster.pod_tokens import (
+    KUBELET_GROUPS,
+    KUBELET_USER,
+    SERVICE_ACCOUNT,
+    token_path,
+    token_request,
+)
 from tests.support.programs.facade import DOMAIN, FacadeInstallation
 
-__all__ = ["challenge_label", "enclave_with_token", "hold_domain", "report_domain"]
+__all__ = [
+    "challenge_label",
+    "create_pod",
+    "enclave_with_token",
+    "hold_domain",
+    "report_domain",
+    "request_token",
+]
 
 
 async def enclave_with_token(world: FacadeInstallation, name: str, *hostnames: str) -> str:
-    """Create an Enclave with host names, by default the generated one, and return its token.
+    """Create an Enclave with host names, by default the generated one, and return its Pod's token.
 
     Its Container is created with it, and for a custom domain the verified Domain and the claim.
     """
-    token = token_of(world.namespace, name, secrets.token_urlsafe(32))
     if await world.container(name) is None:
         wanted = {"repo": world.repo, "tag": "v1.0.0", "host": world.host}
         body = {"metadata": {"name": name}, "spec": wanted}
@@ -35,10 +51,51 @@ async def enclave_with_token(world: FacadeInstallation, name: str, *hostnames: s
         "tag": "v1.0.0",
         "commit": "0" * 40,
         "hostnames": list(hostnames) or [f"{name}.{world.organization}.{DOMAIN}"],
-        "tokenDigest": token_digest(token),
+        "signedCertificate": True,
     }
     await world.create_enclave(name, {}, spec)
-    return token
+    made = await world.kube.get(of(Enclave), name, world.namespace)
+    pod = await create_pod(world, name)
+    return await request_token(world, token_audience(made["metadata"]["uid"]), name, pod)
+
+
+async def create_pod(world: FacadeInstallation, name: str, account: str = ACCOUNT) -> str:
+    """Create a Pod, instead of an earlier one of its name, and return its uid."""
+    body = {"metadata": {"name": account, "namespace": world.namespace}}
+    await world.kube.apply(SERVICE_ACCOUNT, body)
+    with contextlib.suppress(NotFound):
+        await world.kube.delete(POD, name, world.namespace, grace_period=0)
+    spec = {
+        "serviceAccountName": account,
+        "containers": [{"name": "a", "image": "registry.example.com/a:1"}],
+    }
+    pod = {"metadata": {"name": name}, "spec": spec}
+    made = await world.kube.create(POD, pod, world.namespace)
+    return str(made["metadata"]["uid"])
+
+
+async def request_token(
+    world: FacadeInstallation, audience: str, pod: str, uid: str, account: str = ACCOUNT
+) -> str:
+    """Request a token as a kubelet does.
+
+    Parameters
+    ----------
+    audience
+        Audience; empty = the API server's own.
+    pod, uid
+        Name and uid of the Pod that it is bound to; empty = none.
+    """
+    config = world.kube.config
+    acting = [("Impersonate-User", KUBELET_USER)]
+    acting += [("Impersonate-Group", group) for group in KUBELET_GROUPS]
+    async with httpx.AsyncClient(
+        base_url=config.server, verify=config.tls or True, headers=acting, trust_env=False
+    ) as client:
+        body = token_request(audience, pod, uid)
+        response = await client.post(token_path(world.namespace, account), json=body)
+    assert response.is_success, response.text
+    return str(response.json()["status"]["token"])
 
 
 async def hold_domain(world: FacadeInstallation, hostname: str, container: str) -> None:

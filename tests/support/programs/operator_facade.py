@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,23 @@ import yaml
 
 from dev.plain_http import NO_TRUST
 from tests.support.programs.facade import ADMIN, run_command, start_facade
-from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
+from tests.support.programs.operator import Installation
 
 __all__ = ["facade_of"]
 
 
 @contextlib.contextmanager
-def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx.Client]:
+def facade_of(
+    installation: Installation, settings: Mapping[str, Any] | None = None, **entitlements: Any
+) -> Iterator[httpx.Client]:
     """Run a facade for the organization, and yield a client with an admin key.
 
     Parameters
     ----------
     installation
         A prepared installation with its organization.
+    settings
+        Further settings of the facade.
     entitlements
         Entitlements of the organization in addition to the choice of a Host.
     """
@@ -33,7 +37,7 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
     }
     name = f"organizations.cloister.dev/{installation.slug}"
     installation.kubectl("patch", name, "--type=merge", "-p", json.dumps({"spec": spec}))
-    config = _settings(installation)
+    config = _settings(installation, settings or {})
     key = run_command(
         *("admin-key", "create", "--organization", installation.slug, "--user", ADMIN),
         *("--name", "test", "--config", str(config)),
@@ -54,17 +58,18 @@ def facade_of(installation: Installation, **entitlements: Any) -> Iterator[httpx
         yield client
 
 
-def _settings(installation: Installation) -> Path:
+def _settings(installation: Installation, more: Mapping[str, Any]) -> Path:
     """Write the settings of the facade next to those of the operator."""
     registry = installation.cluster.registry
     of_cluster = {"allowPrivate": [registry], "plainHttp": [registry]}
     settings = {
-        "containersDomain": CONTAINERS_DOMAIN,
+        "operatorNamespace": installation.system,
         "kubeconfig": str(installation.kubeconfig("api")),
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(installation.repositories.path)},
         "registry": installation.settings.get("registry", of_cluster),
+        **more,
     }
     path = installation.folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))

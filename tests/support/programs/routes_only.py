@@ -64,7 +64,7 @@ class AdmittingService(UnreachableService):
 
     admit_webhook = admit
 
-    def holder(self, authorization: str | None) -> str:
+    async def holder(self, authorization: str | None) -> str:
         """Let an enclave in."""
         return "the enclave"
 
@@ -97,13 +97,13 @@ class BareContext:
         return AdmittingService()
 
 
-def bare_app() -> FastAPI:
-    """Build the application."""
+def bare_app(**more: Any) -> FastAPI:
+    """Build the application, with further settings."""
     settings = ApiSettings.model_validate(
         {
-            "containersDomain": "containers.test",
             "ledger": {"path": "/nowhere/ledger.db", "keyMaterial": "/nowhere/keys.json"},
             "sources": {"kind": "git", "base": "/nowhere"},
+            **more,
         }
     )
     app = create_app(settings, lambda: None)
@@ -125,7 +125,14 @@ def reported(response: httpx.Response, status: int) -> dict[str, Any]:
     assert body["code"] == CODES[status]
     assert body["error"]
     assert body["request_id"] == response.headers["x-request-id"]
-    assert body.keys() <= {"error", "code", "request_id", "details", "used_by"}
+    assert body.keys() <= {
+        "error",
+        "code",
+        "request_id",
+        "details",
+        "used_by",
+        "used_by_containers",
+    }
     for detail in body.get("details", ()):
         assert detail.keys() == {"field", "code", "message"}
         assert detail["message"]

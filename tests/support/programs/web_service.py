@@ -7,7 +7,7 @@ from dev.cluster.images import busybox_image, guest_image, push, shim_image
 from dev.demo.https_client import Page, fetch_page
 from tests.support.programs.operator import Installation, file_text
 
-__all__ = ["HEALTHCHECK", "PageServices", "page_file"]
+__all__ = ["HEALTHCHECK", "STOP_TIMEOUT", "PageServices", "page_file"]
 
 HEALTHCHECK = {
     "test": ["CMD-SHELL", "wget -q -O /dev/null http://127.0.0.1:8080/"],
@@ -16,6 +16,9 @@ HEALTHCHECK = {
     "retries": 20,
 }
 """A healthcheck that fetches the page."""
+STOP_TIMEOUT = 1
+"""Seconds that a container has to stop: BusyBox's programs ignore the stop signal as process 1, so
+that the usual ten would pass at the end of each Pod."""
 
 
 def page_file(
@@ -29,6 +32,7 @@ def page_file(
         "command": ["sh", "-c", script],
         "tmpfs": {"/tmp": "size=8m"},
         "healthcheck": HEALTHCHECK,
+        "stop_timeout": STOP_TIMEOUT,
         **container,
     }
     return file_text(image, shim=shim, **keys)

@@ -33,7 +33,7 @@ from dev.cluster.requirements import install_packages
 from tests.support.builders.certificates import certificate
 from tests.support.waiting import until_sync
 
-__all__ = ["AcmeNameServer", "Pebble", "name_server", "pebble", "resolver"]
+__all__ = ["AcmeNameServer", "Pebble", "free_port", "name_server", "pebble", "resolver"]
 
 KEY_NAME = "updates"
 

@@ -1,5 +1,6 @@
 """A gateway for tests: a real Envoy that TLSRoutes of a real API server drive.
 
+`RunningGateway` is what it has in common with a real one (`tests.support.servers.envoy_gateway`).
 The controller between the two is a small one for tests: it watches TLSRoutes, ReferenceGrants and
 EndpointSlices, reports in each route's status whether it accepts it, and writes Envoy's
 configuration. It is slow on purpose (`lag`): gateways of large clusters observe changes late.
@@ -9,15 +10,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cloister_clients.kube import KindRef, KubeClient, KubeConfig, NotFound, Reflector
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, REFERENCE_GRANTS, TLS_ROUTES
 from tests.support.servers.envoy import Envoy, Target
 
-__all__ = ["CONTROLLER", "Gateway"]
+__all__ = ["CONTROLLER", "RunningGateway", "StandInGateway"]
 
 CONTROLLER = "cloister.dev/tests"
 """Name of the controller, in the status of routes."""
@@ -26,8 +28,22 @@ _SERVICE = "kubernetes.io/service-name"
 Body = Mapping[str, Any]
 
 
-class Gateway:
-    """The gateway, in a thread of its own.
+class RunningGateway(Protocol):
+    """A gateway that forwards connections as TLSRoutes say, until it is ended."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address and port that it listens on once there is a route."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold back all changes until the block ends."""
+
+    def end(self) -> None:
+        """Stop it."""
+
+
+class StandInGateway:
+    """The gateway with a stand-in controller, in a thread of its own.
 
     Parameters
     ----------
@@ -44,8 +60,7 @@ class Gateway:
     def __init__(
         self, kubeconfig: Path, *, namespace: str, name: str, folder: Path, lag: float
     ) -> None:
-        self.envoy: Envoy = Envoy(folder)
-        """The Envoy process."""
+        self._envoy = Envoy(folder)
         self._kube = KubeConfig.load(kubeconfig, None)
         self._namespace, self._name, self._lag = namespace, name, lag
         self._held = False
@@ -55,11 +70,16 @@ class Gateway:
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
         self._thread.start()
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address and port that it listens on once there is a route."""
+        return "127.0.0.1", self._envoy.port
+
     def end(self) -> None:
         """Stop it and Envoy."""
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
         self._thread.join(20)
-        self.envoy.end()
+        self._envoy.end()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -126,7 +146,7 @@ class Gateway:
         """Configure Envoy, unless it is held; without targets with the newest."""
         self._newest = self._newest if targets is None else targets
         if not self._held:
-            self.envoy.write(self._newest)
+            self._envoy.write(self._newest)
 
     def _is_mine(self, route: Body) -> bool:
         return any(

@@ -10,22 +10,14 @@ import os
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dev.demo.git_server import respond
 from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
 __all__ = ["GitServer", "Repositories", "Repository", "git_server"]
-
-
-def _exec_path() -> Path:
-    """Return the folder of git's programs."""
-    done = subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True)
-    return Path(done.stdout.strip())
-
-
-BACKEND = _exec_path() / "git-http-backend"
 
 
 @dataclass
@@ -74,13 +66,35 @@ class Repository:
         when: int = 1_700_000_000,
     ) -> str:
         """Write a commit with these files at its root and return its id."""
-        lines = [f"100644 blob {self.blob(content)}\t{name}" for name, content in files.items()]
-        for name, target in (links or {}).items():
-            lines.append(f"120000 blob {self.blob(target.encode())}\t{name}")
+        lines = [
+            f"120000 blob {self.blob(target.encode())}\t{name}"
+            for name, target in (links or {}).items()
+        ]
         for name, identity in (submodules or {}).items():
             lines.append(f"160000 commit {identity}\t{name}")
-        tree = self.git("mktree", "--missing", data="\n".join(lines).encode() + b"\n")
-        return self.git("commit-tree", "-m", "commit", tree, when=when)
+        return self.git("commit-tree", "-m", "commit", self._tree(files, lines), when=when)
+
+    def _tree(self, files: Mapping[str, bytes], lines: Iterable[str] = ()) -> str:
+        """Write a tree of files, whose names may have folders, and return its id."""
+        folders: dict[str, dict[str, bytes]] = {}
+        entries = list(lines)
+        for name, content in files.items():
+            folder, _, inside = name.partition("/")
+            if inside:
+                folders.setdefault(folder, {})[inside] = content
+            else:
+                entries.append(f"100644 blob {self.blob(content)}\t{name}")
+        entries += [f"040000 tree {self._tree(each)}\t{name}" for name, each in folders.items()]
+        return self.git("mktree", "--missing", data="\n".join(entries).encode() + b"\n")
+
+    def advance(self, branch: str, files: Mapping[str, bytes]) -> str:
+        """Make these files the next commit of a branch and return its id."""
+        reference = f"refs/heads/{branch}"
+        before = self.git("for-each-ref", "--format=%(objectname)", reference).split()
+        parents = [word for each in before for word in ("-p", each)]
+        commit = self.git("commit-tree", *parents, "-m", "commit", self._tree(files))
+        self.git("update-ref", reference, commit)
+        return commit
 
     def tag(self, name: str, target: str, *, annotated: bool = False, when: int = 0) -> None:
         """Set a tag, moving one that exists."""
@@ -163,38 +177,24 @@ class GitServer:
         return kind != "Basic" or not base64.b64decode(value).endswith(wanted)
 
     def _backend(self, request: Request) -> Reply:
-        """Run ``git http-backend`` for a request, by CGI (RFC 3875)."""
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.root),
-            "GIT_PROJECT_ROOT": str(self.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "GIT_PROTOCOL": request.headers.get("git-protocol", ""),
-            "PATH_INFO": request.path,
-            "QUERY_STRING": request.query,
-            "REQUEST_METHOD": request.method,
-            "CONTENT_TYPE": request.headers.get("content-type", ""),
-            "CONTENT_LENGTH": str(len(request.body)),
-            "HTTP_CONTENT_ENCODING": request.headers.get("content-encoding", ""),
-            "REMOTE_ADDR": "127.0.0.1",
-        }
-        done = subprocess.run(
-            [str(BACKEND)], input=request.body, env=environment, capture_output=True, check=False
+        """Return what git says to a request."""
+        found = respond(
+            self.root,
+            method=request.method,
+            target=f"{request.path}?{request.query}",
+            headers=request.headers,
+            body=request.body,
         )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        answered: dict[str, str] = {}
-        for line in head.decode().split("\r\n"):
-            key, _, value = line.partition(": ")
-            answered[key] = value
-        status = int(answered.pop("Status", "200 OK").split(" ")[0])
-        return Reply(status, content, answered)
+        return Reply(found.status, found.body, dict(found.headers))
 
 
 @contextlib.contextmanager
-def git_server(root: Path, *, tls: ssl.SSLContext | None = None) -> Iterator[GitServer]:
+def git_server(
+    root: Path, *, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
+) -> Iterator[GitServer]:
     """Serve a directory of repositories over HTTP, until the block ends."""
     server = GitServer(root)
-    with serve(server.respond, tls=tls) as served:
+    with serve(server.respond, tls=tls, address=address) as served:
         server.served = served
         try:
             yield server

@@ -64,6 +64,8 @@ class Postgres:
     """Directory of data and socket."""
     user: str | None
     """User that it runs as; None = the current one."""
+    address: str = ""
+    """Address of this machine that it listens on too; empty = its socket alone."""
     process: subprocess.Popen[bytes] | None = None
     """The server process."""
     template: str = ""
@@ -80,7 +82,11 @@ class Postgres:
 
     def start(self) -> None:
         """Start it and wait until it responds."""
-        settings = [f"unix_socket_directories={self.folder}", "listen_addresses=", *FASTER]
+        settings = [
+            f"unix_socket_directories={self.folder}",
+            f"listen_addresses={self.address}",
+            *FASTER,
+        ]
         options = [part for setting in settings for part in ("-c", setting)]
         log = (self.folder / "log").open("ab")
         with log:
@@ -134,8 +140,8 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[Postgres]:
-    """Run a server until the block ends."""
+def postgres(address: str = "") -> Iterator[Postgres]:
+    """Run a server until the block ends; on an address, its clients there are trusted too."""
     user = unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="cloister-postgres-"))
     try:
@@ -156,7 +162,10 @@ def postgres() -> Iterator[Postgres]:
         )
         if made.returncode:
             raise RuntimeError(f"initdb: {made.stderr}")
-        running = Postgres(folder, user)
+        if address:
+            with (folder / "data" / "pg_hba.conf").open("a") as access:
+                access.write("host all all all trust\n")
+        running = Postgres(folder, user, address)
         running.start()
         try:
             yield running

@@ -33,6 +33,8 @@ class SimulatedGateway:
         self._namespace = namespace
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="played gateway", daemon=True)
+        self.held = False
+        """Whether routes that are not accepted yet stay so."""
         self.trouble = ""
         """The last error; empty = none."""
 
@@ -49,6 +51,8 @@ class SimulatedGateway:
     def _run(self) -> None:
         """Check all routes periodically; ignore an unavailable server."""
         while not self._stop.wait(_PAUSE):
+            if self.held:
+                continue
             try:
                 for route in self._direct.list_objects(ROUTE, self._namespace):
                     self._accept(route)

@@ -125,6 +125,7 @@ def serve(
     *,
     tls: ssl.SSLContext | None = None,
     address: str = "127.0.0.1",
+    port: int = 0,
 ) -> Iterator[HttpServer]:
     """Serve requests with a handler function until the block ends.
 
@@ -136,12 +137,14 @@ def serve(
         SSL context; None = plain HTTP.
     address
         Address of this machine to listen on, by default the loopback's.
+    port
+        Port; 0 = a free one.
     """
 
     class Handler(_Handler):
         pass
 
-    listener = ThreadingHTTPServer((address, 0), Handler)
+    listener = ThreadingHTTPServer((address, port), Handler)
     if tls is not None:
         listener.socket = tls.wrap_socket(listener.socket, server_side=True)
     served = HttpServer(listener.server_address[1], "http" if tls is None else "https")

@@ -23,7 +23,7 @@ KINDS = ("containers",) * 6 + (
 _OURS = (
     *("id", "paused", "adopted-at", "create-request", "replaces-uid", "replaces", "request"),
     *("requested-at", "asked-resources", "last-change", "value-updated-at", "organization"),
-    *("container", "enclave", "value-of", "metering", "anything"),
+    *("container", "enclave", "value-of", "metering", "trace", "anything"),
 )
 _KEYS = st.sampled_from(
     [f"cloister.dev/{word}" for word in _OURS]

@@ -10,7 +10,6 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.settings import SettingsError
 
 MINIMAL: dict[str, Any] = {
-    "containersDomain": "containers.test",
     "ledger": {"path": "ledger.db", "keyMaterial": "secret/keys.json"},
     "sources": {"kind": "git", "base": "/repositories"},
 }
@@ -31,12 +30,46 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, MINIMAL).kubeconfig is None
 
 
+def test_links_in_paths_stay(tmp_path: Path) -> None:
+    """As in a Pod, where a link leads to the present content of a Secret."""
+    (tmp_path / "first").mkdir()
+    (tmp_path / "secret").symlink_to("first")
+    hook = {"releaseSecretFile": "secret/hook"}
+    authority = {"certificate": "secret/ca.pem", "key": "secret/ca.key"}
+    certificates = {"issuer": "own", "own": authority}
+    stripe = {"secretKeyFile": "secret/s", "containerProducts": ["c"], "tokenProducts": ["t"]}
+    tracing = {"endpoint": "http://collector:4318/v1/traces", "headersFile": "secret/headers"}
+    given = MINIMAL | {"webhooks": hook, "certificates": certificates, "stripe": stripe}
+    given |= {"tracing": tracing}
+    settings = read(tmp_path, given)
+    linked = tmp_path / "secret"
+    assert settings.ledger.key_material == linked / "keys.json"
+    assert settings.webhooks.release_secret_file == linked / "hook"
+    assert settings.stripe is not None
+    assert settings.stripe.secret_key_file == linked / "s"
+    assert settings.certificates is not None
+    assert settings.certificates.own is not None
+    assert settings.certificates.own.key == linked / "ca.key"
+    assert settings.tracing is not None
+    assert settings.tracing.headers_file == linked / "headers"
+    assert settings.tracing.ca_file is None
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"colour": "red"}, "colour is not a setting"),
         ({"containers_domains": "x"}, "containers_domains is not a setting"),
-        ({"containersDomain": None}, "containersDomain"),
+        ({"ledger": None}, "ledger"),
+        (
+            {"strictFrom": "0.11.0"},
+            r"strictFrom: the API has this from the operator, .* set it there",
+        ),
+        ({"containersDomain": "c.test", "service": "s"}, "containersDomain, service: the API has"),
+        (
+            {"sources": {"kind": "git", "base": "/r", "maxFileBytes": 1, "fileNames": ["a.yml"]}},
+            r"sources.fileNames, sources.maxFileBytes: the API has this from the operator",
+        ),
         ({"ledger": {"path": "x"}}, "ledger.keyMaterial is missing"),
         ({"ledger": {"keyMaterial": "k"}}, "ledger: name either path"),
         ({"ledger": {"path": "x", "urlFile": "y", "keyMaterial": "k"}}, "ledger: name either path"),

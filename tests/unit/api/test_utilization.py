@@ -1,4 +1,9 @@
-"""Utilization: the kubelet's text, two samples compared, sums in buckets, points."""
+"""Utilization: the list of the Metrics API, windows, sums in buckets, points."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,92 +12,145 @@ from hypothesis import strategies as st
 from cloister_api.usage.windows import WINDOWS
 from cloister_api.utilization.buckets import (
     LEVELS,
-    PodSample,
     SeriesKey,
     UsageInterval,
     add_interval,
-    interval_between,
-    is_newer,
+    interval_of,
 )
-from cloister_api.utilization.exposition import ResourceReading, read_resources
+from cloister_api.utilization.pod_metrics import (
+    ContainerUsage,
+    PodUsage,
+    quantity,
+    read_pod_metrics,
+)
 from cloister_api.utilization.store import NOTHING, point
 
-TEXT = """\
-# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time
-# TYPE container_cpu_usage_seconds_total counter
-container_cpu_usage_seconds_total{container="web",namespace="org-a",pod="web-1"} 12.5 1700000001000
-container_cpu_usage_seconds_total{container="agent",namespace="org-a",pod="web-1"} 1 1700000001500
-container_cpu_usage_seconds_total{container="half",namespace="org-a",pod="web-1"} 1 1700000001500
-container_cpu_usage_seconds_total{container="web",namespace="org-b",pod="web-1"} NaN 1700000001000
-container_cpu_usage_seconds_total{container="web",namespace="org-b",pod="web-1"} 3
-container_memory_working_set_bytes{container="web",namespace="org-a",pod="web-1"} 1.048576e+06 17000
-container_memory_working_set_bytes{container="agent",namespace="org-a",pod="web-1"} 5 1700000002000
-container_memory_working_set_bytes{container="web",namespace="org-b",pod="web-1"} 5 1700000002000
-container_start_time_seconds{container="web",namespace="org-a",pod="web-1"} 1.7e9
-node_cpu_usage_seconds_total 100 1700000001000
-pod_cpu_usage_seconds_total{namespace="org-a",pod="web-1"} 13.5 1700000001000
-scrape_error 0
-"""
+RECORDED = Path("tests/data/metrics/pods.json").read_bytes()
+"""What metrics-server 0.9.0 returned of two idle Pods."""
+CONTAINERS = {
+    "web": ContainerUsage(0.5, 1 << 20),
+    "sidecar": ContainerUsage(1, 4 << 20),
+    "worker": ContainerUsage(0.25, 2 << 20),
+}
 
 
-def test_only_the_two_metrics_of_a_container_are_read() -> None:
-    assert read_resources(TEXT) == {
-        ("org-a", "web-1"): {
-            "web": ResourceReading(12.5, 1_048_576, 1_700_000_001.0),
-            "agent": ResourceReading(1, 5, 1_700_000_001.5),
-        },
-        ("org-b", "web-1"): {},
+def listed(**changes: Any) -> bytes:
+    """Return a list with one Pod that is changed and one that is not."""
+    pod = {
+        "metadata": {"name": "web-1", "namespace": "org-a"},
+        "timestamp": "2026-11-22T04:30:02Z",
+        "window": "15.5s",
+        "containers": [{"name": "web", "usage": {"cpu": "250m", "memory": "64Mi"}}],
     }
-    assert read_resources("") == {}
+    other = {**pod, "metadata": {"name": "web-2", "namespace": "org-b"}}
+    return json.dumps({"kind": "PodMetricsList", "items": [{**pod, **changes}, other]}).encode()
 
 
-def look(at: float, **readings: tuple[float, float]) -> PodSample:
-    """Build a sample of containers: processor seconds and bytes."""
-    return PodSample(
-        at, {name: ResourceReading(cpu, memory, at) for name, (cpu, memory) in readings.items()}
-    )
+def test_a_list_says_what_the_containers_of_each_pod_used() -> None:
+    usage = PodUsage(1_795_321_802, 15.5, {"web": ContainerUsage(0.25, 64 << 20)})
+    assert read_pod_metrics(listed()) == {("org-a", "web-1"): usage, ("org-b", "web-2"): usage}
+    assert read_pod_metrics(b'{"items": null}') == {}
 
 
-def between(before: PodSample | None, now: PodSample) -> UsageInterval | None:
-    return interval_between(before, now, container=("acme", "c"), cpus=2, memory_mb=4, longest=60)
-
-
-def test_usage_between_two_samples_is_summed_over_containers() -> None:
-    found = between(look(100, a=(10, 1024), b=(5, 1024)), look(110, a=(15, 3072), b=(6, 1024)))
-    assert found is not None
-    assert (found.begin, found.end, found.cpu, found.memory) == (100, 110, 0.6, 3)
-    assert (found.cpus, found.memory_given) == (2, 4096)
-
-
-def test_a_container_that_started_again_used_all_that_its_counter_shows() -> None:
-    again = between(look(100, a=(10, 0)), look(110, a=(4, 0)))
-    new = between(look(100, a=(10, 0)), look(110, a=(10, 0), b=(4, 0)))
-    assert again is not None
-    assert new is not None
-    assert again.cpu == new.cpu == 0.4
+def test_what_metrics_server_returns_is_read() -> None:
+    end = datetime(2026, 11, 25, 12, 39, 31, tzinfo=UTC).timestamp()
+    assert read_pod_metrics(RECORDED) == {
+        ("org-recorded", "web-1"): PodUsage(end, 9.996, {"web-1": ContainerUsage(0, 940 << 10)}),
+        ("org-recorded", "web-2"): PodUsage(end, 9.994, {"web-2": ContainerUsage(0, 1000 << 10)}),
+    }
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
+    "changes",
     [
-        (None, look(110, a=(1, 1))),
-        (look(100), look(110, a=(1, 1))),
-        (look(100, a=(1, 1)), look(110)),
-        (look(100, a=(1, 1)), look(161, a=(1, 1))),
-        (look(110, a=(1, 1)), look(110, a=(1, 1))),
+        {"timestamp": "yesterday"},
+        {"timestamp": "2026-11-22T04:30:02"},
+        {"window": "soon"},
+        {"window": None},
+        {"metadata": {"name": "web-1"}},
+        {"containers": "none"},
     ],
-    ids=["first", "nothing before", "nothing now", "too long ago", "no time between"],
+    ids=str,
 )
-def test_nothing_is_guessed(before: PodSample | None, now: PodSample) -> None:
-    assert between(before, now) is None
+def test_a_pod_that_cannot_be_read_costs_no_other_its_usage(changes: dict[str, Any]) -> None:
+    assert list(read_pod_metrics(listed(**changes))) == [("org-b", "web-2")]
 
 
-def test_a_counter_that_was_not_read_again_is_compared_later() -> None:
-    first = look(100, a=(1, 1), b=(1, 1))
-    cached = PodSample(115, {**look(115, a=(2, 1)).readings, "b": first.readings["b"]})
-    assert not is_newer(first, cached)
-    assert between(first, cached) is None
-    assert is_newer(first, look(130, a=(2, 1)))
+@pytest.mark.parametrize("usage", [{}, {"cpu": "1"}, {"cpu": "-1", "memory": "1Mi"}], ids=str)
+def test_a_container_without_an_amount_is_left_out(usage: dict[str, str]) -> None:
+    content = listed(containers=[{"name": "web", "usage": usage}])
+    assert read_pod_metrics(content)["org-a", "web-1"].containers == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"items": 1}', b"503 unavailable"])
+def test_what_is_no_list_is_an_error(content: bytes) -> None:
+    with pytest.raises(ValueError, match="not a list of PodMetrics"):
+        read_pod_metrics(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("250m", 0.25),
+        ("12345678n", 0.012345678),
+        ("15u", 0.000015),
+        ("1.5", 1.5),
+        (".5k", 500),
+        ("64Mi", 64 << 20),
+        ("130724Ki", 130724 << 10),
+        ("3Gi", 3 << 30),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("2E", 2e18),
+        ("12e-1", 1.2),
+        *((text, None) for text in ("", "m", "-1", "1mi", "1 k", "NaN", "1e999", "1ki")),
+    ],
+)
+def test_quantities_are_read_as_kubernetes_writes_them(text: str, value: float | None) -> None:
+    assert quantity(text) == value
+
+
+def counted(since: float, *, now: float = 1000, **usage: Any) -> UsageInterval | None:
+    """Return what counts of a window of 15 s that ends at 1000."""
+    found = PodUsage(**{"end": 1000, "window": 15, "containers": CONTAINERS, **usage})
+    return interval_of(
+        found, ("web", "worker"), since=since, now=now, container=("a", "c"), cpus=2, memory_mb=4
+    )
+
+
+def test_usage_is_summed_over_the_containers_of_the_file() -> None:
+    assert counted(0) == UsageInterval(("a", "c"), 985, 1000, 0.75, 2, 3072, 4096)
+
+
+def test_no_second_is_counted_twice() -> None:
+    """Windows may overlap, and the same one is returned until there is the next."""
+    overlapping = counted(990)
+    assert overlapping is not None
+    assert (overlapping.begin, overlapping.end, overlapping.cpu) == (990, 1000, 0.75)
+    assert counted(1000) is counted(1001) is None
+
+
+def test_what_lies_between_two_windows_is_a_gap() -> None:
+    later = counted(900)
+    assert later is not None
+    assert later.begin == 985
+
+
+@pytest.mark.parametrize(
+    ("now", "usage"),
+    [
+        (1000, {"containers": {"sidecar": CONTAINERS["sidecar"]}}),
+        (1000, {"window": 0}),
+        (1000, {"window": 601}),
+        (939, {}),
+        (1601, {}),
+    ],
+    ids=["nothing of the file", "no window", "too long", "clock is ahead", "too old"],
+)
+def test_nothing_is_guessed(now: float, usage: dict[str, Any]) -> None:
+    assert counted(0, now=now, **usage) is None
 
 
 @settings(max_examples=40)
@@ -128,15 +186,18 @@ def test_a_bucket_of_a_few_milliseconds_shows_what_the_whole_stretch_shows(part:
     assert len(sums) >= 15
     for values in sums.values():
         shown = point(*values)
-        assert shown == {"cpu_util": 50.0, "cpu_mem_util": 25.0, "cpu_mem_total": 8.0}
+        assert shown == NOTHING | {"cpu_util": 50, "cpu_mem_util": 25, "cpu_mem_total": 8}
 
 
 def test_points_are_in_percent_and_gb_and_null_where_nothing_is_known() -> None:
     hour = 3_600_000
     gib = 1024 * 1024 * hour
     shown = point(hour, hour // 2, 2 * hour, gib, 8 * gib)
-    assert shown == {"cpu_util": 25.0, "cpu_mem_util": 12.5, "cpu_mem_total": 8.0}
-    assert NOTHING == {"cpu_util": None, "cpu_mem_util": None, "cpu_mem_total": None}
+    assert shown == NOTHING | {"cpu_util": 25.0, "cpu_mem_util": 12.5, "cpu_mem_total": 8.0}
+    assert list(NOTHING) == [
+        f"{kind}_{what}" for kind in ("cpu", "gpu") for what in ("util", "mem_util", "mem_total")
+    ]
+    assert set(NOTHING.values()) == {None}
 
 
 @pytest.mark.parametrize("name", WINDOWS)

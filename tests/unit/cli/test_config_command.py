@@ -36,7 +36,7 @@ def test_an_invalid_file_shows_place_field_code_remedy_and_excerpt() -> None:
     assert lines[at + 2].endswith("mem_limit: 1g")
     assert lines[at + 3].endswith("^")
     assert lines[at + 2].index("mem_limit") == lines[at + 3].index("^")
-    assert "is invalid: 30 errors, 3 warnings" in result.output.replace("\n", " ")
+    assert "is invalid: 29 errors, 4 warnings" in result.output.replace("\n", " ")
 
 
 def test_warnings_do_not_make_it_invalid() -> None:
@@ -83,6 +83,50 @@ def test_json_of_a_valid_file() -> None:
     assert verdict["valid"] is True
     assert verdict["problems"] == []
     assert verdict["config"]["containers"][0]["healthcheck"]["start_period"] == "PT1M30S"
+
+
+SHARED_GPUS = (DATA / "valid/shared-gpus.yml").read_bytes()
+"""Two containers with `gpus: all`."""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "code", "sentence"),
+    [
+        ("{resource: nvidia.com/gpu}", 1, "Name a Host with gpu.deviceClass"),
+        ("{deviceClass: gpu.nvidia.com}", 0, "is valid"),
+        ("{deviceClass: gpu.nvidia.com, counts: [8]}", 1, "may have 8 GPUs"),
+    ],
+)
+def test_a_host_is_asked_for_what_it_offers(
+    gpu: str, code: int, sentence: str, tmp_path: Path
+) -> None:
+    host = tmp_path / "host.yml"
+    host.write_text(
+        "apiVersion: cloister.dev/v1alpha1\nkind: Host\nmetadata: {name: pool}\n"
+        f"spec: {{gpu: {gpu}}}\n"
+    )
+    result = run("validate", "-", "--host", host, given=SHARED_GPUS, width=300)
+    assert result.exit_code == code, result.output
+    assert sentence in result.output
+    shown = json.loads(run("validate", "-", "--host", host, "--json", given=SHARED_GPUS).output)
+    assert shown["valid"] is (code == 0)
+    assert [each["code"] for each in shown["problems"]] == ["GpusNotAvailable"] * code
+
+
+def test_a_host_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    host = tmp_path / "host.yml"
+    host.write_text("metadata: {name: pool}\nspec: {gpu: {type: H100}}\n")
+    result = run("validate", "-", "--host", host, given=SHARED_GPUS)
+    assert result.exit_code == 2
+    assert "is not a Host" in result.output
+    assert "set one of resource and deviceClass" in result.output
+
+
+def test_explain_says_who_shares_gpus() -> None:
+    lines = run("explain", "-", given=SHARED_GPUS, width=200).output.splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+    for other in ("encoder", "decoder"):
+        assert f"GPUs all, shared with {other}: needs a Host with gpu.deviceClass" in shown
 
 
 def test_standard_input() -> None:
@@ -132,6 +176,12 @@ def test_any_width_will_do(width: int) -> None:
         assert run("validate", path, width=width).exit_code == (path.parent.name == "invalid")
 
 
+READY_WITHIN = (
+    "then to be ready 1800 s by default (its progressDeadlineSeconds), and 2895 s for the slowest "
+    "health check"
+)
+
+
 def test_explain() -> None:
     result = run("explain", DATA / "valid/every-field.yml", "--service", "harbour", width=200)
     assert result.exit_code == 0, result.output
@@ -141,6 +191,8 @@ def test_explain() -> None:
         "processors 8",
         "memory 64 GiB",
         "network partners allowlist: api.example.com, cdn.example.com",
+        "time to start 3600 s by default (the operator's pullDeadlineSeconds)",
+        READY_WITHIN,
         "time to stop 30 s",
         "container gateway",
         "user 10001:10002",
@@ -158,9 +210,9 @@ def test_explain() -> None:
         "restart unless-stopped; stopped by SIGQUIT, killed after 30 s",
         "every 10 s, 5 failures in a row after 90 s fail the deployment",
         "requests from outside on port 8080",
-        "GPUs all",
-        "GPUs number 0, 1",
-        "GPUs 2",
+        "GPUs all, shared with trainer, helper: needs a Host with gpu.deviceClass",
+        "GPUs number 0, 1, shared with Model_Server.1, helper: needs a Host with gpu.deviceClass",
+        "GPUs 2, shared with Model_Server.1, trainer: needs a Host with gpu.deviceClass",
         "processes at most 65536, never unlimited",
         "networks none: no connection to anything",
         (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cloister_clients.kube import KindRef, KubeConfig
+from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import POD, SERVICE
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.state.observed import (
@@ -27,14 +27,11 @@ from cloister_operator.cache.store import Store
 from cloister_operator.context import ProcessContext
 from cloister_operator.lookups.external_lookup import ExternalLookup
 from cloister_operator.process.kopf_handlers import make_registry
-from cloister_operator.settings import OperatorSettings
-from cloister_operator.telemetry.liveness import Liveness
-from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
+from tests.support.builders.process import process_context
 from tests.support.builders.resources import NOW, container_of, enclave_of
 from tests.support.waiting import until
 
-DIGEST = "sha256:" + "0" * 64
 MANY = 5_000
 """Containers of each of the two rounds."""
 BY_TIME = {"_tombstones", "_recent"}
@@ -149,7 +146,6 @@ class Round:
         context.models.read(Container, container)
         enclave = context.models.read(Enclave, entry)
         context.memory.attempt(enclave).children_complete = True
-        context.memory.keep_token(enclave, "token")
         context.memory.keep_config_map(enclave, {"metadata": {"name": name}})
         need = NeedRelease(repo="acme/web", tag="v1", commit=None, request=name)
         context.resolver.request(need, Key("Container", namespace_of(name), name))
@@ -170,22 +166,7 @@ class Round:
 
 @pytest.mark.usefixtures("lookups")
 async def test_what_is_remembered_of_an_object_goes_with_it(tmp_path: Path) -> None:
-    metrics = OperatorMetrics()
-    settings = OperatorSettings.model_validate(
-        {
-            "containersDomain": "containers.example",
-            "shimImage": f"registry.example/shim@{DIGEST}",
-            "guestImage": f"registry.example/guest@{DIGEST}",
-            "sources": {"kind": "git", "base": str(tmp_path)},
-        }
-    )
-    context = ProcessContext.from_settings(
-        settings,
-        KubeConfig("http://127.0.0.1:1"),
-        metrics=metrics,
-        liveness=Liveness(60.0),
-        leads=lambda: True,
-    )
+    context = process_context(str(tmp_path))
     try:
         make_registry(context)
         begun = Round(context)

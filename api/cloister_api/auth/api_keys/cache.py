@@ -7,6 +7,7 @@ at its first use. While the ledger is unreachable, cached keys stay in use.
 import asyncio
 import hmac
 import logging
+import time
 from datetime import UTC, datetime
 
 from sqlalchemy import select
@@ -63,6 +64,8 @@ class ApiKeyCache:
         self._by_id: dict[int, CachedApiKey] = {}
         self._seen = {"api_keys": -1, "usage": -1}
         self._polled_at = 0.0
+        self.read_at = time.monotonic()
+        """When the ledger was last read, by the monotonic clock; read by the metrics' thread."""
         self._lock = asyncio.Lock()
         self._uses: dict[int, float] = {}
 
@@ -139,6 +142,7 @@ class ApiKeyCache:
                 await self._read_totals(connection)
         self._seen = present
         self._polled_at = begun
+        self.read_at = time.monotonic()
 
     async def _read_keys(self, connection: AsyncConnection) -> None:
         names = ("id", "key_index", "organization", "organization_id", "disabled")

@@ -1,12 +1,22 @@
-"""Which organization serves a host name.
+"""Which organization serves a host name, from the indexes of the informer cache.
 
-Generated names contain the organization; custom domains are those that the operator wrote into a
-Container's status, so that naming another organization's domain in a spec claims nothing.
+Generated names contain the organization. A custom domain is of the organization whose Container
+has claimed it, else of the one whose Enclave has it: an Enclave asks by the names that it was
+created with as long as it lives, also after the domain was dropped. Tenants write neither claims
+nor Enclaves, so that naming another organization's domain in a spec claims nothing.
 """
 
-from cloister_api.cache import CachedContainer, ClusterCache
+from collections.abc import Collection
+
+from cloister_api.cache import (
+    BY_EARLIER_LABEL,
+    BY_HOSTNAME,
+    BY_LABEL,
+    BY_NAMESPACE,
+    ClusterCache,
+)
+from cloister_clients.kube import ReflectedObject
 from cloister_crds.kinds import Organization
-from cloister_crds.names import host_label
 
 __all__ = ["HostnameOwners"]
 
@@ -17,10 +27,6 @@ class HostnameOwners:
     def __init__(self, cache: ClusterCache, containers_domain: str) -> None:
         self._cache = cache
         self._suffix = f".{containers_domain}"
-        self._slugs: dict[str, str] = {}
-        self._by_namespace: dict[str, str] = {}
-        self._custom: dict[str, str] = {}
-        self._seen = (-1, -1)
 
     def organization(self, slug: str) -> Organization | None:
         """Return the Organization of a slug; None = there is none."""
@@ -28,7 +34,7 @@ class HostnameOwners:
         return None if entry is None else entry.value
 
     def owner(self, host: str) -> Organization | None:
-        """Return the Organization that serves a host name; None = none does.
+        """Return the Organization that serves a host name; None = none does, or it is not clear.
 
         Parameters
         ----------
@@ -36,37 +42,32 @@ class HostnameOwners:
             A host name, with or without port, in any case.
         """
         name = host.partition(":")[0].rstrip(".").lower()
-        slug = self._slug(name)
-        if slug is None and self.refresh():
-            slug = self._slug(name)
-        return None if slug is None else self.organization(slug)
-
-    def _slug(self, name: str) -> str | None:
+        organizations = self._cache.organizations
         if name.endswith(self._suffix):
-            return self._slugs.get(name.removesuffix(self._suffix).rpartition(".")[2])
-        return self._by_namespace.get(self._custom.get(name, ""))
+            label = name.removesuffix(self._suffix).rpartition(".")[2]
+            found = organizations.by_index(BY_LABEL, label)
+            return oldest(found or organizations.by_index(BY_EARLIER_LABEL, label))
+        namespace = self._namespace(name)
+        return oldest(organizations.by_index(BY_NAMESPACE, namespace)) if namespace else None
 
-    def refresh(self) -> bool:
-        """Rebuild the maps if the cache has changed; return whether it had."""
-        present = (self._cache.organizations.version, self._cache.containers.version)
-        if present == self._seen:
-            return False
-        organizations = [entry.value for entry in self._cache.organizations.all()]
-        self._slugs = {host_label(one.metadata.name): one.metadata.name for one in organizations}
-        self._by_namespace = {one.spec.namespace: one.metadata.name for one in organizations}
-        held = [entry.value for entry in self._cache.containers.all()]
-        self._custom = {}
-        # The oldest is last and wins: a later container does not take a name away.
-        for one in sorted(held, key=creation_order, reverse=True):
-            domain = one.container.status.domain
-            if domain and not domain.endswith(self._suffix):
-                self._custom[domain] = one.container.metadata.namespace or ""
-        self._seen = present
-        return True
+    def _namespace(self, name: str) -> str:
+        """Return the namespace of the Container that has a custom domain; empty = none has it."""
+        claim = self._cache.claims.get(name)
+        if claim is not None:
+            return claim.value.spec.holder.namespace
+        enclaves = self._cache.enclaves.by_index(BY_HOSTNAME, name)
+        namespaces = {entry.namespace for entry in enclaves}
+        return namespaces.pop() if len(namespaces) == 1 else ""
 
 
-def creation_order(held: CachedContainer) -> tuple[str, str]:
-    """Return the sort key of Containers: creation, then uid."""
-    meta = held.container.metadata
-    created = meta.creation_timestamp
-    return (created.isoformat() if created else "", meta.uid)
+def oldest(found: Collection[ReflectedObject[Organization]]) -> Organization | None:
+    """Return the Organization that was first; None = there is none."""
+    if len(found) == 1:
+        return next(iter(found)).value
+    return min((entry.value for entry in found), key=creation_order, default=None)
+
+
+def creation_order(organization: Organization) -> tuple[str, str]:
+    """Return the sort key of Organizations: creation, then uid."""
+    created = organization.metadata.creation_timestamp
+    return (created.isoformat() if created else "", organization.metadata.uid)

@@ -14,13 +14,14 @@ import hmac
 import json
 import os
 import secrets
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cloister_clients.settings import is_open_to_others
 
 __all__ = ["KeyMaterial", "KeySealer", "MaterialError", "ReloadingKeyMaterial"]
 
@@ -122,7 +123,7 @@ class KeyMaterial:
             When it is missing, open to others, or not what `create` writes.
         """
         try:
-            mode = path.stat().st_mode
+            found = path.stat()
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise MaterialError(
@@ -130,7 +131,7 @@ class KeyMaterial:
             ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise MaterialError(f"{path}: {error}") from error
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if is_open_to_others(found, os.geteuid()):
             raise MaterialError(f"{path} may be read by others; run `chmod 600 {path}`")
         try:
             document = json.loads(text)

@@ -160,7 +160,7 @@ CERTIFICATE_KEYS = Table(
     Column("bound_at", UtcTime, nullable=False),
     Column("refused_at", UtcTime, nullable=True),
 )
-"""The one key that each enclave's token is good for, and when another one was last refused."""
+"""The one key that each enclave may have certified, and when another was last refused."""
 
 CERTIFICATE_TURNS = Table(
     "certificate_turns",

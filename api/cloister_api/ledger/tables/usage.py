@@ -15,6 +15,8 @@ from sqlalchemy import (
 from cloister_api.ledger.tables.core import BIG_ID, METADATA, UtcTime
 
 __all__ = [
+    "DEAD_LETTERS",
+    "DEAD_LETTERS_LOST",
     "DELIVERIES",
     "EVENTS",
     "NAMES",
@@ -105,6 +107,29 @@ EVENTS = Table(
     Column("meters", Text, nullable=True),
 )
 """Events, each once, times in microseconds. Those whose key is unknown have no organization."""
+
+DEAD_LETTERS = Table(
+    "usage_dead_letters",
+    METADATA,
+    Column("id", BIG_ID, primary_key=True, autoincrement=True),
+    Column("letter_key", LargeBinary(16), nullable=False, unique=True),
+    Column("reporter", String(64), nullable=False, index=True),
+    Column("received_at", BigInteger, nullable=False, index=True),
+    Column("key_index", LargeBinary(32), nullable=True),
+    Column("reason", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("size", Integer, nullable=False),
+)
+"""Events that could not be counted, each once, without the key that they name. Bounded."""
+
+DEAD_LETTERS_LOST = Table(
+    "usage_dead_letters_lost",
+    METADATA,
+    Column("reporter", String(64), primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+)
+"""How many events of a reporter could not be counted and found no room among the dead letters."""
 
 
 def sums_of(name: str, *keys: Column[int]) -> Table:

@@ -6,9 +6,21 @@ from cloister_api.ledger.tables.core import METADATA
 
 __all__ = ["AMOUNTS", "LEASES", "UTILIZATION"]
 
-AMOUNTS = ("observed", "cpu_used", "cpu_given", "memory_used", "memory_given")
+AMOUNTS = (
+    "observed",
+    "cpu_used",
+    "cpu_given",
+    "memory_used",
+    "memory_given",
+    "gpu_observed",
+    "gpu_used",
+    "gpu_given",
+    "gpu_memory_used",
+    "gpu_memory_given",
+)
 """Columns that are added up: milliseconds; processor-milliseconds used and given; KiB-milliseconds
-used and given. Each value of a point is a ratio of two of them."""
+used and given; the same of GPUs, in thousandths of a GPU. Each value of a point is a ratio of two
+of them."""
 
 UTILIZATION = Table(
     "container_utilization",
@@ -16,7 +28,7 @@ UTILIZATION = Table(
     Column("level", Integer, primary_key=True, autoincrement=False),
     Column("container", BigInteger, primary_key=True, autoincrement=False),
     Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
+    *(Column(name, BigInteger, nullable=False, server_default="0") for name in AMOUNTS),
     sqlite_with_rowid=False,
 )
 """Sums by size of the bucket in seconds, number of the container in ``usage_names``, and the Unix

@@ -14,6 +14,7 @@ from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
 from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.containers.facts import facts_of_create
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.containers.resolution import ReleaseResolver, admitted_problems
@@ -22,26 +23,29 @@ from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
+from cloister_clients.tracing.spans import traceparent
+from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Enclave
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.meta import ObjectMeta
+from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.limits import counted
-from cloister_crds.lifecycle.admission.validation import RequestFacts
+from cloister_crds.lifecycle.tracing import FIRST_GENERATION, trace_annotation
 from cloister_crds.names import (
     CONTAINER_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
     deployment_name,
+    distinct_label,
     generated_hostname,
-    host_label,
     object_name,
     service_name,
 )
 
-__all__ = ["ContainerCreator"]
+__all__ = ["ContainerCreator", "holder_of"]
 
 
 class ContainerCreator:
@@ -98,7 +102,9 @@ class ContainerCreator:
         if earlier is not None:
             return earlier
         replaced = await self.replacements.replaced(principal, body.replaces, namesakes)
-        facts = self._facts(principal, body, namesakes, replaced)
+        old = replaced.container.metadata.name if replaced is not None else None
+        spec = spec_of(body, replaces=old)
+        facts = facts_of_create(self._cache, principal, body.name, spec, replaced)
         problems = admitted_problems(facts)
         if any(replaced is None or one.id != replaced.id for one in same_name):
             raise name_taken(body)
@@ -114,23 +120,28 @@ class ContainerCreator:
         before = holder_of(replaced)
         passes_over = await self._refuse_taken(hostname, holder, before)
         found = await self._resolver.approve(facts, problems)
-        spec = facts.spec.model_copy(update={"commit": found.release.commit})
         manifest = manifest_of(
             name,
             principal.namespace,
-            spec,
+            spec.model_copy(
+                update={
+                    "commit": found.release.commit,
+                    "staging": self._staging(principal, spec, found.release.config),
+                }
+            ),
             {
                 **request.annotations,
                 ASKED_ANNOTATION: asked_resources(found.release.config),
                 **replaces_annotation(replaced),
+                **trace_annotation(traceparent(), FIRST_GENERATION),
             },
         )
         await self._require_accepted(principal, manifest)
-        if not passes_over:
-            await self._claims.claim(hostname, holder)
+        names = [] if passes_over else [hostname]
         domain = body.custom_domain
         if domain and (before is None or await self._claims.holder(domain) != before):
-            await self._claims.claim(domain, holder)
+            names = [domain, *names]
+        await self._claims.claim_all(names, holder)
         await self._ensure_deployment(principal, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
@@ -141,6 +152,20 @@ class ContainerCreator:
         await self._reader.until_shown(held)
         return held
 
+    def _staging(
+        self, principal: Principal, spec: ContainerSpec, config: ServiceConfig | None
+    ) -> bool | None:
+        """Return staging as the body says it, else the deployment's present default.
+
+        A later change of the default is not for containers that exist. More than one GPU cannot be
+        staged (spec 22.4).
+        """
+        if spec.staging is not None or config is None:
+            return spec.staging
+        deployment = self._cache.deployment_of(principal.namespace, spec.repo)
+        default = deployment is not None and deployment.spec.default_staging
+        return default and gpu_count(config, spec.gpus) <= 1
+
     async def _earlier(
         self, same_name: list[CachedContainer], request: CreateRequest
     ) -> CachedContainer | None:
@@ -149,27 +174,6 @@ class ContainerCreator:
             if await self._idempotency.was_created_by(held.container, request):
                 return held
         return None
-
-    def _facts(
-        self,
-        principal: Principal,
-        body: CreateContainerRequest,
-        others: list[CachedContainer],
-        replaced: CachedContainer | None,
-    ) -> RequestFacts:
-        running = self._cache.running_of(principal.namespace)
-        counting = counted((held.container for held in others), running)
-        old = replaced.container.metadata if replaced is not None else None
-        return RequestFacts(
-            name=body.name,
-            spec=spec_of(body, replaces=old.name if old is not None else None),
-            organization=principal.organization,
-            hosts=self._cache.host_list(),
-            secrets=self._cache.secrets_of(principal.namespace),
-            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
-            domains=self._cache.domains_of(principal.namespace),
-            rank=sum(old is None or uid != old.uid for _, uid in counting),
-        )
 
     async def _refuse_taken(
         self, hostname: str, holder: ClaimHolder, before: ClaimHolder | None
@@ -231,11 +235,11 @@ class ContainerCreator:
             return
         deployment = Deployment(
             metadata=ObjectMeta(
-                name=deployment_name(repo),
+                name=deployment_name(self._cache.repositories.key(repo)),
                 namespace=principal.namespace,
                 labels={
                     MANAGED_BY_LABEL: MANAGED_BY,
-                    ORGANIZATION_LABEL: host_label(principal.slug),
+                    ORGANIZATION_LABEL: distinct_label(principal.slug),
                 },
             ),
             spec=DeploymentSpec(repo=repo),

@@ -15,7 +15,7 @@ from cloister_api.settings import LookupSettings
 from cloister_clients.clock import Clock
 from cloister_clients.lanes.lane import HostLeftAlone
 from cloister_clients.lanes.outside import OutsideLanes, in_turn, registry_of
-from cloister_clients.registry import RegistryClient, RegistryError
+from cloister_clients.registry import Platform, RegistryClient, RegistryError
 from cloister_clients.registry.stored import StoredCredentials, fitting_credentials
 from cloister_clients.sources import PublishedRelease, SourceProvider
 from cloister_crds.lifecycle.state.observed import Failed
@@ -37,12 +37,14 @@ class Lookups:
         registry: RegistryClient,
         *,
         lanes: OutsideLanes,
+        platform: Platform,
         settings: LookupSettings,
         clock: Clock,
     ) -> None:
         self._source = source
         self._registry = registry
         self._lanes = lanes
+        self._platform = platform
         self._settings = settings
         self._clock = clock
         self._requests: dict[str, int] = {}
@@ -114,7 +116,10 @@ class Lookups:
         async def resolve() -> int:
             chosen = fitting_credentials(image, stored)
             credentials = chosen.credentials if chosen is not None else None
-            return (await self._registry.resolve(image, credentials=credentials)).runtime_size
+            found = await self._registry.resolve(
+                image, platform=self._platform, credentials=credentials
+            )
+            return found.runtime_size
 
         try:
             async with asyncio.timeout_at(until):

@@ -5,37 +5,45 @@ from dataclasses import replace
 
 from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
 from cloister_api.schemas.containers import api_name
+from cloister_api.schemas.vocabulary import in_api_words
 from cloister_crds.kinds.container import ContainerSpec
-from cloister_crds.lifecycle.state.observed import Failed
+from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["denial", "refusal", "to_wire"]
+__all__ = ["api_field", "denial", "refusal", "to_wire"]
 
 API_FIELDS = {
     **{
-        f"spec.{field.alias or name}": api_name(name)
+        f"spec.{spelling}": api_name(name)
         for name, field in ContainerSpec.model_fields.items()
+        for spelling in (name, field.alias or name)
     },
     "host": api_name("host"),
     "metadata.namespace": "",
 }
-"""Fields of a Container, and its Host -> fields of the API's bodies."""
+"""Fields of a Container as the model and as the wire has them, and its Host -> fields of bodies."""
+
+
+def api_field(key: str) -> str:
+    """Return the name in the API of a key of a Container's spec."""
+    return API_FIELDS.get(f"spec.{key}", key)
 
 
 def to_wire(problem: Problem) -> Problem:
-    """Return the problem with the name that the field has in the API.
+    """Return the problem with the names that fields have in the API.
 
     Parameters
     ----------
     problem
         A problem of a Container's spec, of its Host or of its file; the latter stays as it is.
     """
+    message = in_api_words(problem.message)
     for path, name in API_FIELDS.items():
         rest = problem.field.removeprefix(path)
         if problem.field.startswith(path) and rest[:1] in {"", "[", "."}:
             index = rest if rest.startswith("[") else ""
-            return replace(problem, field=f"{name}{index}")
-    return problem
+            return replace(problem, field=f"{name}{index}", message=message)
+    return replace(problem, message=message)
 
 
 def denial(problems: Iterable[Problem]) -> ApiError | None:
@@ -60,21 +68,21 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
     return None
 
 
-def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiError | None:
+def refusal(problems: Iterable[Problem], *, retry_after: float | None = None) -> ApiError | None:
     """Return why a request is refused; None = it is not.
 
     Parameters
     ----------
     problems
         Problems that the rules found, warnings included.
-    images
-        Images that cannot be pulled.
+    retry_after
+        Seconds after which whoever did not respond wants to be asked again; None = it did not say.
 
     Returns
     -------
     ApiError or None
-        A denial before 400; an image whose registry does not respond now is 503, unless there are
-        other problems.
+        A denial before 400; 503 where nothing is wrong but what the operator would wait for too
+        (a transient reason).
     """
     problems = tuple(problems)
     denied = denial(problems)
@@ -83,8 +91,7 @@ def refusal(problems: Iterable[Problem], images: Iterable[Failed] = ()) -> ApiEr
     errors = [to_wire(each) for each in problems if each.severity is Severity.ERROR]
     if not errors:
         return None
-    codes = {each.code for each in errors}
-    transient = {each.reason for each in images if each.transient}
-    if codes <= transient:
-        return unavailable(f"{errors[0].field}: {errors[0].message}")
+    if all(is_transient(each.code) for each in errors):
+        message = "; ".join(f"{each.field}: {each.message}" for each in errors)
+        return unavailable(message, retry_after=retry_after)
     return problems_of_file(errors)

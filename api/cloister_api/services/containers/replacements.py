@@ -7,6 +7,7 @@ repository is deleted there.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -73,20 +74,34 @@ class Replacements:
         if given is None:
             return None
         held = await self._reader.get(principal, given, None)
+        obstacle = self.obstacle(held, others)
+        if obstacle is not None:
+            raise conflict(f"replace_container_id: {obstacle}")
+        return held
+
+    def obstacle(self, held: CachedContainer, others: Iterable[CachedContainer]) -> str | None:
+        """Return why a container cannot be replaced; None = it can.
+
+        Parameters
+        ----------
+        held
+            The container.
+        others
+            Containers of the organization.
+        """
         name = held.container.display_name
         heir = successor(held.container, (other.container for other in others))
         if heir is not None:
-            raise conflict(
-                f"replace_container_id: container {name} is being replaced by "
-                f"{heir.display_name} already; wait until it is gone, or replace that one"
+            return (
+                f"container {name} is being replaced by {heir.display_name} already; wait until it "
+                "is gone, or replace that one"
             )
-        managers = {manager for owners in held.owners.values() for manager in owners}
-        for manager in sorted(managers & self._gitops):
-            raise conflict(
-                f"replace_container_id: {manager} manages container {name} and would bring it "
-                "back; replace it in its repository with spec.replaces"
+        for manager in sorted(held.managers & self._gitops):
+            return (
+                f"{manager} manages container {name} and would bring it back; replace it in its "
+                "repository with spec.replaces"
             )
-        return held
+        return None
 
     async def run(self) -> None:
         """Delete replaced containers until cancelled; failed deletions are retried."""

@@ -17,10 +17,12 @@ from cloister_clients.registry import PrivateRegistry
 from cloister_clients.registry.stored import StoredCredentials, stored_credentials
 from cloister_clients.sources import SourceError
 from cloister_crds.config import Rules, parse
+from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
 from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems, spec_problems
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts, Tiers
+from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_crds.problems import Problem, Severity
 
 __all__ = [
@@ -45,6 +47,8 @@ class ResolvedRelease:
 
     release: ReleaseFacts
     """The release with its parsed file."""
+    file_limit: int
+    """Largest deployable file in bytes."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """Images that cannot be pulled, by their reference in the file."""
     image_sizes: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +57,11 @@ class ResolvedRelease:
     def added_to(self, facts: RequestFacts) -> RequestFacts:
         """Return the facts of a request with what was looked up for it."""
         return replace(
-            facts, release=self.release, images=self.images, image_sizes=self.image_sizes
+            facts,
+            release=self.release,
+            file_limit=self.file_limit,
+            images=self.images,
+            image_sizes=self.image_sizes,
         )
 
 
@@ -86,10 +94,15 @@ class PullCredentials:
 class ReleaseResolver:
     """Looks releases up at the source of repositories, and their images at registries."""
 
-    def __init__(self, lookups: Lookups, *, credentials: PullCredentials, service: str) -> None:
+    def __init__(
+        self, lookups: Lookups, *, credentials: PullCredentials, installation: InstallationSettings
+    ) -> None:
         self._lookups = lookups
         self._credentials = credentials
-        self._rules = Rules(service=service, release=True)
+        self._rules = Rules(
+            service=installation.service, strict_from=installation.strict_from, release=True
+        )
+        self._file_limit = installation.max_file_bytes
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -145,7 +158,7 @@ class ReleaseResolver:
             problems=parsed.problems,
         )
         if parsed.config is None:
-            return ResolvedRelease(facts)
+            return ResolvedRelease(facts, self._file_limit)
         images = {container.image for container in parsed.config.containers}
         stored = await self._credentials.of(organization)
         async with asyncio.TaskGroup() as group:
@@ -156,7 +169,7 @@ class ReleaseResolver:
         found = {image: task.result() for image, task in tasks.items()}
         failed = {image: each for image, each in found.items() if isinstance(each, Failed)}
         sizes = {image: each for image, each in found.items() if isinstance(each, int)}
-        return ResolvedRelease(facts, failed, sizes)
+        return ResolvedRelease(facts, self._file_limit, failed, sizes)
 
     async def approve(self, facts: RequestFacts, problems: tuple[Problem, ...]) -> ResolvedRelease:
         """Find the release of a request, and refuse what cannot run.
@@ -184,7 +197,7 @@ class ReleaseResolver:
         except SourceError as error:
             raise refusal_of_source(error, problems) from error
         answered = found.added_to(facts)
-        refused = refusal((*problems, *file_problems(answered)), found.images.values())
+        refused = refusal((*problems, *file_problems(answered)))
         if refused is not None:
             raise refused
         return found
@@ -221,10 +234,16 @@ def refusal_of_source(error: SourceError, others: Iterable[Problem] = ()) -> Api
         Problems that the rules found before; all of them are reported together.
     """
     field = FIELDS.get(error.reason, "tag")
-    wrong = [to_wire(each) for each in others if each.severity is Severity.ERROR]
-    if wrong:
-        missing = () if error.transient else (Problem(field, error.reason, error.message),)
-        return problems_of_file((*wrong, *missing))
-    if error.transient:
+    wrong = [each for each in others if each.severity is Severity.ERROR]
+    if not wrong and error.transient:
         return unavailable(error.message, retry_after=getattr(error, "retry_after", None))
-    return bad_request(field, error.message, code=error.reason)
+    if not wrong:
+        return bad_request(field, error.message, code=error.reason)
+    if error.transient and not all(is_transient(each.code) for each in wrong):
+        return problems_of_file(to_wire(each) for each in wrong)
+    refused = refusal(
+        (*wrong, Problem(field, error.reason, error.message)),
+        retry_after=getattr(error, "retry_after", None),
+    )
+    assert refused is not None
+    return refused

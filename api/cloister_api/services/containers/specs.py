@@ -5,13 +5,37 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloister_api.errors import ApiError, problems_of_file
-from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest
+from cloister_api.schemas.containers import ContainerChanges, CreateContainerRequest
 from cloister_api.services.containers.refusals import to_wire
 from cloister_crds.kinds.container import ContainerSpec
-from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.problems import Problem
 
-__all__ = ["changed_keys", "changed_spec", "restored", "spec_of", "spec_patch"]
+__all__ = [
+    "SpecRefusedError",
+    "changed_spec",
+    "checked",
+    "spec_of",
+    "spec_patch",
+]
+
+DEBUG_ALONE: dict[str, Any] = {"ssh_keys": (), "disable_confidential": False}
+"""What only debug containers have, as others have it."""
+
+
+class SpecRefusedError(ApiError):
+    """400: a spec breaks rules of the kind.
+
+    Parameters
+    ----------
+    problems
+        What it breaks, by the fields of the API; at least one.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        refused = problems_of_file(problems)
+        super().__init__(refused.status, refused.code, refused.message, refused.details)
+        self.problems = problems
+        """What it breaks."""
 
 
 def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> ContainerSpec:
@@ -33,31 +57,25 @@ def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> Con
     return checked({**given, "variables": variables_of(body.variables), "replaces": replaces})
 
 
-def changed_spec(spec: ContainerSpec, body: RelaunchRequest) -> ContainerSpec:
+def changed_spec(spec: ContainerSpec, body: ContainerChanges) -> ContainerSpec:
     """Return the spec with what a body changes.
+
+    A container that is no longer a debug one loses what only debug containers have, unless the body
+    asks for it.
 
     Raises
     ------
     ApiError
         400 when it breaks a rule of the kind, naming each field.
     """
-    update = body.model_dump(exclude={"variables"}, exclude_none=True)
+    fields = set(ContainerSpec.model_fields) - {"variables", "name", "replaces"}
+    update = body.model_dump(include=fields, exclude_none=True)
     if body.variables is not None:
         update["variables"] = variables_of(body.variables)
     if body.custom_domain is not None:
         update["custom_domain"] = body.custom_domain or None
-    return checked({**spec.model_dump(), **update})
-
-
-def changed_keys(spec: ContainerSpec, body: RelaunchRequest) -> dict[str, Any]:
-    """Return the keys of spec that a body changes, as a merge patch.
-
-    Raises
-    ------
-    ApiError
-        400 when the result breaks a rule of the kind.
-    """
-    return spec_patch(spec, changed_spec(spec, body))
+    dropped = DEBUG_ALONE if body.debug is False else {}
+    return checked({**spec.model_dump(), **dropped, **update})
 
 
 def spec_patch(before: ContainerSpec, after: ContainerSpec) -> dict[str, Any]:
@@ -66,14 +84,6 @@ def spec_patch(before: ContainerSpec, after: ContainerSpec) -> dict[str, Any]:
     return {
         key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
     }
-
-
-def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
-    """Return the merge patch that restores an earlier request in a spec."""
-    names = set(RequestRecord.model_fields) - {"repo"}
-    earlier = request.model_dump(mode="json", by_alias=True, include=names)
-    present = spec.model_dump(mode="json", by_alias=True, include=names)
-    return {key: value for key, value in earlier.items() if value != present[key]}
 
 
 def variables_of(values: dict[str, str]) -> list[dict[str, str]]:
@@ -92,14 +102,14 @@ def checked(data: dict[str, Any]) -> ContainerSpec:
     try:
         return ContainerSpec.model_validate(data)
     except ValidationError as error:
-        raise refused(error) from error
+        raise SpecRefusedError(problems_of(error)) from error
 
 
-def refused(error: ValidationError) -> ApiError:
+def problems_of(error: ValidationError) -> tuple[Problem, ...]:
     """Translate the errors of the contract's model."""
     problems = []
     for found in error.errors(include_url=False, include_input=False):
         path = ".".join(str(part) for part in found["loc"][:1])
         problem = Problem(f"spec.{path}" if path else "", "Invalid", str(found["msg"]))
         problems.append(to_wire(problem))
-    return problems_of_file(problems)
+    return tuple(problems)

@@ -5,7 +5,7 @@ on a conflict. The actions that a state allows are the table of spec 22.1.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,24 +15,35 @@ from cloister_api.errors import ApiError, bad_request, changed_since, conflict, 
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.containers.facts import facts_of_change
 from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.refusals import api_field
 from cloister_api.services.containers.resolution import (
     ReleaseResolver,
     ResolvedRelease,
     admitted_problems,
 )
-from cloister_api.services.containers.specs import changed_keys, changed_spec, restored, spec_patch
+from cloister_api.services.containers.spec_patches import (
+    before_update,
+    cancelling,
+    deployed_spec,
+    deploying,
+    no_longer_followed,
+    written_spec,
+)
+from cloister_api.services.containers.specs import spec_patch
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
+from cloister_clients.tracing.spans import traceparent
 from cloister_crds.kinds import Container, Enclave
-from cloister_crds.kinds.container import DesiredState
+from cloister_crds.kinds.container import ContainerSpec, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction, refusal
-from cloister_crds.lifecycle.admission.validation import RequestFacts
-from cloister_crds.names import generated_hostname
+from cloister_crds.lifecycle.names.hostnames import generated_hostnames
+from cloister_crds.lifecycle.tracing import trace_annotation
 
 __all__ = ["ContainerUpdater"]
 
@@ -42,8 +53,11 @@ ATTEMPTS = 8
 """How often a patch is decided again after a conflict with a concurrent write."""
 
 
-Decide = Callable[[CachedContainer], dict[str, Any]]
-"""Returns the changed keys of spec; empty = nothing to change. May raise ApiError."""
+Decide = Callable[[CachedContainer], Awaitable[dict[str, Any]]]
+"""Returns the changed keys of spec; empty = nothing to change. May raise ApiError.
+
+It is called again after a conflict, so that whatever it reads is of the container that it is given:
+an update may have been promoted meanwhile."""
 
 
 class ContainerUpdater:
@@ -83,8 +97,12 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
         forbid(held, ApiAction.RELAUNCH)
-        found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, ApiAction.RELAUNCH))
+
+        async def ended(present: Container) -> RequestRecord | None:
+            # Without a tag a relaunch is of what serves, whatever an update would bring.
+            return None if body.tag else await self._before_update(present)
+
+        return await self._deploy(principal, held, body, ApiAction.RELAUNCH, ended)
 
     async def start(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
@@ -99,11 +117,17 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
         forbid(held, ApiAction.START)
-        found = await self._checked(principal, held, body)
-        return await self._patch(held, self._deploying(body, found, ApiAction.START))
+
+        async def ended(_present: Container) -> None:
+            """Return None: no update is in progress."""
+
+        return await self._deploy(principal, held, body, ApiAction.START, ended)
 
     async def stop(self, held: CachedContainer) -> CachedContainer:
         """Terminate the enclaves and keep the Container; idempotent.
+
+        An update that was not accepted ends as by `cancel`, so that a start brings back what
+        served. Where a GitOps manager owns that part of spec, the operator remembers it.
 
         Raises
         ------
@@ -113,10 +137,14 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
 
-        def decide(present: CachedContainer) -> dict[str, Any]:
+        async def decide(present: CachedContainer) -> dict[str, Any]:
             if present.container.spec.state is DesiredState.STOPPED:
                 return {}
-            return {"state": DesiredState.STOPPED.value}
+            earlier = await self._before_update(present.container)
+            ends = cancelling(present.container, earlier) if earlier is not None else {}
+            if self._managers(present, ends):
+                ends = {}
+            return {**ends, "state": DesiredState.STOPPED.value}
 
         return await self._patch(held, decide)
 
@@ -126,10 +154,16 @@ class ContainerUpdater:
         Raises
         ------
         ApiError
-            412 when it is no longer the version that the client named.
+            409 when a GitOps manager would bring it back; 412 when it is no longer the version that
+            the client named.
         KubeError
             When the cluster refuses or does not respond.
         """
+        for manager in sorted(held.managers & self._gitops):
+            raise conflict(
+                f"{manager} manages container {held.container.display_name} and would bring it "
+                "back; delete it in its repository"
+            )
         meta = held.container.metadata
         # Gone already, or replaced by another one of that name: also done.
         with suppress(NotFound):
@@ -158,7 +192,7 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
 
-        def decide(present: CachedContainer) -> dict[str, Any]:
+        async def decide(present: CachedContainer) -> dict[str, Any]:
             forbid(present, ApiAction.ACCEPT)
             update = present.container.status.update
             if update is None:
@@ -178,14 +212,11 @@ class ContainerUpdater:
         KubeError
             When the cluster refuses or does not respond.
         """
-        forbid(held, ApiAction.CANCEL)
-        earlier = await self._request_before(held.container)
 
-        def decide(present: CachedContainer) -> dict[str, Any]:
-            patch = restored(earlier, present.container.spec)
-            # Otherwise the cancelled release would be deployed again at once.
-            automatic = is_automatic(present.container, earlier)
-            return {**patch, "autoUpdate": False} if automatic else patch
+        async def decide(present: CachedContainer) -> dict[str, Any]:
+            forbid(present, ApiAction.CANCEL)
+            earlier = await self._request_before(present.container)
+            return cancelling(present.container, earlier)
 
         return await self._patch(held, decide)
 
@@ -197,11 +228,9 @@ class ContainerUpdater:
         ApiError
             409 when no such Enclave is left.
         """
-        page = await self._client.list(of(Enclave), container.metadata.namespace)
-        enclaves = [Enclave.read(item) for item in page.items]
+        own = await self._enclaves_of(container)
         status = container.status
         candidate = status.update.uid if status.update is not None else ""
-        own = [one for one in enclaves if one.spec.container.uid == container.metadata.uid]
         for enclave in own:
             if enclave.metadata.name == status.active_enclave:
                 return enclave.spec.request
@@ -214,10 +243,61 @@ class ContainerUpdater:
             raise conflict("nothing is known of a version before the update; relaunch instead")
         return max(failed, key=lambda one: str(one.metadata.creation_timestamp)).spec.request
 
+    async def _enclaves_of(self, container: Container) -> list[Enclave]:
+        page = await self._client.list(of(Enclave), container.metadata.namespace)
+        enclaves = [Enclave.read(item) for item in page.items]
+        return [one for one in enclaves if one.spec.container.uid == container.metadata.uid]
+
+    async def _before_update(self, container: Container) -> RequestRecord | None:
+        """Return what served before an update that was not accepted; None = there is none."""
+        updating = shown_state(container).update is not None
+        serves = bool(container.status.active_enclave)
+        return before_update(
+            container, await self._enclaves_of(container) if updating and serves else ()
+        )
+
+    async def _deploy(
+        self,
+        principal: Principal,
+        held: CachedContainer,
+        body: RelaunchRequest,
+        action: ApiAction,
+        ended: Callable[[Container], Awaitable[RequestRecord | None]],
+    ) -> CachedContainer:
+        """Check and write a relaunch or a start.
+
+        Parameters
+        ----------
+        ended
+            Returns what served before an update that this ends; None = the body changes what is
+            requested.
+
+        Raises
+        ------
+        ApiError
+            402, 403, 400, 409 or 503.
+        KubeError
+            When the cluster refuses or does not respond.
+        """
+        container = held.container
+        earlier = await ended(container)
+        written = written_spec(container, body, earlier)
+        self._refuse_gitops_managed(held, spec_patch(container.spec, written))
+        spec = deployed_spec(container, body, earlier)
+        found = await self._checked(principal, held, spec)
+
+        async def decide(present: CachedContainer) -> dict[str, Any]:
+            forbid(present, action)
+            earlier = await ended(present.container)
+            patch = deploying(present.container, body, earlier, found.release)
+            return {**patch, "relaunch": secrets.token_hex(8)}
+
+        return await self._patch(held, decide)
+
     async def _checked(
-        self, principal: Principal, held: CachedContainer, body: RelaunchRequest
+        self, principal: Principal, held: CachedContainer, spec: ContainerSpec
     ) -> ResolvedRelease:
-        """Check a changed request as a create would be checked.
+        """Check a changed spec as a create would be checked.
 
         Raises
         ------
@@ -225,81 +305,46 @@ class ContainerUpdater:
             402, 403, 400, 409 or 503.
         """
         container = held.container
-        spec = changed_spec(container.spec, body)
-        self._refuse_gitops_managed(held, spec_patch(container.spec, spec))
-        facts = RequestFacts(
-            name=container.display_name,
-            spec=spec,
-            organization=principal.organization,
-            hosts=self._cache.host_list(),
-            secrets=self._cache.secrets_of(principal.namespace),
-            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
-            domains=self._cache.domains_of(principal.namespace),
-        )
+        facts = facts_of_change(self._cache, principal, container, spec)
         found = await self._resolver.approve(facts, admitted_problems(facts))
-        if spec.debug != container.spec.debug:
-            await self._claim_other_name(principal, container, debug=spec.debug)
-        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
-            holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
-            await self._claims.claim(spec.custom_domain, holder)
+        names = self._other_names(principal, container, spec)
+        holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
+        await self._claims.claim_all(names, holder)
         return found
 
-    async def _claim_other_name(
-        self, principal: Principal, container: Container, *, debug: bool
-    ) -> None:
-        """Claim the host name that the container has with the other value of debug.
+    def _other_names(
+        self, principal: Principal, container: Container, spec: ContainerSpec
+    ) -> list[str]:
+        """Return the host names that a changed spec has and the present one has not.
 
         Raises
         ------
         ApiError
-            409 when another container has it.
+            409 when another container has the name with the new value of debug.
         """
+        names = []
+        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
+            names.append(spec.custom_domain)
+        if spec.debug == container.spec.debug:
+            return names
         for other in self._cache.containers_of(principal.namespace):
             namesake = other.container
             if namesake.metadata.uid == container.metadata.uid:
                 continue
-            if namesake.display_name == container.display_name and namesake.spec.debug is debug:
+            if namesake.display_name == container.display_name and (
+                namesake.spec.debug is spec.debug
+            ):
                 raise conflict(
                     f"debug: the organization has another container named "
-                    f"{container.display_name} with debug {str(debug).lower()}"
+                    f"{container.display_name} with debug {str(spec.debug).lower()}"
                 )
-        hostname = generated_hostname(
-            container.display_name,
-            organization=principal.slug,
-            debug=debug,
-            containers_domain=self._domain,
+        hostnames = generated_hostnames(
+            container, principal.organization, self._domain, debug=spec.debug
         )
-        meta = container.metadata
-        await self._claims.claim(
-            hostname, ClaimHolder(namespace=principal.namespace, name=meta.name)
-        )
-
-    def _deploying(
-        self, body: RelaunchRequest, found: ResolvedRelease, action: ApiAction
-    ) -> Decide:
-        """Return how a relaunch or start changes the spec that it finds."""
-
-        def decide(present: CachedContainer) -> dict[str, Any]:
-            forbid(present, action)
-            spec = present.container.spec
-            tag = body.tag or spec.tag
-            if tag != found.release.tag:
-                raise conflict("the container was changed at the same moment; try again")
-            patch = changed_keys(spec, body)
-            if spec.commit != found.release.commit:
-                patch["commit"] = found.release.commit
-            latest = present.container.status.latest_release
-            if spec.auto_update and latest and found.release.published < latest.published_at:
-                # Else the later release would be deployed at once (spec 22.12).
-                patch["autoUpdate"] = False
-            if spec.state is not DesiredState.RUNNING:
-                patch["state"] = DesiredState.RUNNING.value
-            return {**patch, "relaunch": secrets.token_hex(8)}
-
-        return decide
+        return [*names, hostnames.internal]
 
     async def follow(self, held: CachedContainer, *, wanted: bool) -> CachedContainer:
-        """Switch automatic updates on or off.
+        """Switch automatic updates on or off; what was followed is then the tag of spec.
 
         Raises
         ------
@@ -309,7 +354,7 @@ class ContainerUpdater:
             When the cluster refuses or does not respond.
         """
 
-        def decide(present: CachedContainer) -> dict[str, Any]:
+        async def decide(present: CachedContainer) -> dict[str, Any]:
             spec = present.container.spec
             if wanted and spec.debug:
                 raise bad_request(
@@ -320,7 +365,9 @@ class ContainerUpdater:
                     "auto_update needs the connection to the repository; "
                     "POST …/github-connection first"
                 )
-            return {} if spec.auto_update is wanted else {"autoUpdate": wanted}
+            if spec.auto_update is wanted:
+                return {}
+            return {"autoUpdate": True} if wanted else no_longer_followed(present.container)
 
         return await self._patch(held, decide)
 
@@ -335,18 +382,20 @@ class ContainerUpdater:
         KubeError
             When the cluster refuses or does not respond.
         """
-        if wanted and not self._webhooks:
-            raise bad_request(
-                "connected",
-                "the installation accepts no release webhooks, so nothing can be connected; ask "
-                "the administrator for the setting webhooks.releaseSecretFile",
-            )
 
-        def decide(present: CachedContainer) -> dict[str, Any]:
+        async def decide(present: CachedContainer) -> dict[str, Any]:
             spec = present.container.spec
-            if not wanted and spec.auto_update:
+            if spec.github_connected is wanted:
+                return {}
+            if wanted and not self._webhooks:
+                raise bad_request(
+                    "connected",
+                    "the installation accepts no release webhooks, so nothing can be connected; "
+                    "ask the administrator for the setting webhooks.releaseSecretFile",
+                )
+            if spec.auto_update:
                 raise conflict("auto_update needs the connection; switch auto_update off first")
-            return {} if spec.github_connected is wanted else {"githubConnected": wanted}
+            return {"githubConnected": wanted}
 
         return await self._patch(held, decide)
 
@@ -364,12 +413,15 @@ class ContainerUpdater:
         for attempt in range(ATTEMPTS):
             if attempt:
                 held = await self._reread(meta.namespace, meta.name, meta.uid)
-            patch = decide(held)
+            patch = await decide(held)
             if not patch:
                 return held
             self._refuse_gitops_managed(held, patch)
-            version = held.container.metadata.resource_version
-            body = {"metadata": {"resourceVersion": version, "uid": meta.uid}, "spec": patch}
+            now = held.container.metadata
+            traced = trace_annotation(traceparent(), now.generation + 1)
+            metadata = {"resourceVersion": now.resource_version, "uid": meta.uid}
+            shown = {"annotations": traced} if traced else {}
+            body = {"metadata": {**metadata, **shown}, "spec": patch}
             try:
                 item = await self._client.merge_patch(
                     of(Container), meta.name, body, meta.namespace
@@ -404,25 +456,19 @@ class ContainerUpdater:
         ApiError
             409 that names the manager and the fields.
         """
-        for manager in sorted(self._gitops):
-            owned = sorted(key for key in patch if manager in held.owners.get(key, ()))
-            if owned:
-                raise conflict(
-                    f"{manager} manages {', '.join(owned)} of this container; make the change in "
-                    "its repository"
-                )
+        for manager, owned in self._managers(held, patch).items():
+            fields = ", ".join(map(api_field, owned))
+            raise conflict(
+                f"{manager} manages {fields} of this container; make the change in its repository"
+            )
 
-
-def is_automatic(container: Container, earlier: RequestRecord) -> bool:
-    """Return whether the pending update was made because the container follows releases."""
-    status = container.status
-    update, latest = status.update, status.latest_release
-    return (
-        update is not None
-        and latest is not None
-        and latest.followed
-        and update.tag == latest.tag != earlier.tag
-    )
+    def _managers(self, held: CachedContainer, patch: dict[str, Any]) -> dict[str, list[str]]:
+        """Return which GitOps managers own which of the changed keys."""
+        owned = {
+            manager: sorted(key for key in patch if manager in held.owners.get(key, ()))
+            for manager in sorted(self._gitops)
+        }
+        return {manager: keys for manager, keys in owned.items() if keys}
 
 
 def forbid(held: CachedContainer, action: ApiAction) -> None:

@@ -1,12 +1,14 @@
 """Checks that change nothing: validate a release, validate a name, list hosts."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
 from cloister_api.schemas.container_responses import (
+    DeadlinesResponse,
     HostResponse,
     NameVerdictResponse,
     ReleaseProblem,
@@ -14,14 +16,19 @@ from cloister_api.schemas.container_responses import (
 )
 from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
 from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.containers.creator import holder_of
+from cloister_api.services.containers.facts import facts_of_change, facts_of_create
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.refusals import to_wire
+from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import FIELDS, ReleaseResolver, refusal_of_source
+from cloister_api.services.containers.specs import SpecRefusedError, changed_spec
 from cloister_clients.sources import SourceError
-from cloister_crds.kinds import Container
+from cloister_crds.config import ServiceConfig
+from cloister_crds.config.effective import boot_allowance
+from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.admission.host_selection import pick_host
-from cloister_crds.lifecycle.admission.limits import counted
 from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.names import generated_hostname
@@ -32,6 +39,8 @@ __all__ = ["Validation"]
 NAME = re.compile(NAME_PATTERN)
 ANY_SPEC = ContainerSpec(repo="any/any", tag="any")
 """A spec without options, whose repo and tag are replaced."""
+ANY_NAME = "new"
+"""Name of a container that has none yet."""
 NAME_LIMIT = 64
 
 
@@ -45,13 +54,16 @@ class Validation:
         reader: ContainerReader,
         resolver: ReleaseResolver,
         claims: HostnameClaims,
-        containers_domain: str,
+        replacements: Replacements,
+        installation: InstallationSettings,
     ) -> None:
         self._cache = cache
         self._reader = reader
         self._resolver = resolver
         self._claims = claims
-        self._domain = containers_domain
+        self._replacements = replacements
+        self._installation = installation
+        self._domain = installation.containers_domain
 
     def hosts(self) -> list[HostResponse]:
         """Return the Hosts by name."""
@@ -69,7 +81,8 @@ class Validation:
         principal
             Who sends the request.
         body
-            The request body; a container's identifier disables the limit.
+            The request body; a container's identifier disables the limit. What it does not say of
+            a relaunch is as it is, of a create as the create's default.
 
         Raises
         ------
@@ -78,10 +91,27 @@ class Validation:
         KubeError
             When the cluster does not respond.
         """
-        given = [each for each in (body.container_id, body.replace_container_id) if each]
-        known = [await self._reader.get(principal, each, None) for each in given]
-        held = known[0] if known else None
-        facts = self._facts(principal, body, held)
+        held = await self._named(principal, body.container_id)
+        replaced = await self._named(principal, body.replace_container_id)
+        present = held.container.spec if held is not None else ANY_SPEC
+        moved = present.model_copy(update={"repo": body.repo, "commit": None})
+        try:
+            spec = changed_spec(moved, body)
+        except SpecRefusedError as refused:
+            return verdict(refused.problems)
+        if held is not None:
+            facts = facts_of_change(self._cache, principal, held.container, spec)
+        else:
+            facts = facts_of_create(self._cache, principal, ANY_NAME, spec, replaced)
+        facts = replace(
+            facts,
+            name=body.instance_name or facts.name,
+            rank=None if replaced is not None else facts.rank,
+            binds_are_final=body.secrets is not None,
+        )
+        taken = await self._taken(principal, body, facts, held or replaced)
+        if replaced is not None:
+            taken += self._not_replaceable(principal, replaced)
         try:
             found = await self._resolver.find(body.repo, body.tag, principal.organization)
         except SourceError as error:
@@ -89,37 +119,54 @@ class Validation:
                 raise refusal_of_source(error) from error
             field = FIELDS.get(error.reason, "tag")
             missing = Problem(field, error.reason, error.message)
-            problems = (*validate_for_organization(facts), missing)
-            return verdict(problems, None)
-        facts = found.added_to(facts)
+            return verdict((*taken, *validate_for_organization(facts), missing))
         config = found.release.config
+        problems = validate_for_organization(found.added_to(facts))
         shown = config.model_dump(mode="json") if config is not None else None
-        return verdict(validate_for_organization(facts), shown)
+        return verdict((*taken, *problems), shown, self._deadlines(config))
 
-    def _facts(
-        self, principal: Principal, body: ValidateReleaseRequest, held: CachedContainer | None
-    ) -> RequestFacts:
-        # The tag is validated by its lookup; an invalid tag is a problem like others.
-        spec = ANY_SPEC.model_copy(update={"repo": body.repo, "tag": body.tag})
-        name = body.instance_name or "new"
-        if held is not None and body.container_id is not None:
-            spec = held.container.spec.model_copy(
-                update={"repo": body.repo, "tag": body.tag, "commit": None}
-            )
-            name = held.container.display_name
-        others = self._cache.containers_of(principal.namespace)
-        running = self._cache.running_of(principal.namespace)
-        counting = counted((one.container for one in others), running)
-        return RequestFacts(
-            name=name,
-            spec=spec,
-            organization=principal.organization,
-            hosts=self._cache.host_list(),
-            secrets=self._cache.secrets_of(principal.namespace),
-            ssh_keys=self._cache.ssh_keys_of(principal.namespace),
-            domains=self._cache.domains_of(principal.namespace),
-            rank=None if held is not None else len(counting),
+    def _deadlines(self, config: ServiceConfig | None) -> DeadlinesResponse | None:
+        """Return how long an enclave of a file may take to start; None = there is no file."""
+        if config is None:
+            return None
+        return DeadlinesResponse(
+            pull_seconds=self._installation.pull_deadline_seconds,
+            boot_seconds=self._installation.boot_seconds(boot_allowance(config)),
         )
+
+    async def _named(self, principal: Principal, given: str | None) -> CachedContainer | None:
+        """Return the container that a body names; None = it names none."""
+        return None if given is None else await self._reader.get(principal, given, None)
+
+    async def _taken(
+        self,
+        principal: Principal,
+        body: ValidateReleaseRequest,
+        facts: RequestFacts,
+        keeper: CachedContainer | None,
+    ) -> tuple[Problem, ...]:
+        """Return what others have of the names that a request needs; a create would be 409."""
+        problems = []
+        named = body.instance_name or body.container_id
+        if named and is_name(facts.name):
+            debug = facts.spec.debug
+            reason = await self._reason_against(principal, facts.name, keeper, debug=debug)
+            if reason is not None:
+                problems.append(Problem("spec.name", "NameTaken", reason))
+        domain = facts.spec.custom_domain
+        if domain is not None and (reason := await self._reason_of_holder(domain, keeper)):
+            problems.append(Problem("spec.customDomain", "HostnameTaken", reason))
+        return tuple(problems)
+
+    def _not_replaceable(
+        self, principal: Principal, replaced: CachedContainer
+    ) -> tuple[Problem, ...]:
+        """Return the problem that a container cannot be replaced."""
+        others = self._cache.containers_of(principal.namespace)
+        obstacle = self._replacements.obstacle(replaced, others)
+        if obstacle is None:
+            return ()
+        return (Problem("replace_container_id", "NotReplaceable", obstacle),)
 
     async def name(self, principal: Principal, body: ValidateNameRequest) -> NameVerdictResponse:
         """Return whether a name is available.
@@ -131,41 +178,46 @@ class Validation:
         KubeError
             When the cluster does not respond.
         """
-        keeper = None
-        if body.container_id is not None:
-            keeper = (await self._reader.get(principal, body.container_id, None)).container
-        reason = await self._reason_against(principal, body, keeper.metadata.uid if keeper else "")
+        keeper = await self._named(principal, body.container_id)
+        if not is_name(body.name):
+            return NameVerdictResponse(
+                available=False,
+                name=body.name,
+                reason=f"a name has 1 to {NAME_LIMIT} lowercase letters, digits and hyphens, with "
+                "no hyphen at its ends",
+            )
+        reason = await self._reason_against(principal, body.name, keeper, debug=body.debug)
         if reason is None and body.custom_domain:
             reason = await self._reason_against_domain(principal, body.custom_domain, keeper)
-        return NameVerdictResponse(available=reason is None, name=body.name, reason=reason)
+        hostname = self._hostname(principal, body.name, debug=body.debug)
+        return NameVerdictResponse(
+            available=reason is None, name=body.name, internal_domain=hostname, reason=reason
+        )
+
+    def _hostname(self, principal: Principal, name: str, *, debug: bool) -> str:
+        """Return the generated host name of a new container."""
+        return generated_hostname(
+            name, organization=principal.slug, debug=debug, containers_domain=self._domain
+        )
 
     async def _reason_against(
-        self, principal: Principal, body: ValidateNameRequest, keeper: str
+        self, principal: Principal, name: str, keeper: CachedContainer | None, *, debug: bool
     ) -> str | None:
-        if len(body.name) > NAME_LIMIT or not NAME.fullmatch(body.name):
-            return (
-                f"a name has 1 to {NAME_LIMIT} lowercase letters, digits and hyphens, with no "
-                "hyphen at its ends"
-            )
+        """Return why a container cannot have a name; None = it can, or has it already."""
+        own = keeper.container.metadata.uid if keeper is not None else ""
         for held in self._cache.containers_of(principal.namespace):
             one = held.container
-            if one.display_name == body.name and one.spec.debug is body.debug:
-                return None if one.metadata.uid == keeper else "another container has this name"
-        hostname = generated_hostname(
-            body.name,
-            organization=principal.slug,
-            debug=body.debug,
-            containers_domain=self._domain,
-        )
-        holder = await self._claims.holder(hostname)
-        if holder is not None and holder.namespace != principal.namespace:
+            if one.display_name == name and one.spec.debug is debug:
+                return None if one.metadata.uid == own else "another container has this name"
+        holder = await self._claims.holder(self._hostname(principal, name, debug=debug))
+        if holder is None or holder == holder_of(keeper):
+            return None
+        if holder.namespace != principal.namespace:
             return "the host name is taken"
-        if holder is not None:
-            return "an earlier container of this name is still being torn down"
-        return None
+        return "an earlier container of this name is still being torn down"
 
     async def _reason_against_domain(
-        self, principal: Principal, host: str, keeper: Container | None
+        self, principal: Principal, host: str, keeper: CachedContainer | None
     ) -> str | None:
         """Return why a container cannot have a custom domain; None = it can."""
         domain = find_domain(host, self._cache.domains_of(principal.namespace))
@@ -173,17 +225,33 @@ class Validation:
             return f"the organization has no domain {host}; add it and create its DNS records"
         if not domain.status.verified:
             return f"the domain {host} is not verified"
+        return await self._reason_of_holder(host, keeper)
+
+    async def _reason_of_holder(self, host: str, keeper: CachedContainer | None) -> str | None:
+        """Return that another container has a custom domain; None = none has it."""
         holder = await self._claims.holder(host)
-        kept = keeper.metadata.name if keeper is not None else ""
-        if holder is not None and (holder.namespace, holder.name) != (principal.namespace, kept):
+        if holder is not None and holder != holder_of(keeper):
             return f"another container has the domain {host}"
         return None
 
 
-def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> ReleaseVerdictResponse:
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a container."""
+    return len(text) <= NAME_LIMIT and NAME.fullmatch(text) is not None
+
+
+def verdict(
+    problems: tuple[Problem, ...],
+    config: dict[str, Any] | None = None,
+    deadlines: DeadlinesResponse | None = None,
+) -> ReleaseVerdictResponse:
     """Return a verdict; warnings are listed apart, they do not make a release invalid."""
     listed: dict[Severity, list[ReleaseProblem]] = {Severity.ERROR: [], Severity.WARNING: []}
-    for problem in map(to_wire, problems):
+    named = (
+        replace(each, field="instance_name") if each.field == "spec.name" else each
+        for each in problems
+    )
+    for problem in map(to_wire, named):
         listed[problem.severity].append(
             ReleaseProblem(
                 field=problem.field,
@@ -194,4 +262,10 @@ def verdict(problems: tuple[Problem, ...], config: dict[str, Any] | None) -> Rel
             )
         )
     errors, warnings = listed[Severity.ERROR], listed[Severity.WARNING]
-    return ReleaseVerdictResponse(valid=not errors, errors=errors, warnings=warnings, config=config)
+    return ReleaseVerdictResponse(
+        valid=not errors,
+        errors=errors,
+        warnings=warnings,
+        config=config,
+        deadlines=deadlines,
+    )

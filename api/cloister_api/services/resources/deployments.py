@@ -13,7 +13,13 @@ from cloister_api.errors import (
     not_found,
     payment_required,
 )
-from cloister_api.records.container import container_record, shown_state
+from cloister_api.records.container import RecordSettings, container_record, shown_state
+from cloister_api.records.replacement_links import (
+    NO_LINKS,
+    ReplacementLinks,
+    not_replaced,
+    replacement_links,
+)
 from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
@@ -43,7 +49,7 @@ class Deployments:
         cache: ClusterCache,
         resolver: ReleaseResolver,
         updater: ContainerUpdater,
-        containers_domain: str,
+        records: RecordSettings,
         gitops_managers: tuple[str, ...],
         write_wait: float,
     ) -> None:
@@ -51,14 +57,25 @@ class Deployments:
         self._cache = cache
         self._resolver = resolver
         self._updater = updater
-        self._domain = containers_domain
+        self._records = records
         self._gitops = frozenset(gitops_managers)
         self._write_wait = write_wait
 
-    def all(self, principal: Principal) -> list[DeploymentResponse]:
-        """Return the records of all deployments, by repository."""
+    def all(self, principal: Principal, *, with_replaced: bool) -> list[DeploymentResponse]:
+        """Return the records of all deployments, by repository.
+
+        Parameters
+        ----------
+        principal
+            Who sends the request.
+        with_replaced
+            Whether the counts include containers that another one is replacing.
+        """
         held = self._shown(principal)
-        return [self._record(principal, held[repo]) for repo in sorted(held)]
+        return [
+            self._record(principal, held[repo], with_replaced=with_replaced)
+            for repo in sorted(held)
+        ]
 
     def _shown(self, principal: Principal) -> dict[str, CachedResource[Deployment]]:
         """Return the deployments that the API shows.
@@ -66,7 +83,9 @@ class Deployments:
         One that Cloister created exists as long as its repository has containers: while it has
         none, a create is in progress or was interrupted, or the operator is about to delete it.
         """
-        used = {one.container.spec.repo for one in self._cache.containers_of(principal.namespace)}
+        key = self._cache.repositories.key
+        containers = self._cache.containers_of(principal.namespace)
+        used = {key(one.container.spec.repo) for one in containers}
         held = self._cache.cached_deployments(principal.namespace)
         return {
             repo: one
@@ -160,7 +179,13 @@ class Deployments:
             raise refusal_of_source(error) from error
         staging = deployment.spec.default_staging if body.staging is None else body.staging
         changes = RelaunchRequest(tag=body.tag, staging=staging)
-        attempts = (self._try_update(principal, deployment, one, changes) for one in targets)
+        links = replacement_links(self._cache.containers_of(principal.namespace))
+        attempts = (
+            self._try_update(
+                principal, deployment, one, changes, links.get(one.container.metadata.uid, NO_LINKS)
+            )
+            for one in targets
+        )
         results = list(await asyncio.gather(*attempts))
         refused = [each for each in results if isinstance(each, KubeError)]
         if refused and all(
@@ -178,20 +203,18 @@ class Deployments:
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
     ) -> list[CachedContainer]:
-        """Return the targeted containers.
+        """Return the targeted containers; of a replacement the new one alone, unless named.
 
         Raises
         ------
         ApiError
             400 when the list is empty or names a container that is not in the deployment.
         """
-        own = [
-            one
-            for one in self._cache.containers_of(principal.namespace)
-            if one.container.spec.repo == deployment.spec.repo
-        ]
+        everything = self._cache.containers_of(principal.namespace)
+        same, repo = self._cache.repositories.same, deployment.spec.repo
+        own = [one for one in everything if same(one.container.spec.repo, repo)]
         if wanted is None:
-            return own
+            return not_replaced(own, replacement_links(everything))
         if not wanted:
             raise bad_request(
                 "instance_ids", "instance_ids: is empty; leave it out to update all containers"
@@ -211,10 +234,11 @@ class Deployments:
         deployment: Deployment,
         held: CachedContainer,
         changes: RelaunchRequest,
+        links: ReplacementLinks,
     ) -> DeploymentResult | KubeError:
         """Update one container, and return an error of the cluster instead of raising it."""
         try:
-            return await self._update_one(principal, deployment, held, changes)
+            return await self._update_one(principal, deployment, held, changes, links)
         except KubeError as error:
             return error
 
@@ -224,6 +248,7 @@ class Deployments:
         deployment: Deployment,
         held: CachedContainer,
         changes: RelaunchRequest,
+        links: ReplacementLinks = NO_LINKS,
     ) -> DeploymentResult:
         """Update one container, or return why it was not.
 
@@ -241,9 +266,7 @@ class Deployments:
             changed = await self._updater.relaunch(principal, held, changes)
         except ApiError as error:
             return result_of(held, "failed", error.message)
-        record = container_record(
-            changed, principal.organization, deployment, containers_domain=self._domain
-        )
+        record = container_record(changed, principal.organization, deployment, self._records, links)
         return result_of(held, "updating").model_copy(update={"container": record})
 
     def _with_id(self, principal: Principal, given: str) -> CachedResource[Deployment]:
@@ -259,9 +282,19 @@ class Deployments:
                 return held
         raise not_found("deployment")
 
-    def _record(self, principal: Principal, held: CachedResource[Deployment]) -> DeploymentResponse:
+    def _record(
+        self,
+        principal: Principal,
+        held: CachedResource[Deployment],
+        *,
+        with_replaced: bool = False,
+    ) -> DeploymentResponse:
         containers = self._cache.containers_of(principal.namespace)
-        return deployment_record(held, (one.container for one in containers))
+        if not with_replaced:
+            containers = not_replaced(containers, replacement_links(containers))
+        return deployment_record(
+            held, (one.container for one in containers), self._cache.repositories
+        )
 
 
 def result_of(

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
-from cloister_api.records.resources import domain_record
+from cloister_api.records.resources import domain_record, users_of
 from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.resources import CreateDomainRequest
 from cloister_api.services.containers.reader import ContainerReader
@@ -203,7 +203,7 @@ class Domains:
         """
         domain = await agreed(self._client, self._present(principal, host), match, "domain")
         held = await self._reader.list_now(principal.namespace)
-        users = used_by(host, (one.container for one in held))
+        users = users_of(used_by(host, (one.container for one in held)))
         if users:
             raise in_use(f"Domain {host}", users)
         uid = domain.metadata.uid
@@ -237,5 +237,5 @@ class Domains:
 
     def _record(self, principal: Principal, domain: Domain) -> DomainResponse:
         held = self._cache.containers_of(principal.namespace)
-        users = used_by(domain.spec.domain, (one.container for one in held))
+        users = users_of(used_by(domain.spec.domain, (one.container for one in held)))
         return domain_record(domain, users)

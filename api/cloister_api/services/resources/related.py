@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cloister_api.cache import ClusterCache
+from cloister_api.records.container import RecordSettings
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.resolution import ReleaseResolver
 from cloister_api.services.containers.updater import ContainerUpdater
@@ -41,6 +42,7 @@ class RelatedServices:
 
 def related_services(
     settings: ApiSettings,
+    containers_domain: str,
     clock: Clock,
     client: KubeClient,
     cache: ClusterCache,
@@ -48,6 +50,7 @@ def related_services(
     resolver: ReleaseResolver,
     updater: ContainerUpdater,
     idempotency: IdempotentRequests,
+    records: RecordSettings,
 ) -> RelatedServices:
     """Build the services."""
     core = CoreSecrets(client, settings.gitops_managers)
@@ -58,7 +61,7 @@ def related_services(
             cache=cache,
             resolver=resolver,
             updater=updater,
-            containers_domain=settings.containers_domain,
+            records=records,
             gitops_managers=settings.gitops_managers,
             write_wait=wait,
         ),
@@ -85,7 +88,7 @@ def related_services(
             idempotency=idempotency,
             clock=clock,
             write_wait=wait,
-            containers_domain=settings.containers_domain,
+            containers_domain=containers_domain,
             dns_wait=DNS_WAIT_SECONDS,
         ),
         registry_credentials=RegistryCredentials(

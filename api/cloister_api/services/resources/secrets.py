@@ -5,7 +5,7 @@ from secrets import token_hex
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
-from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
+from cloister_api.records.resources import VALUE_ANNOTATION, secret_record, users_of
 from cloister_api.schemas.resource_responses import SecretResponse
 from cloister_api.schemas.resources import CreateSecretRequest
 from cloister_api.services.containers.reader import ContainerReader
@@ -21,12 +21,13 @@ from cloister_api.services.preconditions import (
 from cloister_clients.clock import Clock, utc_text
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
-from cloister_crds.config import secret_is_file
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_values import value_error
 from cloister_crds.names import secret_object_name, secret_value_name
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = ["Secrets"]
 
@@ -98,11 +99,12 @@ class Secrets:
             When the cluster refuses or does not respond.
         """
         check_value(body.name, body.value)
-        others = self._cache.secrets_of(principal.namespace)
-        name = secret_object_name(body.name)
-        for other in others:
-            if other.spec.name == body.name and other.metadata.name != name:
-                raise name_taken(body.name)
+        repositories = self._cache.repositories
+        repo = repositories.key(body.repo) if body.repo is not None else None
+        name = secret_object_name(body.name, repo)
+        for other in self._cache.secrets_of(principal.namespace):
+            if other.metadata.name != name and excludes(other.spec, body, repositories):
+                raise name_taken(body.name, other.spec.repo)
         content = body.model_dump(exclude={"value"})
         request = CreateRequest.of(principal, content, retry_key, "secret.create")
         core = secret_value_name(name, token_hex(8))
@@ -118,14 +120,39 @@ class Secrets:
         if not await self._exists(name, principal.namespace):
             made = await self._core.create_with_owner(secret, values, FORM)
             if made is not None:
+                await self._yield_to_earlier(made, body)
                 return await self._shown(principal, made)
         # An interrupted attempt may have left its value without owner; another value is no retry.
         earlier = await self._idempotency.earlier(Secret, name, principal.namespace, request)
         if earlier is None or not await self._core.adopt_equal(
             earlier, earlier.spec.secret_ref.name, values
         ):
-            raise name_taken(body.name)
+            raise name_taken(body.name, body.repo)
         return await self._shown(principal, earlier)
+
+    async def _yield_to_earlier(self, made: Secret, body: CreateSecretRequest) -> None:
+        """Delete a created secret again if one that excludes it was there before.
+
+        Secrets of the organization and of repositories have objects of different names. Those that
+        existed when the server accepted this one are compared: its writes have a total order, so
+        that of concurrent creates one remains.
+
+        Raises
+        ------
+        ApiError
+            409 when there is one.
+        KubeError
+            When the cluster refuses or does not respond.
+        """
+        own = made.metadata
+        page = await self._client.list(of(Secret), own.namespace, at=own.resource_version)
+        for item in page.items:
+            other = Secret.read(item).spec
+            foreign = item["metadata"]["uid"] != own.uid
+            if foreign and excludes(other, body, self._cache.repositories):
+                await delete_agreed(self._client, made, None, "secret")
+                await self._core.delete_owned(made, made.spec.secret_ref.name)
+                raise name_taken(other.name, other.repo)
 
     async def _exists(self, name: str, namespace: str) -> bool:
         """Return whether a secret exists: the cache may still show a just deleted one."""
@@ -147,7 +174,7 @@ class Secrets:
         principal
             Who sends the request.
         name
-            Which secret.
+            Which secret: its name, or its identifier.
         value
             The new value.
         match
@@ -156,13 +183,13 @@ class Secrets:
         Raises
         ------
         ApiError
-            404 when there is none; 409 when a GitOps manager owns the value; 412 when it has
-            another version.
+            404 when there is none; 400 when the value cannot be a variable; 409 when a GitOps
+            manager owns it; 412 when it has another version.
         KubeError
             When the cluster refuses or does not respond.
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
-        check_value(name, value)
+        check_value(secret.spec.name, value)
         await claim_version(self._client, secret, match, "secret")
         reference = secret.spec.secret_ref
         await self._core.write(secret, reference.name, {reference.key: value.encode()}, FORM)
@@ -179,7 +206,7 @@ class Secrets:
         principal
             Who sends the request.
         name
-            Which secret.
+            Which secret: its name, or its identifier.
         match
             Header If-Match; None = any version.
 
@@ -193,9 +220,11 @@ class Secrets:
         """
         secret = await agreed(self._client, self._named(principal, name), match, "secret")
         held = await self._reader.list_now(principal.namespace)
-        users = bound_by(secret, (one.container for one in held))
+        users = users_of(
+            bound_by(secret, (one.container for one in held), self._cache.repositories)
+        )
         if users:
-            raise in_use(f"secret {name}", users)
+            raise in_use(f"secret {secret.spec.name}", users)
         await delete_agreed(self._client, secret, match, "secret")
         await self._core.delete_owned(secret, secret.spec.secret_ref.name)
         uid = secret.metadata.uid
@@ -204,28 +233,33 @@ class Secrets:
         )
 
     def _named(self, principal: Principal, name: str) -> Secret:
-        """Return the secret of a name.
+        """Return the secret of a name, or of an identifier.
 
         Raises
         ------
         ApiError
             404 when there is none, 409 when several repositories have one of that name.
         """
-        found = [
-            one
-            for one in self._cache.secrets_of(principal.namespace)
-            if one.spec.name == name and not going(one)
-        ]
+        held = [one for one in self._cache.secrets_of(principal.namespace) if not going(one)]
+        found = [one for one in held if one.spec.name == name]
+        found = found or [one for one in held if one.identifier == name]
         if not found:
             raise not_found("secret")
         if len(found) > 1:
-            repos = ", ".join(sorted(one.spec.repo or "the organization" for one in found))
-            raise conflict(f"several secrets have the name {name} ({repos}); use kubectl get csec")
+            addresses = (
+                f"{one.spec.repo or 'the organization'}: /api/secrets/{one.identifier}"
+                for one in found
+            )
+            raise conflict(
+                f"{len(found)} secrets have the name {name}; send the request to the one that is "
+                f"meant: {', '.join(sorted(addresses))}"
+            )
         return found[0]
 
     def _record(self, principal: Principal, secret: Secret) -> SecretResponse:
         held = self._cache.containers_of(principal.namespace)
-        return secret_record(secret, bound_by(secret, (one.container for one in held)))
+        bound = bound_by(secret, (one.container for one in held), self._cache.repositories)
+        return secret_record(secret, users_of(bound))
 
     def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord[SecretResponse]:
         return VersionedRecord(self._record(principal, secret), secret.metadata.resource_version)
@@ -252,16 +286,26 @@ def check_value(name: str, value: str) -> None:
     ApiError
         400.
     """
-    if not secret_is_file(name) and "\x00" in value:
-        raise bad_request(
-            "value",
-            f"value: {name} becomes an environment variable, which cannot hold the character NUL; "
-            "give the secret a kebab-case name to have it as a file",
-        )
+    error = value_error(name, value.encode())
+    if error is not None:
+        raise bad_request("value", f"value {error}")
 
 
-def name_taken(name: str) -> ApiError:
-    """Build a 409: the name is taken."""
+def excludes(present: SecretSpec, body: CreateSecretRequest, repositories: RepositoryNames) -> bool:
+    """Return whether a secret excludes a requested one (spec 8.3).
+
+    Of one name there may be one of each repository, or one of the organization.
+    """
+    if present.name != body.name:
+        return False
+    if present.repo is None or body.repo is None:
+        return True
+    return repositories.same(present.repo, body.repo)
+
+
+def name_taken(name: str, repo: str | None) -> ApiError:
+    """Build a 409: a secret of the organization (None) or of a repository has the name."""
     return conflict(
-        f"name: a secret named {name} exists already; PUT /api/secrets/{name} changes its value"
+        f"name: there is a secret named {name} of {repo or 'the organization'} already; change its "
+        "value with PUT, or choose another name"
     )

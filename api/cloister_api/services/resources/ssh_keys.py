@@ -5,9 +5,10 @@ from pydantic import ValidationError
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
-from cloister_api.records.resources import key_record
+from cloister_api.records.resources import key_record, users_of
 from cloister_api.schemas.resource_responses import SshKeyResponse
 from cloister_api.schemas.resources import CreateSshKeyRequest
+from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
@@ -16,6 +17,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.sshkey import SSHKeySpec
+from cloister_crds.lifecycle.admission.ssh_keys import key_error, named_by
 
 __all__ = ["SSHKeys"]
 
@@ -44,7 +46,7 @@ class SSHKeys:
         keys = (entries[name].value for name in sorted(entries))
         held = self._cache.containers_of(principal.namespace)
         return [
-            key_record(key, users_of(key.metadata.name, held))
+            key_record(key, users_by_name(key.metadata.name, held))
             for key in keys
             if key.metadata.deletion_timestamp is None
         ]
@@ -66,7 +68,7 @@ class SSHKeys:
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the text is not a public key.
+            409 when the name is taken; 400 when the text is no public key that can be used.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -74,6 +76,8 @@ class SSHKeys:
             spec = SSHKeySpec(public_key=body.public_key.strip())
         except ValidationError as error:
             raise broken_rule("public_key", error) from error
+        if (reason := key_error(spec.public_key)) is not None:
+            raise bad_request("public_key", f"public_key {reason}")
         request = CreateRequest.of(principal, body.model_dump(), retry_key, "ssh-key.create")
         namespace = principal.namespace
         meta = ObjectMeta(name=body.name, namespace=namespace, annotations=request.annotations)
@@ -91,7 +95,7 @@ class SSHKeys:
             raise bad_request("public_key", error.message) from error
         version = made.metadata.resource_version
         await self._cache.ssh_keys.reached(version, within=self._write_wait)
-        users = users_of(body.name, self._cache.containers_of(namespace))
+        users = users_by_name(body.name, self._cache.containers_of(namespace))
         return VersionedRecord(key_record(made, users), version)
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
@@ -118,7 +122,7 @@ class SSHKeys:
         if entry is None or entry.value.metadata.deletion_timestamp is not None:
             raise not_found("SSH key")
         key = await agreed(self._client, entry.value, match, "SSH key")
-        users = users_of(name, await self._reader.list_now(principal.namespace))
+        users = users_by_name(name, await self._reader.list_now(principal.namespace))
         if users:
             raise in_use(f"SSH key {name}", users)
         uid = key.metadata.uid
@@ -128,7 +132,6 @@ class SSHKeys:
         )
 
 
-def users_of(name: str, held: list[CachedContainer]) -> tuple[str, ...]:
-    """Return the names of the containers that use a key, sorted, each once."""
-    named = (one.container for one in held if name in one.container.spec.ssh_keys)
-    return tuple(sorted({each.display_name for each in named}))
+def users_by_name(name: str, held: list[CachedContainer]) -> list[ContainerUser]:
+    """Return the containers that use a key."""
+    return users_of(named_by(name, (one.container for one in held)))

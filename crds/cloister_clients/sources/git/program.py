@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ MAX_MEMORY_BYTES = 512 * 1024**2
 
 MAX_ERROR_BYTES = 64 * 1024
 """How much of the error output is kept, in bytes; a server can send any amount."""
+
+SSH = "ssh"
+"""Name of the program that git starts for ssh, in the directory of a lookup."""
 
 CONFIG = """\
 [core]
@@ -86,7 +90,12 @@ class Output:
 
 
 @contextmanager
-def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None) -> Iterator[Path]:
+def workplace(
+    *,
+    safe_directory: Path | None = None,
+    ca_file: Path | None = None,
+    ssh: Sequence[str] = (),
+) -> Iterator[Path]:
     """Build the directory of one lookup; it is gone afterwards.
 
     Parameters
@@ -95,6 +104,8 @@ def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None
         Repository on this machine that may belong to another user; None: no such one.
     ca_file
         The only certificate authorities to trust; None: those of the system.
+    ssh
+        Command that git starts for ssh; empty: none works.
     """
     with tempfile.TemporaryDirectory(prefix="cloister-git-", ignore_cleanup_errors=True) as name:
         place = Path(name)
@@ -105,7 +116,20 @@ def workplace(*, safe_directory: Path | None = None, ca_file: Path | None = None
             text += f"[http]\n\tsslCAInfo = {_quoted(ca_file)}\n"
         (place / "gitconfig").write_text(text, encoding="utf-8")
         (place / "home").mkdir()
+        if ssh:
+            _write_ssh(place / SSH, ssh)
         yield place
+
+
+def _write_ssh(path: Path, command: Sequence[str]) -> None:
+    """Write the program that git starts for ssh: git itself would need a shell to add options."""
+    python = os.path.realpath(sys.executable)
+    words = ", ".join(repr(word) for word in command)
+    path.write_text(
+        f"#!{python} -IS\nimport os, sys\nos.execvp({command[0]!r}, [{words}, *sys.argv[1:]])\n",
+        encoding="utf-8",
+    )
+    path.chmod(0o700)
 
 
 def _quoted(path: Path) -> str:
@@ -122,9 +146,7 @@ class Git:
         self._repository = place / "repository"
         self._max_file_bytes = max_file_bytes
 
-    def _environment(
-        self, protocol: str, options: Mapping[str, str], ssh: str | None
-    ) -> dict[str, str]:
+    def _environment(self, protocol: str, options: Mapping[str, str]) -> dict[str, str]:
         """Build the whole environment of one call."""
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -138,12 +160,14 @@ class Git:
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_OPTIONAL_LOCKS": "0",
+            # For the program that reads a directory: what git asks of servers by itself.
+            "GIT_PROTOCOL": "version=2",
             "GIT_PROTOCOL_FROM_USER": "0",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "/bin/false",
             "SSH_ASKPASS": "/bin/false",
             "GIT_SSH_VARIANT": "ssh",
-            "GIT_SSH_COMMAND": ssh or "/bin/false",
+            "GIT_SSH": str(self._place / SSH),
         }
         for index, (key, value) in enumerate(options.items()):
             environment[f"GIT_CONFIG_KEY_{index}"] = key
@@ -172,7 +196,6 @@ class Git:
         *arguments: str,
         protocol: str = "none",
         options: Mapping[str, str] | None = None,
-        ssh: str | None = None,
         limit: int = 65536,
     ) -> Output:
         """Run one git command to its end.
@@ -185,33 +208,28 @@ class Git:
             The one protocol that git may speak; ``none`` forbids each.
         options
             Configuration of this call alone; it appears on no command line and in no file.
-        ssh
-            Command that git starts for ssh; None: none works.
         limit
             Largest standard output, in bytes.
 
         Raises
         ------
         SourceUnavailable
-            When git is not installed.
+            When git or prlimit is not installed.
         """
-        program = shutil.which("git")
-        if program is None:
-            raise SourceUnavailable("the program git is not installed beside Cloister")
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
             # The limits of a process are inherited by what it starts: git, its transport, the
-            # indexer of packs. The unit of -f is 512 bytes, that of -v is 1024. The
-            # ignored signal lets git say that a file is too large instead of ending without a word.
-            'trap "" XFSZ; ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec "$@"',
-            "sh",
-            str(self._max_file_bytes // 512),
-            str(MAX_MEMORY_BYTES // 1024),
-            program,
+            # indexer of packs.
+            _installed("prlimit"),
+            "--core=0",
+            f"--fsize={self._max_file_bytes}",
+            f"--as={MAX_MEMORY_BYTES}",
+            _installed("git"),
             *arguments,
+            # SIGXFSZ stays ignored, as Python has it: git says that a file is too large instead of
+            # ending without a word.
+            restore_signals=False,
             cwd=self._place,
-            env=self._environment(protocol, options or {}, ssh),
+            env=self._environment(protocol, options or {}),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -230,6 +248,14 @@ class Git:
             _end(process)
             await asyncio.shield(process.wait())
         return Output(code, out, error.decode("utf-8", "replace"), overflow)
+
+
+def _installed(name: str) -> str:
+    """Return the path of a program."""
+    program = shutil.which(name)
+    if program is None:
+        raise SourceUnavailable(f"the program {name} is not installed beside Cloister")
+    return program
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

@@ -120,7 +120,6 @@ class _Lookup:
                 f"remote.{REMOTE}.promisor": "true",
                 **self.remote.options,
             },
-            ssh=self.remote.ssh,
             limit=limit,
         )
 
@@ -218,7 +217,9 @@ class GitProvider:
         try:
             async with self._turn, asyncio.timeout(settings.timeout_seconds):
                 remote = await remote_of(repo, settings, self._guard)
-                with workplace(safe_directory=remote.directory, ca_file=settings.ca_file) as place:
+                with workplace(
+                    safe_directory=remote.directory, ca_file=settings.ca_file, ssh=remote.ssh
+                ) as place:
                     git = Git(place, max_file_bytes=settings.max_fetch_bytes)
                     if not self._version_checked:
                         await git.check_version()

@@ -4,7 +4,6 @@ Pure but for the look-up of the host; `GitProvider` calls it once per lookup.
 """
 
 import base64
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,8 +31,8 @@ class Remote:
     """The one protocol that git may speak."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Configuration of each call that reaches out; may hold the token."""
-    ssh: str | None = None
-    """Command of ssh; None for other protocols."""
+    ssh: tuple[str, ...] = ()
+    """Command of ssh, to which git adds the host and its own command; empty for other protocols."""
     directory: Path | None = None
     """Repository on this machine; None when it is on a server."""
     token_sent: bool = False
@@ -108,11 +107,20 @@ def _local(repo: str, base: Path, owner: str, name: str) -> Remote:
         if not real.is_relative_to(base.resolve()):
             raise SourceRefused(f"{repo} leads out of the directory of repositories")
         inner = real / ".git"
-        return Remote(str(real), "file", directory=inner if inner.is_dir() else real)
+        return Remote(_reader(real), "ext", directory=inner if inner.is_dir() else real)
     raise RepositoryNotFound(repo)
 
 
-def _ssh(settings: SourceSettings, host: str, port: int, address: str) -> str:
+def _reader(repository: Path) -> str:
+    """Return the address of a program that reads a directory, gitremote-helpers(1) `ext`.
+
+    A path alone would have git start the same program by a shell, which an image need not have.
+    """
+    escaped = str(repository).replace("%", "%%").replace(" ", "% ")
+    return f"ext::git-upload-pack {escaped}"
+
+
+def _ssh(settings: SourceSettings, host: str, port: int, address: str) -> tuple[str, ...]:
     """Build the command of ssh: it calls the checked address and reads no configuration."""
     options = {
         "BatchMode": "yes",
@@ -134,4 +142,4 @@ def _ssh(settings: SourceSettings, host: str, port: int, address: str) -> str:
     words = ["ssh", "-F", "/dev/null", "-a", "-x"]
     for key, value in options.items():
         words += ["-o", f"{key}={value}"]
-    return shlex.join(words)
+    return tuple(words)

@@ -8,7 +8,12 @@ from typing import Final
 
 from cloister_crds.config.limits import MAX_LIST, MAX_NAME_BYTES
 from cloister_crds.config.model import EnvEntry, ServiceConfig
-from cloister_crds.config.naming import KEBAB_NAME, VARIABLE_NAME
+from cloister_crds.config.naming import (
+    KEBAB_NAME,
+    METRICS_SECRETS,
+    VARIABLE_NAME,
+    looks_like_metrics_secret,
+)
 from cloister_crds.config.syntax.document import Mapping
 from cloister_crds.config.syntax.reading import Section, Spot, show
 from cloister_crds.config.syntax.scalars import ScalarKind
@@ -38,6 +43,9 @@ def read_env(spot: Spot) -> tuple[EnvEntry, ...] | None:
             item.error("DuplicateName", f"{entry.name} is listed twice: list it once")
         elif entry is not None:
             entries.append(entry)
+            if entry.name in METRICS_SECRETS:
+                message = f"the variable {entry.name} does not protect the enclave's metrics"
+                item.warn("NoEffect", f"{message}: list it under secrets if that is meant")
     return tuple(entries)
 
 
@@ -117,6 +125,9 @@ def read_secrets(spot: Spot) -> tuple[str, ...] | None:
             item.warn("DuplicateEntry", f"{name} is listed twice: list it once")
         else:
             names.append(name)
+            if looks_like_metrics_secret(name):
+                message = f"{name} does not protect the enclave's metrics"
+                item.warn("NoEffect", f"{message}: {' and '.join(METRICS_SECRETS)} do")
     return tuple(names)
 
 

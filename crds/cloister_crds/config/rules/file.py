@@ -46,9 +46,9 @@ def _read_version(spot: Spot) -> str | None:
     return text
 
 
-def _tiers(amounts: tuple[int, ...]) -> dict[str, object]:
+def _tiers(amounts: tuple[int, ...], least: int = 1) -> dict[str, object]:
     """Return the schema of an amount: the usual ones to choose from, others by arrangement."""
-    return {"anyOf": [{"enum": list(amounts)}, {"type": "integer", "minimum": 1}]}
+    return {"anyOf": [{"enum": list(amounts)}, {"type": "integer", "minimum": least}]}
 
 
 NOTHING: Final = "has no effect here: the platform decides, remove it"
@@ -81,7 +81,7 @@ FILE: Final = Table(
             required=True,
             missing="write the memory of the enclave in MB, such as 8192",
         ),
-        Field("gpus", resources.read_gpus, _tiers(GPU_COUNTS), "GPUs; leave it out for none."),
+        Field("gpus", resources.read_gpus, _tiers(GPU_COUNTS, 0), "GPUs; left out: none."),
         Field(
             "models",
             models.read_models,

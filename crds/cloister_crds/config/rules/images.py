@@ -37,8 +37,8 @@ def read_image(spot: Spot) -> str | None:
     right = _check_name(spot, name)
     if not at:
         message = (
-            f"{show(text)} has no digest, and a tag can move: write {show(name + '@sha256:…')} "
-            "with the 64 hex digits that the registry shows"
+            f"{show(text)} has no digest, and a tag can move: append @sha256: and the 64 hex "
+            "digits that the registry shows"
         )
         spot.error("ImageWithoutDigest", message)
         return None

@@ -59,8 +59,8 @@ def read_gpus(spot: Spot) -> int | None:
         and spot.raw == "0"
         and 0 not in spot.report.rules.gpu_counts
     ):
-        spot.error("NotOffered", "is 0: leave gpus out for an enclave without GPUs")
-        return None
+        spot.warn("NoEffect", "is 0, which means none: leave it out")
+        return 0
     return _read_tier(spot, spot.report.rules.gpu_counts, "")
 
 

@@ -5,10 +5,28 @@ a container then names all of them, a count or ids.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from cloister_crds.config.model import ServiceConfig
 
-__all__ = ["assigned_gpus", "gpu_count", "shared_gpus", "unassigned_gpus"]
+__all__ = [
+    "GpuGroup",
+    "assigned_gpus",
+    "gpu_count",
+    "gpu_groups",
+    "shared_gpus",
+    "unassigned_gpus",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGroup:
+    """GPUs of an enclave that the same containers have."""
+
+    count: int
+    """How many there are."""
+    containers: tuple[str, ...]
+    """Names of the containers, in the order of the file; empty = no container has them."""
 
 
 def gpu_count(config: ServiceConfig, given: int | None) -> int:
@@ -79,3 +97,25 @@ def unassigned_gpus(assigned: dict[str, tuple[int, ...]], count: int) -> int:
     """
     used: Iterable[int] = {number for numbers in assigned.values() for number in numbers}
     return count - len([number for number in used if number < count])
+
+
+def gpu_groups(assigned: dict[str, tuple[int, ...]], count: int) -> tuple[GpuGroup, ...]:
+    """Group the GPUs of an enclave by the containers that have them.
+
+    Parameters
+    ----------
+    assigned
+        Result of `assigned_gpus`.
+    count
+        GPUs of the enclave.
+
+    Returns
+    -------
+    tuple[GpuGroup, ...]
+        In the order of the first id of each; together they are all of the enclave's.
+    """
+    sizes: dict[tuple[str, ...], int] = {}
+    for number in range(count):
+        users = tuple(name for name, numbers in assigned.items() if number in numbers)
+        sizes[users] = sizes.get(users, 0) + 1
+    return tuple(GpuGroup(size, users) for users, size in sizes.items())

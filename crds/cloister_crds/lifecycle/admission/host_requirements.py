@@ -13,6 +13,7 @@ __all__ = [
     "device_problems",
     "device_resource",
     "gpu_problems",
+    "host_problems",
     "model_problems",
     "staging_problems",
 ]
@@ -20,6 +21,24 @@ __all__ = [
 _OVER_THE_NODE = frozenset({"IPC_LOCK", "SYS_NICE", "SYS_RESOURCE"})
 """Capabilities by which a program without a user namespace takes processors, memory that cannot be
 paged out, or anything beyond limits and quotas, from all others on its node."""
+
+
+def host_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
+    """Yield a problem for each requirement of a file that a Host cannot meet.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    host
+        Host that it is to run on.
+    given
+        spec.gpus; None = the file's value counts.
+    """
+    yield from gpu_problems(config, host, given)
+    yield from device_problems(config, host)
+    yield from capability_problems(config, host)
+    yield from model_problems(config, host)
 
 
 def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterator[Problem]:
@@ -55,13 +74,14 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
                 f"GPUs. Change {field} or the container's gpus.",
             )
     shared = shared_gpus(assigned)
-    if shared and count:
+    if shared and count and gpu is not None and gpu.device_class is None:
         users = [each for each, numbers in assigned.items() if set(numbers) & set(shared)]
         numbers = ", ".join(str(each) for each in shared)
         yield _gpus(
             "containers",
             f"Containers {', '.join(users)} share GPU {numbers}; the device plugin of Host {name} "
-            "assigns each GPU to one container. Let one of them have it, or split them by ids.",
+            "assigns each GPU to one container. Name a Host with gpu.deviceClass, whose containers "
+            "may share them, let one container have it, or split them by ids.",
         )
 
 

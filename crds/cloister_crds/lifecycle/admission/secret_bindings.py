@@ -4,14 +4,17 @@ The rule (spec 24.9; one for the facade's checks, the decision and the snapshot)
 own secret of that name, else an organization secret that the Container binds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.kinds.container import Container
+from cloister_crds.kinds.container import Container, ContainerSpec
 from cloister_crds.kinds.secret import Secret
+from cloister_crds.lifecycle.request import possible_requests
 from cloister_crds.lifecycle.state.observed import SecretRefKey
+from cloister_crds.problems import Problem, Severity
+from cloister_crds.repositories import RepositoryNames
 
-__all__ = ["bind", "bound_by", "named_secrets"]
+__all__ = ["bind", "binding_problems", "bound_by", "named_secrets"]
 
 
 def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
@@ -20,7 +23,12 @@ def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
 
 
 def bind(
-    names: Iterable[str], *, repo: str, bound: Iterable[str], secrets: Iterable[Secret]
+    names: Iterable[str],
+    *,
+    repo: str,
+    bound: Iterable[str],
+    secrets: Iterable[Secret],
+    repositories: RepositoryNames,
 ) -> tuple[tuple[SecretRefKey, ...], tuple[str, ...]]:
     """Find the values of secrets.
 
@@ -34,13 +42,19 @@ def bind(
         Names of organization secrets that the Container binds (spec.secrets).
     secrets
         All Secrets (csec) of the namespace.
+    repositories
+        How names of repositories are compared.
 
     Returns
     -------
     tuple[tuple[SecretRefKey, ...], tuple[str, ...]]
         The secrets that were found, ordered by name, and the names that were not.
     """
-    of_repo = {each.spec.name: each for each in secrets if each.spec.repo == repo}
+    of_repo = {
+        each.spec.name: each
+        for each in secrets
+        if each.spec.repo is not None and repositories.same(each.spec.repo, repo)
+    }
     of_organization = {each.spec.name: each for each in secrets if each.spec.repo is None}
     allowed = frozenset(bound)
     found, missing = [], []
@@ -54,19 +68,82 @@ def bind(
     return tuple(found), tuple(missing)
 
 
-def bound_by(secret: Secret, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Return the names of the Containers that bind a Secret, ordered, each once.
+def binding_problems(
+    config: ServiceConfig,
+    spec: ContainerSpec,
+    secrets: tuple[Secret, ...],
+    *,
+    final: bool,
+    repositories: RepositoryNames,
+) -> Iterator[Problem]:
+    """Yield what is wrong between the secrets that a file names and those that a spec binds.
 
-    An organization secret is bound by name. A repository secret belongs to all Containers of its
-    repository, whether or not their files name it.
+    Parameters
+    ----------
+    config
+        The file.
+    spec
+        Spec of the Container.
+    secrets
+        All Secrets (csec) of the namespace.
+    final
+        Whether spec.secrets is all that will be bound; else what is not bound yet is a warning.
+    repositories
+        How names of repositories are compared.
     """
-    spec = secret.spec
-    return tuple(
-        sorted(
-            {
-                each.display_name
-                for each in containers
-                if (spec.repo == each.spec.repo if spec.repo else spec.name in each.spec.secrets)
-            }
-        )
+    names = named_secrets(config)
+    _, missing = bind(
+        names, repo=spec.repo, bound=spec.secrets, secrets=secrets, repositories=repositories
     )
+    of_organization = {each.spec.name for each in secrets if each.spec.repo is None}
+    for index, container in enumerate(config.containers):
+        for place, name in enumerate(container.secrets):
+            field = f"containers[{index}].secrets[{place}]"
+            if name not in missing:
+                continue
+            if name in of_organization:
+                yield Problem(
+                    field,
+                    "SecretNotBound",
+                    f"Secret {name!r} of container {container.name} is a secret of the "
+                    f"organization and not bound; add {name!r} to spec.secrets.",
+                    severity=Severity.ERROR if final else Severity.WARNING,
+                )
+            else:
+                yield Problem(
+                    field,
+                    "SecretNotFound",
+                    f"Secret {name!r} of container {container.name} is neither a secret of "
+                    f"{spec.repo} nor one of the organization; create it.",
+                )
+    for index, name in enumerate(spec.secrets):
+        if name not in names:
+            yield Problem(
+                f"spec.secrets[{index}]",
+                "UnusedSecret",
+                f"No container of the file uses the secret {name!r}.",
+                severity=Severity.WARNING,
+            )
+
+
+def bound_by(
+    secret: Secret, containers: Iterable[Container], repositories: RepositoryNames
+) -> tuple[Container, ...]:
+    """Return the Containers of a namespace that use a Secret, by name."""
+    users = (each for each in containers if _is_used(secret, each, repositories))
+    return tuple(sorted(users, key=lambda each: each.metadata.name))
+
+
+def _is_used(secret: Secret, container: Container, repositories: RepositoryNames) -> bool:
+    """Return whether a Container uses a Secret.
+
+    An organization secret is used by those that bind it. A repository secret is used by those of
+    the repository that bind it or whose file names it, and as long as a file is not known, it may.
+    """
+    spec, named = secret.spec, container.status.secrets
+    bound = any(spec.name in each.secrets for each in possible_requests(container))
+    if spec.repo is None:
+        return bound
+    if not repositories.same(spec.repo, container.spec.repo):
+        return False
+    return bound or named is None or spec.name in named

@@ -8,6 +8,7 @@ from datetime import datetime
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.enclave import EnclaveKey
 from cloister_crds.kinds.sshkey import SSHKey, SSHKeyStatus
+from cloister_crds.lifecycle.request import possible_requests
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 
 __all__ = ["SHORTEST_RSA", "key_error", "keys_of", "named_by", "ssh_key_status"]
@@ -16,13 +17,30 @@ SHORTEST_RSA = 2048
 """Fewest bits of an RSA key; the SSH server of debug enclaves refuses shorter ones."""
 _MODULUS = 2
 """Index of an RSA key's modulus: after its type and its exponent."""
+_LAYOUTS: dict[str, tuple[int, int, int | None]] = {
+    "ssh-ed25519": (2, 1, 32),
+    "ssh-rsa": (3, _MODULUS, None),
+    "ecdsa-sha2-nistp256": (3, 2, 65),
+    "ecdsa-sha2-nistp384": (3, 2, 97),
+    "ecdsa-sha2-nistp521": (3, 2, 133),
+    "sk-ssh-ed25519@openssh.com": (3, 1, 32),
+    "sk-ecdsa-sha2-nistp256@openssh.com": (4, 2, 65),
+}
+"""Of each type: how many fields its blob has, which of them is the key, and how many bytes that
+has (None = any). Source: RFC 4253, section 6.6; RFC 5656, section 3.1; RFC 8709, section 4;
+OpenSSH's PROTOCOL.u2f."""
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
 
 
-def named_by(name: str, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Return the names of the Containers whose sshKeys list a key, ordered, each once."""
-    return tuple(sorted({each.display_name for each in containers if name in each.spec.ssh_keys}))
+def named_by(name: str, containers: Iterable[Container]) -> tuple[Container, ...]:
+    """Return the Containers of a namespace whose sshKeys list a key, by name."""
+    users = (
+        container
+        for container in containers
+        if any(name in each.ssh_keys for each in possible_requests(container))
+    )
+    return tuple(sorted(users, key=lambda each: each.metadata.name))
 
 
 def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, ...]:
@@ -54,22 +72,25 @@ def key_error(public_key: str) -> str | None:
     Returns
     -------
     str | None
-        A sentence; None when it can be used. Source: RFC 4253, section 6.6, for the blob.
+        What follows the field's name in a sentence; None when it can be used.
     """
     kind, blob = public_key.split(" ", 2)[:2]
+    damaged = "is cut off or damaged; copy the whole line of the .pub file."
     try:
         fields = _fields(b64decode(blob, validate=True))
     except (binascii.Error, ValueError):
-        return "publicKey is cut off or damaged; copy the whole line of the .pub file."
+        return damaged
     if not fields or fields[0] != kind.encode():
-        return f"publicKey is declared as {kind} and is of another type; copy the whole line again."
+        return f"is declared as {kind} and is of another type; copy the whole line again."
+    count, index, length = _LAYOUTS[kind]
+    if len(fields) != count or length not in {None, len(fields[index])}:
+        return damaged
     if kind == "ssh-rsa":
-        modulus = fields[_MODULUS] if len(fields) > _MODULUS else b""
-        bits = int.from_bytes(modulus, "big").bit_length()
+        bits = int.from_bytes(fields[_MODULUS], "big").bit_length()
         if bits < SHORTEST_RSA:
             return (
-                f"publicKey is an RSA key of {bits} bits; use one of at least {SHORTEST_RSA}, or "
-                "an ssh-ed25519 key."
+                f"is an RSA key of {bits} bits; use one of at least {SHORTEST_RSA}, or an "
+                "ssh-ed25519 key."
             )
     return None
 
@@ -82,7 +103,12 @@ def ssh_key_status(key: SSHKey, containers: Iterable[Container], now: datetime) 
         updates = [ConditionUpdate("Ready", status=True, reason="KeyUsable", message=text)]
     else:
         updates = [
-            ConditionUpdate(kind, status=kind == "Stalled", reason="SSHKeyInvalid", message=error)
+            ConditionUpdate(
+                kind,
+                status=kind == "Stalled",
+                reason="SSHKeyInvalid",
+                message=f"spec.publicKey {error}",
+            )
             for kind in ("Ready", "Stalled")
         ]
     generation = key.metadata.generation
@@ -90,7 +116,10 @@ def ssh_key_status(key: SSHKey, containers: Iterable[Container], now: datetime) 
         update={
             "observed_generation": generation,
             "key_type": key.spec.public_key.partition(" ")[0],
-            "used_by": named_by(key.metadata.name, containers)[:USED_BY_LIMIT],
+            "used_by": tuple(
+                each.metadata.name
+                for each in named_by(key.metadata.name, containers)[:USED_BY_LIMIT]
+            ),
             "conditions": merge(key.status.conditions, updates, generation=generation, now=now),
         }
     )

@@ -19,13 +19,7 @@ from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.lifecycle.admission.confidentiality import key_problems, tee_problems
 from cloister_crds.lifecycle.admission.enclave_size import size_problems
 from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.admission.host_requirements import (
-    capability_problems,
-    device_problems,
-    gpu_problems,
-    model_problems,
-    staging_problems,
-)
+from cloister_crds.lifecycle.admission.host_requirements import host_problems, staging_problems
 from cloister_crds.lifecycle.admission.host_selection import (
     maps_users,
     not_ready_condition,
@@ -34,12 +28,13 @@ from cloister_crds.lifecycle.admission.host_selection import (
 )
 from cloister_crds.lifecycle.admission.key_check import keys_without_api
 from cloister_crds.lifecycle.admission.limits import billing_of
-from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
+from cloister_crds.lifecycle.admission.secret_bindings import binding_problems
 from cloister_crds.lifecycle.admission.ssh_keys import key_error
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts
 from cloister_crds.problems import Problem, Severity
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
     "NETWORKS_SINCE",
@@ -74,6 +69,11 @@ class RequestFacts:
     """All SSHKeys of the namespace."""
     domains: tuple[Domain, ...] = ()
     """All Domains of the namespace."""
+    repositories: RepositoryNames = field(default_factory=RepositoryNames)
+    """How names of repositories are compared."""
+    binds_are_final: bool = True
+    """Whether spec.secrets is all that will be bound; False = a validate that says nothing of it,
+    so that an organization secret which is not bound is a warning."""
     rank: int | None = None
     """Place in the order of the limit (`limits.rank`); None = it is not counted, as for `validate`
     of a relaunch or replace."""
@@ -256,8 +256,8 @@ def _binds_secrets_that_exist(facts: RequestFacts) -> Iterator[Problem]:
             yield Problem(
                 f"spec.secrets[{index}]",
                 "SecretNotFound",
-                f"The organization has no secret named {name!r}; create the csec or remove the "
-                "name from spec.secrets.",
+                f"The organization has no secret named {name!r}; create it or remove the name from "
+                "spec.secrets.",
             )
 
 
@@ -297,7 +297,7 @@ def _names_keys_that_can_log_in(facts: RequestFacts) -> Iterator[Problem]:
             yield Problem(
                 f"spec.sshKeys[{index}]",
                 "SSHKeyInvalid",
-                f"SSHKey {name} cannot be used: {error}",
+                f"SSHKey {name} cannot be used: its key {error}",
             )
 
 
@@ -347,11 +347,8 @@ def _stays_within_resources(facts: RequestFacts) -> Iterator[Problem]:
 def _requires_what_the_host_offers(facts: RequestFacts) -> Iterator[Problem]:
     config, host = facts.config, facts.host
     if config is not None and host is not None:
-        yield from gpu_problems(config, host, facts.spec.gpus)
+        yield from host_problems(config, host, facts.spec.gpus)
         yield from staging_problems(config, facts.spec)
-        yield from device_problems(config, host)
-        yield from capability_problems(config, host)
-        yield from model_problems(config, host)
     if config is not None:
         yield from keys_without_api(config, host, known=facts.api_known)
 
@@ -399,34 +396,14 @@ def _has_mapped_users(facts: RequestFacts) -> Iterator[Problem]:
 
 
 def _resolves_its_secrets(facts: RequestFacts) -> Iterator[Problem]:
-    config = facts.config
-    if config is None:
-        return
-    _, missing = bind(
-        named_secrets(config),
-        repo=facts.spec.repo,
-        bound=facts.spec.secrets,
-        secrets=facts.secrets,
-    )
-    for index, container in enumerate(config.containers):
-        for place, name in enumerate(container.secrets):
-            if name in missing:
-                yield Problem(
-                    f"containers[{index}].secrets[{place}]",
-                    "SecretNotFound",
-                    f"Secret {name!r} of container {container.name} is neither a secret of "
-                    f"{facts.spec.repo} nor an organization secret bound in spec.secrets; "
-                    "create it or bind it.",
-                )
-    used = frozenset(named_secrets(config))
-    for index, name in enumerate(facts.spec.secrets):
-        if name not in used:
-            yield Problem(
-                f"spec.secrets[{index}]",
-                "UnusedSecret",
-                f"No container of the file uses the secret {name!r}.",
-                severity=Severity.WARNING,
-            )
+    if facts.config is not None:
+        yield from binding_problems(
+            facts.config,
+            facts.spec,
+            facts.secrets,
+            final=facts.binds_are_final,
+            repositories=facts.repositories,
+        )
 
 
 def _uses_its_variables(facts: RequestFacts) -> Iterator[Problem]:

@@ -8,8 +8,7 @@ from cloister_crds.kinds.domain import Domain
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.lifecycle.names.domains import may_serve
-from cloister_crds.lifecycle.names.hostnames import is_below, is_held_by
-from cloister_crds.names import generated_hostname, preview_hostname
+from cloister_crds.lifecycle.names.hostnames import generated_hostnames, is_below, is_held_by
 
 __all__ = ["CertificateRequester", "refusal_of"]
 
@@ -53,7 +52,13 @@ def refusal_of(
     """
     container = requester.container
     if is_below(hostname, requester.containers_domain):
-        if hostname in _generated(requester):
+        generated = generated_hostnames(
+            container,
+            requester.organization,
+            requester.containers_domain,
+            debug=requester.debug,
+        )
+        if hostname in {generated.internal, generated.preview}:
             return ""
         return f"{hostname} is no generated host name of container {container.metadata.name}"
     if claim is None or not (is_held_by(claim, container) or _replaces_holder(claim, container)):
@@ -64,19 +69,6 @@ def refusal_of(
             "grace period"
         )
     return ""
-
-
-def _generated(requester: CertificateRequester) -> tuple[str, str]:
-    names = [
-        make(
-            requester.container.display_name,
-            organization=requester.organization.metadata.name,
-            debug=requester.debug,
-            containers_domain=requester.containers_domain,
-        )
-        for make in (generated_hostname, preview_hostname)
-    ]
-    return (names[0], names[1])
 
 
 def _replaces_holder(claim: HostnameClaim, container: Container) -> bool:

@@ -15,6 +15,7 @@ from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.lifecycle.names.domain_records import DomainSettings, records_of
 from cloister_crds.lifecycle.names.hostnames import is_below
+from cloister_crds.lifecycle.request import possible_requests
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_crds.lifecycle.state.observed import (
     DnsFacts,
@@ -53,17 +54,15 @@ class DomainDecision:
     """Time until the next reconcile; None = when something changes."""
 
 
-def used_by(domain: str, containers: Iterable[Container]) -> tuple[str, ...]:
-    """Return the names of the Containers that request a domain or still serve it, ordered."""
-    return tuple(
-        sorted(
-            {
-                each.display_name
-                for each in containers
-                if domain in (each.spec.custom_domain, each.status.domain)
-            }
-        )
+def used_by(domain: str, containers: Iterable[Container]) -> tuple[Container, ...]:
+    """Return the Containers of a namespace that request a domain or still serve it, by name."""
+    users = (
+        container
+        for container in containers
+        if domain == container.status.domain
+        or any(domain == each.custom_domain for each in possible_requests(container))
     )
+    return tuple(sorted(users, key=lambda each: each.metadata.name))
 
 
 def find_domain(host: str, domains: Iterable[Domain]) -> Domain | None:
@@ -121,7 +120,9 @@ def decide_domain(
     status = before.model_copy(
         update={
             "observed_generation": domain.metadata.generation,
-            "used_by": used_by(host, containers)[:USED_BY_LIMIT],
+            "used_by": tuple(
+                each.metadata.name for each in used_by(host, containers)[:USED_BY_LIMIT]
+            ),
         }
     )
     refusal = _refusal(host, organization, settings.containers_domain)

@@ -1,16 +1,72 @@
 """The host names of a Container, and who holds them."""
 
+from dataclasses import dataclass
+
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.organization import Organization
-from cloister_crds.names import generated_hostname
+from cloister_crds.names import (
+    distinct_label,
+    generated_hostname,
+    host_label,
+    preview_hostname,
+)
 
 __all__ = [
+    "GeneratedHostnames",
+    "generated_hostnames",
     "internal_hostname",
     "is_below",
     "is_held_by",
     "wanted_hostnames",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedHostnames:
+    """The host names that a Container has of its own name."""
+
+    internal: str
+    """At which it serves (spec 4.2)."""
+    preview: str
+    """At which a staged update can be tried."""
+
+
+def generated_hostnames(
+    container: Container, organization: Organization, containers_domain: str, *, debug: bool
+) -> GeneratedHostnames:
+    """Return the generated host names of a Container.
+
+    A Container keeps those of an earlier release, whose labels were made otherwise, as long as its
+    status names them.
+
+    Parameters
+    ----------
+    container
+        The Container.
+    organization
+        The Organization that it belongs to.
+    containers_domain
+        Domain of the installation's containers.
+    debug
+        Whether they are those of its debug enclaves.
+    """
+    earlier, present = (
+        GeneratedHostnames(
+            *(
+                make(
+                    container.display_name,
+                    organization=organization.metadata.name,
+                    debug=debug,
+                    containers_domain=containers_domain,
+                    label=label,
+                )
+                for make in (generated_hostname, preview_hostname)
+            )
+        )
+        for label in (distinct_label, host_label)
+    )
+    return earlier if container.status.internal_domain == earlier.internal else present
 
 
 def internal_hostname(
@@ -27,12 +83,9 @@ def internal_hostname(
     containers_domain
         Domain of the installation's containers.
     """
-    return generated_hostname(
-        container.display_name,
-        organization=organization.metadata.name,
-        debug=container.spec.debug,
-        containers_domain=containers_domain,
-    )
+    return generated_hostnames(
+        container, organization, containers_domain, debug=container.spec.debug
+    ).internal
 
 
 def wanted_hostnames(

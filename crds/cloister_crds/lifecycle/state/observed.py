@@ -24,6 +24,7 @@ from cloister_crds.kinds.registrycredential import RegistryCredential
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
 from cloister_crds.problems import Problem
+from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
     "DecisionSettings",
@@ -142,10 +143,12 @@ class SecretRefKey:
 
 @dataclass(frozen=True, slots=True)
 class SecretValues:
-    """Whether the values of secrets can be read; the values themselves are never here."""
+    """Whether the values of secrets can be used; the values themselves are never here."""
 
     missing: tuple[SecretRefKey, ...] = ()
     """Those whose core Secret or key does not exist."""
+    unusable: tuple[tuple[SecretRefKey, str], ...] = ()
+    """Those whose value cannot be a variable, and why (`secret_values.value_error`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +352,10 @@ class DecisionSettings:
     """Platform that images must have."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
+    pull_deadline: timedelta = timedelta(hours=1)
+    """Time that an attempt may take from its creation until all of its containers have started."""
     progress_deadline: timedelta = timedelta(minutes=30)
-    """Time that an attempt may take from its creation until it is ready."""
+    """Time that it may take from then until it is ready, beside what its health checks need."""
     attempts: int = 10
     """Attempts of a request that never served which may be lost in a row before it has failed."""
     follow_interval: timedelta = timedelta(minutes=5)
@@ -365,6 +370,8 @@ class DecisionSettings:
     """Time that an enclave drains after the next one is reached: clients may learn of it late."""
     gateway: Gateway | None = None
     """Gateway that routes host names to containers; None = the operator manages no routes."""
+    repositories: RepositoryNames = field(default_factory=RepositoryNames)
+    """How names of repositories are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +402,8 @@ class Observed:
     """Names of those Enclaves without ConfigMap or snapshot and without a Pod: their creation was
     interrupted."""
     claims: Mapping[str, HostnameClaim] = field(default_factory=dict)
-    """HostnameClaims by host name: those of `hostnames.wanted_hostnames` that exist, and all that
-    this Container (namespace and name) holds."""
+    """HostnameClaims by host name: those of the host names that a decision may be about, as far as
+    they exist, and all that this Container (namespace and name) holds."""
     successor: Container | None = None
     """Container that replaces this one (`replacement.successor`); None = there is none."""
     inherits_hostnames: bool = False

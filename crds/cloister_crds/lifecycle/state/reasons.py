@@ -116,6 +116,11 @@ _TRANSIENT = (
         "The core Secret of a secret, or the key in it, does not exist.",
         "Create the core Secret that the csec's secretRef names.",
     ),
+    _transient(
+        "SecretValueUnusable",
+        "The value of a secret cannot be an environment variable: it is too long or contains NUL.",
+        "Write another value, or name the secret in kebab-case with a hyphen to have it as a file.",
+    ),
 )
 
 _FINAL = (
@@ -342,6 +347,11 @@ _OPEN = (
         "Set spec.staging to false.",
     ),
     _open(
+        "UpdateEnded",
+        "A stop or a restore ended the update that spec requests; the release before it serves.",
+        "Put spec back to what serves; change it again to try the update another time.",
+    ),
+    _open(
         "Replaced",
         "Another Container has replaced this one, whose enclaves are deleted.",
         "Delete this Container.",
@@ -360,6 +370,11 @@ _OPEN = (
         "SecretNotFound",
         "The file or spec names a secret that cannot be found.",
         "Create the csec, and bind an organization secret in spec.secrets.",
+    ),
+    _open(
+        "SecretNotBound",
+        "The file names a secret of the organization that the Container does not bind.",
+        "Add the name to spec.secrets.",
     ),
     _open(
         "DomainNotFound",
@@ -400,6 +415,11 @@ _OPEN = (
         "CredentialsExpired",
         "The registry refused the credentials when they were last used.",
         "Store new credentials in the core Secret.",
+    ),
+    _open(
+        "InvalidObject",
+        "The object, stored before a rule was added, breaks a rule of its kind.",
+        "Change the fields that the message names.",
     ),
     _open(
         "SSHKeyNotFound",

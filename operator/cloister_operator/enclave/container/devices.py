@@ -1,7 +1,7 @@
 """Devices of the node for containers of an enclave: GPUs and what the Host allows.
 
 Both are resources of device plugins (Kubernetes, "Device Plugins"): only a plugin decides which
-device a container gets, and adds it.
+device a container gets, and adds it. GPUs may be a driver's instead (`gpu_claims`).
 """
 
 from cloister_crds.config import ContainerConfig
@@ -12,8 +12,8 @@ from cloister_operator.enclave.plan import EnclavePlan
 __all__ = ["NO_DEVICES", "VISIBLE_DEVICES", "device_limits", "hides_gpus", "unassigned_gpu_limits"]
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-"""Variable by which NVIDIA's container runtime assigns GPUs. Only the device plugin may set it:
-with another value a container could have GPUs of other enclaves of the node."""
+"""Variable by which NVIDIA's container runtime assigns GPUs. Only the device plugin or the driver
+may set it: with another value a container could have GPUs of other enclaves of the node."""
 NO_DEVICES = "void"
 """Its value for no GPU and no driver. Without it images that set ``all`` would have every GPU."""
 
@@ -29,7 +29,7 @@ def device_limits(plan: EnclavePlan, container: ContainerConfig) -> dict[str, st
     amounts: dict[str, int] = {}
     gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
     numbers = assigned_gpus(plan.config, count).get(container.name, ())
-    if gpu is not None and numbers:
+    if gpu is not None and gpu.resource is not None and numbers:
         amounts[gpu.resource] = len(numbers)
     named = {device_resource(plan.host, device): device for device in container.devices}
     for resource in named:
@@ -49,16 +49,23 @@ def unassigned_gpu_limits(plan: EnclavePlan) -> dict[str, str]:
         resources), and the rest stays the Pod's: the enclave has all GPUs that it requests.
     """
     gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
-    if gpu is None or not unassigned_gpus(assigned_gpus(plan.config, count), count):
+    if (
+        gpu is None
+        or gpu.resource is None
+        or not unassigned_gpus(assigned_gpus(plan.config, count), count)
+    ):
         return {}
     return {gpu.resource: str(count)}
 
 
 def hides_gpus(plan: EnclavePlan, container: ContainerConfig) -> bool:
-    """Return whether the GPUs of the node must be hidden from a container: it was assigned none.
+    """Return whether a container's runtime must be told that it has no GPUs.
 
-    Also on a Host that declares no GPUs: its nodes may have some, with a runtime that obeys an
-    image's own variable.
+    It has none, or they are a driver's: that adds them by CDI (Container Device Interface), and
+    the runtime would add what the image's own variable names. Also on a Host that declares no
+    GPUs: its nodes may have some.
     """
     gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
-    return gpu is None or not assigned_gpus(plan.config, count).get(container.name)
+    if gpu is None or gpu.resource is None:
+        return True
+    return not assigned_gpus(plan.config, count).get(container.name)

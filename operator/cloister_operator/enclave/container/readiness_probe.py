@@ -10,10 +10,8 @@ from typing import Any
 
 from cloister_crds.config import Healthcheck
 
-__all__ = ["HEALTH_MARGIN", "boot_allowance", "is_rounded", "readiness_probe"]
+__all__ = ["is_rounded", "readiness_probe"]
 
-HEALTH_MARGIN = timedelta(seconds=15)
-"""What the kubelet may need beyond the times of a health check to run it and report the result."""
 _ROUNDS = 6
 """Calls of the guest in one interval, so that a check is at most a sixth of it late."""
 _LONGEST_PERIOD = 5
@@ -54,25 +52,3 @@ def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, 
 def is_rounded(check: Healthcheck) -> bool:
     """Return whether checks run less often than the file sets: the kubelet calls once a second."""
     return check.interval < _SECOND
-
-
-def boot_allowance(check: Healthcheck | None) -> timedelta | None:
-    """Return how long after a container's start its health check must have had a result.
-
-    The enclave's agent counts failures, in the way of container engines; this is for a check that
-    never has a result.
-
-    Parameters
-    ----------
-    check
-        Health check of the file; None = there is none.
-
-    Returns
-    -------
-    timedelta | None
-        The time of all checks that may fail, with a margin for the kubelet; None = it has no
-        health check.
-    """
-    if check is None or check.disabled:
-        return None
-    return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN

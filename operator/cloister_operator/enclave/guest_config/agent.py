@@ -5,9 +5,9 @@ The document's fields are those of the guest's package `agent`; docs/enclave.md 
 
 from typing import Any
 
-from cloister_crds.config import ContainerConfig, ServiceConfig
+from cloister_crds.config import ContainerConfig, ServiceConfig, metrics_secret
+from cloister_crds.config.effective import health_allowance
 from cloister_crds.kinds.host import TEE
-from cloister_operator.enclave.container.readiness_probe import boot_allowance
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
     FINGERPRINT_FILE,
@@ -31,7 +31,6 @@ __all__ = [
     "AGENT_KEY",
     "DOCUMENT_DIRECTORY",
     "METRICS_DIRECTORY",
-    "METRICS_SECRET",
     "REPORT_DIRECTORY",
     "SERVICE_DIRECTORY",
     "agent_container",
@@ -51,8 +50,6 @@ SERVICE_DIRECTORY = "/run/cloister/service"
 """Where the agent writes the containers' service mount."""
 METRICS_DIRECTORY = "/etc/cloister-metrics"
 """Where the agent finds the token of the metrics."""
-METRICS_SECRET = "METRICS_TOKEN"  # noqa: S105 - the name of a secret
-"""A secret of this name in the file is the bearer token of the metrics."""
 _VERSION = 1
 _TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
@@ -80,6 +77,7 @@ def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]
         },
         "keeperSocket": KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
+        "shimNames": list(plan.enclave.spec.served_names),
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],
         "attestation": attestation_document(plan, settings, DOCUMENT_DIRECTORY),
@@ -113,7 +111,7 @@ def agent_container(
 
 def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     """Build the entry of one container of the file."""
-    allowance = boot_allowance(container.healthcheck)
+    allowance = health_allowance(container.healthcheck)
     return {
         "name": container.name,
         "image": plan.facts(container).image,
@@ -135,7 +133,7 @@ def _metrics(plan: EnclavePlan) -> dict[str, Any]:
         "memoryBytes": plan.config.memory * _MEBI,
         "cpuType": plan.host.spec.cpu_type or "",
         "gpuType": (gpu.type if gpu is not None and spec.summary.gpus else "") or "",
-        "tokenFile": f"{METRICS_DIRECTORY}/token" if METRICS_SECRET in plan.secrets else "",
+        "tokenFile": f"{METRICS_DIRECTORY}/token" if metrics_secret(plan.secrets) else "",
     }
 
 

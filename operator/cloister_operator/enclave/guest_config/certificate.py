@@ -1,7 +1,7 @@
 """The sidecar that creates the enclave's TLS key and renews the certificate for it.
 
-Enclaves with a token have it, before the containers of the file: without a certificate nothing
-starts. The document's fields are those of the guest's package `certificate`.
+Enclaves whose certificate is signed have it, before the containers of the file: without a
+certificate nothing starts. The document's fields are those of the guest's package `certificate`.
 """
 
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "SHIM_STORAGE",
     "TOKEN_DIRECTORY",
     "TOKEN_FILE",
+    "TOKEN_SECONDS",
     "api_address",
     "certificate_container",
     "certificate_document",
@@ -41,9 +42,11 @@ AUTHORITIES_KEY = "api-authorities.pem"
 CERTIFICATE_DOCUMENT_DIRECTORY = "/etc/cloister-certificate"
 """Where the sidecar finds both."""
 TOKEN_DIRECTORY = "/run/cloister/token"  # noqa: S105 - a path
-"""Where the enclave's token is, for the sidecars that need it."""
+"""Where the kubelet keeps the enclave's token."""
 TOKEN_FILE = "token"  # noqa: S105 - a name
 """Name of the file with the token."""
+TOKEN_SECONDS = 600
+"""Validity of a token, the least that Kubernetes permits; the kubelet renews it earlier."""
 CERTIFICATE_DIRECTORY = "/run/cloister/certificate"
 """Memory with ``tls.key``, ``tls.crt`` and the fingerprint of the key, ``tls.spki``."""
 FINGERPRINT_FILE = f"{CERTIFICATE_DIRECTORY}/tls.spki"
@@ -66,7 +69,7 @@ def is_signed(plan: EnclavePlan) -> bool:
         The Enclave and its file; ``tls-mode: self-signed`` declines.
     """
     declined = plan.config.shim.tls_mode is TlsMode.SELF_SIGNED
-    return bool(plan.enclave.spec.token_digest) and not declined
+    return plan.enclave.spec.signed_certificate and not declined
 
 
 def api_address(

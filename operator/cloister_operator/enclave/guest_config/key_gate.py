@@ -135,7 +135,8 @@ def gate_document(
     if shim.keyed_endpoints and api is not None:
         document["keys"] = {
             "api": api_address(api, GATE_CONFIG_DIRECTORY),
-            "domain": plan.enclave.spec.hostnames[0],
+            # The generated name, which the enclave never loses, as it may a custom domain.
+            "domain": plan.enclave.spec.hostnames[-1],
             "cacheSeconds": settings.key_cache_seconds,
             "outageSeconds": settings.key_outage_seconds,
         }

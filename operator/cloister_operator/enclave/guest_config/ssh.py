@@ -13,7 +13,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
     service_name,
     shells_service_name,
 )
@@ -125,7 +125,7 @@ def build_shells_service(container: Container, organization: str, enclave: str) 
             "namespace": container.metadata.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
                 CONTAINER_LABEL: service_name(container.metadata.name),
             },
             "ownerReferences": [container.owner_reference()],

@@ -16,7 +16,7 @@ from cloister_crds.names import (
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
     SHELLS_LABEL,
-    host_label,
+    distinct_label,
 )
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint, DnsResolver
 from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
@@ -82,7 +82,10 @@ def build_network_policy(
         "metadata": {
             "name": NETWORK_POLICY_NAME,
             "namespace": namespace,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: host_label(organization)},
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                ORGANIZATION_LABEL: distinct_label(organization),
+            },
         },
         "spec": {
             "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
@@ -116,7 +119,7 @@ def build_shells_policy(organization: str, namespace: str) -> dict[str, Any]:
             "namespace": namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
             },
         },
         "spec": {

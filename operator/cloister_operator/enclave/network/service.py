@@ -9,7 +9,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
     preview_service_name,
     service_name,
 )
@@ -67,7 +67,7 @@ def _service(container: Container, organization: str, name: str, enclave: str) -
             "namespace": container.metadata.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
                 CONTAINER_LABEL: service_name(container.metadata.name),
             },
             "ownerReferences": [container.owner_reference()],

@@ -14,7 +14,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
 )
 from cloister_operator.enclave.network.service import HTTPS_PORT
 
@@ -69,7 +69,7 @@ def build_tls_route(
             "namespace": namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
             },
             "annotations": {CONTAINER_ANNOTATION: f"{place}/{container.metadata.name}"},
         },
@@ -107,7 +107,7 @@ def build_reference_grant(
             "namespace": namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
             },
         },
         "spec": {

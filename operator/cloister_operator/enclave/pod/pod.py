@@ -20,6 +20,7 @@ from cloister_operator.enclave.container.document import (
     stop_timeout,
 )
 from cloister_operator.enclave.container.environment import container_environment
+from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
 from cloister_operator.enclave.container.readiness_probe import readiness_probe
 from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
@@ -85,9 +86,10 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "containers": _limited([*containers, *_own_containers(plan, settings, volumes)], plan),
         "enableServiceLinks": False,
-        **_pulls(plan),
+        **_pulls(plan, settings),
         **_priority(plan),
         "initContainers": _limited(_init_containers(plan, settings, volumes), plan),
+        **pod_claims(plan),
         "resources": pod_resources(plan.config, plan.host),
         "restartPolicy": "Never",
         "securityContext": {
@@ -163,9 +165,12 @@ def _own_containers(
     return [shim, ssh_container(plan, settings, volumes.sidecar_mounts[SSH])]
 
 
-def _pulls(plan: EnclavePlan) -> dict[str, Any]:
-    """Return the organization's credentials; the kubelet reads them at each pull."""
-    names = plan.enclave.spec.pull_secrets
+def _pulls(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+    """Return the administrator's and the organization's credentials, which are read at each pull.
+
+    The kubelet tries all that fit an image's registry, and goes on without one that is missing.
+    """
+    names = tuple(dict.fromkeys((*settings.pull_secrets, *plan.enclave.spec.pull_secrets)))
     return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
 
@@ -207,7 +212,9 @@ def _container(
         "workingDir": spec.working_dir,
         "env": container_environment(plan, spec),
         "lifecycle": {"preStop": {"exec": {"command": guest("stop")}}},
-        "resources": container_resources(spec, device_limits(plan, spec)),
+        "resources": container_resources(
+            spec, device_limits(plan, spec), container_claims(plan, spec)
+        ),
         "readinessProbe": readiness_probe(spec.healthcheck, guest("probe")),
         "restartPolicy": _RESTART_POLICIES[spec.restart],
         "securityContext": _security(spec),

@@ -47,7 +47,9 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     }
 
 
-def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[str, Any]:
+def container_resources(
+    spec: ContainerConfig, devices: dict[str, str], claims: list[dict[str, str]]
+) -> dict[str, Any]:
     """Return the resources of one container of the file.
 
     Parameters
@@ -56,13 +58,15 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
         A container of the file.
     devices
         Its device resources (`cloister_operator.enclave.container.devices.device_limits`).
+    claims
+        Its claims of GPUs (`cloister_operator.enclave.container.gpu_claims.container_claims`).
 
     Returns
     -------
     dict[str, Any]
-        Its limits, with requests of zero: the Pod as a whole requests, and requests equal to the
-        limits could add up to more than that, which the API server refuses. Empty when the file
-        sets no limits.
+        Its claims and its limits, with requests of zero: the Pod as a whole requests, and requests
+        equal to the limits could add up to more than that, which the API server refuses. Empty when
+        the file sets no limits and it has no devices.
     """
     limits: dict[str, str] = {}
     if spec.cpus is not None:
@@ -71,7 +75,7 @@ def container_resources(spec: ContainerConfig, devices: dict[str, str]) -> dict[
         limits["memory"] = str(spec.memory)
     requests = dict.fromkeys(limits, "0")
     limits |= devices
-    parts = {"limits": limits, "requests": requests}
+    parts = {"limits": limits, "requests": requests, "claims": claims}
     return {name: amounts for name, amounts in parts.items() if amounts}
 
 
@@ -89,7 +93,7 @@ def limit_disk(container: dict[str, Any], host: Host) -> dict[str, Any]:
         "requests": {_DISK: "0"},
     }
     merged = {part: {**resources.get(part, {}), **added} for part, added in amounts.items()}
-    return {**container, "resources": merged}
+    return {**container, "resources": {**resources, **merged}}
 
 
 def _share(amount: int, percent: int) -> int:

@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloister_crds.config import ContainerConfig, Ipc, object_name, secret_is_file
+from cloister_crds.config import (
+    ContainerConfig,
+    Ipc,
+    metrics_secret,
+    object_name,
+    secret_is_file,
+)
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.measurement import INITDATA_FILE
+from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
@@ -22,7 +29,6 @@ from cloister_operator.enclave.guest_config.agent import (
     AGENT_KEY,
     DOCUMENT_DIRECTORY,
     METRICS_DIRECTORY,
-    METRICS_SECRET,
     REPORT_DIRECTORY,
     SERVICE_DIRECTORY,
 )
@@ -33,6 +39,7 @@ from cloister_operator.enclave.guest_config.certificate import (
     CERTIFICATE_KEY,
     TOKEN_DIRECTORY,
     TOKEN_FILE,
+    TOKEN_SECONDS,
     is_signed,
 )
 from cloister_operator.enclave.guest_config.key_gate import (
@@ -78,7 +85,6 @@ from cloister_operator.enclave.sidecars import (
     isolates_containers,
     needs_key_gate,
 )
-from cloister_operator.enclave.snapshot import TOKEN_KEY
 
 __all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
@@ -312,8 +318,8 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
         source = {"path": socket, "type": "Socket"}
         result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
         result.mount_sidecar(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
-    if METRICS_SECRET in plan.secrets:
-        result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {METRICS_SECRET: "token"}))
+    if (metrics := metrics_secret(plan.secrets)) is not None:
+        result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {metrics: "token"}))
         result.mount_sidecar(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
     for container in plan.config.containers:
         # The directory and not the socket in it: an agent that restarts creates another socket.
@@ -375,11 +381,10 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
     for the shim's group alone.
     """
-    token = [{"key": TOKEN_KEY, "path": TOKEN_FILE, "mode": _READABLE}]
     keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]
     result.volumes += [
         _of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
-        {"name": _TOKEN_VOLUME, "secret": {"secretName": plan.snapshot, "items": token}},
+        _pod_token(plan),
         _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(
@@ -415,6 +420,17 @@ def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, A
     items = [{"key": key, "path": key} for key in keys]
     source = {"name": plan.config_map, "defaultMode": _READABLE, "items": items}
     return {"name": name, "configMap": source}
+
+
+def _pod_token(plan: EnclavePlan) -> dict[str, Any]:
+    """Return a volume with a token of the Pod, for requests of the enclave's certificate alone."""
+    token = {
+        "audience": token_audience(plan.enclave.metadata.uid),
+        "expirationSeconds": TOKEN_SECONDS,
+        "path": TOKEN_FILE,
+    }
+    sources = [{"serviceAccountToken": token}]
+    return {"name": _TOKEN_VOLUME, "projected": {"defaultMode": _READABLE, "sources": sources}}
 
 
 def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[str, Any]:

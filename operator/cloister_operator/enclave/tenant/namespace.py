@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, ORGANIZATION_LABEL, host_label
+from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, ORGANIZATION_LABEL, distinct_label
 
 __all__ = ["build_namespace"]
 
@@ -31,7 +31,7 @@ def build_namespace(organization: str, namespace: str) -> dict[str, Any]:
             "name": namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
                 "pod-security.kubernetes.io/enforce": "privileged",
             },
         },

@@ -7,7 +7,7 @@ from cloister_crds.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     ORGANIZATION_LABEL,
-    host_label,
+    distinct_label,
 )
 
 __all__ = ["build_disruption_budget"]
@@ -41,7 +41,7 @@ def build_disruption_budget(organization: str, namespace: str) -> dict[str, Any]
             "namespace": namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
-                ORGANIZATION_LABEL: host_label(organization),
+                ORGANIZATION_LABEL: distinct_label(organization),
             },
         },
         "spec": {

@@ -1,21 +1,27 @@
 """The RoleBindings that give operator and facade their rights in an organization's namespace."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, ORGANIZATION_LABEL, host_label
+from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, ORGANIZATION_LABEL, distinct_label
 
-__all__ = ["build_role_bindings"]
+__all__ = ["API_ROLE", "DEFAULT_ACCOUNTS", "OPERATOR_ROLE", "build_role_bindings"]
 
-_ACCOUNTS = {
-    "cloister-operator-organization": "cloister-operator",
-    "cloister-api-organization": "cloister-api",
-}
-"""ClusterRole -> whom it is bound to; the admission policy knows both by these names."""
+OPERATOR_ROLE: Final = "cloister-operator-organization"
+"""ClusterRole of the operator; the admission policy knows it by this name."""
+API_ROLE: Final = "cloister-api-organization"
+"""ClusterRole of the facade; likewise."""
+DEFAULT_ACCOUNTS: Final = {OPERATOR_ROLE: "cloister-operator", API_ROLE: "cloister-api"}
+"""ClusterRole -> the account that it is bound to, as the manifests name it."""
 _GROUP = "rbac.authorization.k8s.io"
 
 
 def build_role_bindings(
-    organization: str, namespace: str, *, operator_namespace: str
+    organization: str,
+    namespace: str,
+    *,
+    operator_namespace: str,
+    accounts: Mapping[str, str] = DEFAULT_ACCOUNTS,
 ) -> list[dict[str, Any]]:
     """Build the RoleBindings, the operator's own first: it needs it for the other guards.
 
@@ -27,13 +33,15 @@ def build_role_bindings(
         Its namespace.
     operator_namespace
         Namespace of the two accounts.
+    accounts
+        ClusterRole -> name of the account that it is bound to, the operator's own first.
 
     Returns
     -------
     list[dict[str, Any]]
         Manifests for server-side apply. Each has the name of the ClusterRole that it binds.
     """
-    labels = {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: host_label(organization)}
+    labels = {MANAGED_BY_LABEL: MANAGED_BY, ORGANIZATION_LABEL: distinct_label(organization)}
     return [
         {
             "apiVersion": f"{_GROUP}/v1",
@@ -44,5 +52,5 @@ def build_role_bindings(
                 {"kind": "ServiceAccount", "name": account, "namespace": operator_namespace}
             ],
         }
-        for role, account in _ACCOUNTS.items()
+        for role, account in accounts.items()
     ]

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +25,8 @@ const (
 	// bootEvery is the time between two checks of what the boot waits for.
 	bootEvery  = 500 * time.Millisecond
 	storeEvery = time.Minute
-	shimWait   = 200 * time.Millisecond
+	// shimWait is how long the shim may take for a handshake.
+	shimWait = time.Second
 )
 
 // ErrBootFailed is returned when the boot of the enclave has failed; the
@@ -151,7 +153,7 @@ func (a *agent) advanceBoot(now time.Time) bool {
 	if over {
 		return false
 	}
-	shim := accepts(a.spec.Shim.String())
+	shim := a.shimServes()
 	seen := a.externalStages()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -309,10 +311,23 @@ func (a *agent) signal() {
 	}
 }
 
-func accepts(address string) bool {
-	conn, err := net.DialTimeout("tcp", address, shimWait)
+// shimServes reports whether the shim completes a TLS handshake for each of its host names. It
+// listens before it has certificates, and refuses handshakes until then.
+func (a *agent) shimServes() bool {
+	dialer, address := &net.Dialer{Timeout: shimWait}, a.spec.Shim.String()
+	listening, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return false
 	}
-	return conn.Close() == nil
+	listening.Close()
+	for _, name := range a.spec.ShimNames {
+		// Clients verify the certificate; here it matters that there is one.
+		config := &tls.Config{ServerName: name, InsecureSkipVerify: true}
+		conn, err := tls.DialWithDialer(dialer, "tcp", address, config)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+	}
+	return true
 }

@@ -50,6 +50,8 @@ type Spec struct {
 	FDStoreSocket string `json:"keeperSocket,omitempty"`
 	// Shim is the address at which the shim accepts connections.
 	Shim netip.AddrPort `json:"shim"`
+	// ShimNames are its host names: it serves when it has a certificate for each of them.
+	ShimNames []string `json:"shimNames"`
 	// Stages defines how the end of each boot stage is detected, except config,
 	// containers and shim, which the agent observes itself.
 	Stages map[string]Rule `json:"stages"`
@@ -173,6 +175,9 @@ func (d Spec) Validate() error {
 	}
 	if !digestPattern.MatchString(d.Config.Digest) {
 		wrong("config.digest", "%q is not sha256: and 64 hexadecimal digits", d.Config.Digest)
+	}
+	if slices.Contains(d.ShimNames, "") {
+		wrong("shimNames", "%q has an empty name", d.ShimNames)
 	}
 	if !d.Shim.IsValid() || d.Shim.Port() == 0 {
 		wrong("shim", "%s is not an address with a port", d.Shim)

@@ -86,6 +86,27 @@ func TestARenewalKeepsTheKeyWithANewRequest(t *testing.T) {
 	}
 }
 
+func TestATokenThatTheKubeletReplacedIsReadAgain(t *testing.T) {
+	it := newSidecar(t, newAPI(t))
+	it.after = func(wait int) {
+		if wait != 1 {
+			return
+		}
+		it.api.mutex.Lock()
+		defer it.api.mutex.Unlock()
+		it.api.token = strings.Repeat("longer.", 500)
+		if err := os.WriteFile(it.spec.TokenFile, []byte(it.api.token), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := it.runs(2); err != nil {
+		t.Fatal(err)
+	}
+	if len(it.api.requests) != 2 {
+		t.Errorf("%d requests", len(it.api.requests))
+	}
+}
+
 func TestAQueuedOrderIsPolledWithTheSameRequest(t *testing.T) {
 	it := newSidecar(t, newAPI(t))
 	queued := respond(http.StatusAccepted, 30, map[string]any{"status": "queued", "message": "in the queue", "retry_after": 30})

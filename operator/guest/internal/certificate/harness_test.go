@@ -38,7 +38,9 @@ type api struct {
 	key *ecdsa.PrivateKey
 	ca  *x509.Certificate
 
-	mutex    sync.Mutex
+	mutex sync.Mutex
+	// token is the one that is accepted.
+	token    string
 	requests [][]byte
 	// answers are the first responses, in order; certificates follow.
 	answers []func(http.ResponseWriter)
@@ -66,7 +68,7 @@ func newAPI(t *testing.T) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &api{t: t, key: key, ca: ca, now: time.Now, life: time.Hour, change: func(c *x509.Certificate) *x509.Certificate { return c }}
+	server := &api{t: t, token: token, key: key, ca: ca, now: time.Now, life: time.Hour, change: func(c *x509.Certificate) *x509.Certificate { return c }}
 	server.Server = httptest.NewTLSServer(http.HandlerFunc(server.serve))
 	t.Cleanup(server.Close)
 	return server
@@ -75,7 +77,7 @@ func newAPI(t *testing.T) *api {
 func (a *api) serve(writer http.ResponseWriter, request *http.Request) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if request.URL.Path != endpoint || request.Header.Get("Authorization") != "Bearer "+token {
+	if request.URL.Path != endpoint || request.Header.Get("Authorization") != "Bearer "+a.token {
 		a.t.Errorf("%s with %q", request.URL.Path, request.Header.Get("Authorization"))
 	}
 	var body struct {

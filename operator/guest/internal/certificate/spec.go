@@ -23,7 +23,7 @@ const Version = 1
 
 const (
 	maxHostnames = 8
-	maxToken     = 1024
+	maxToken     = 8192
 )
 
 var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
@@ -34,7 +34,7 @@ type Spec struct {
 	Version int `json:"version"`
 	// API is the address of the API.
 	API apiclient.Address `json:"api"`
-	// TokenFile contains the enclave's token.
+	// TokenFile contains the enclave's token. The kubelet replaces it, so it is read for each request.
 	TokenFile string `json:"tokenFile"`
 	// Hostnames are the host names of the certificate, the public one first.
 	Hostnames []string `json:"hostnames"`

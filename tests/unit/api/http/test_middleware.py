@@ -19,6 +19,8 @@ from cloister_crds.kinds import Organization
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
 PRINCIPAL = Principal("k1", "ada", ORGANIZATION)
+LITERAL = "/api/containers/hosts"
+"""A path without parameters."""
 
 
 class Inner:
@@ -82,7 +84,7 @@ async def ask(
         metrics=HttpMetrics(),
         shutdown=shutdown or Shutdown(),
         hot={("POST", "/api/hot"): Route("/api/hot", Response(b"from memory"), methods=["POST"])},
-        literal={"/api/containers/hosts": frozenset({"GET"})},
+        literal={LITERAL: frozenset({"GET"})},
     )
     await guard(scope, receive, send)
     answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
@@ -190,9 +192,19 @@ async def test_a_rate_is_told_with_every_answer_and_refused_with_429() -> None:
 
 async def test_a_path_without_parameters_is_no_value_of_one() -> None:
     untouched = Inner()
-    status, headers, body = await ask(untouched, path="/api/containers/hosts")
+    status, headers, body = await ask(untouched, path=LITERAL)
     assert (status, headers["allow"], untouched.scope) == (405, "GET", {})
     assert msgspec.json.decode(body)["code"] == "METHOD_NOT_ALLOWED"
+
+
+async def test_a_refused_request_is_counted_under_its_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An alert on webhooks that are refused reads it, and no route has been found yet."""
+    caplog.set_level("INFO", "cloister_api.http.access_log")
+    status, _, _ = await ask(Inner(), path=LITERAL, headers={"authorization": "bad"})
+    assert status == 401
+    assert f"POST {LITERAL} 401" in caplog.text
 
 
 async def test_clients_are_told_to_leave_when_the_process_ends() -> None:

@@ -6,12 +6,25 @@ import msgspec
 import pytest
 
 from cloister_api.cache import CachedContainer, project_container
-from cloister_api.records.container import container_record, host_record, shown_state, update_record
+from cloister_api.records.container import (
+    RecordSettings,
+    container_record,
+    host_record,
+    shown_state,
+    update_record,
+)
 from cloister_api.records.record_cache import RecordCache
+from cloister_api.records.replacement_links import (
+    NO_LINKS,
+    ReplacementLinks,
+    not_replaced,
+    replacement_links,
+)
 from cloister_api.schemas.response import ResponseBody
 from cloister_api.wire.json_response import encode
 from cloister_crds.kinds import Deployment, Host, Organization
 
+SETTINGS = RecordSettings("c.test", webhooks=True)
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
 
 
@@ -59,7 +72,7 @@ def fields_of(body: ResponseBody) -> dict[str, Any]:
 
 
 def shown(one: CachedContainer, deployment: Deployment | None = None) -> dict[str, Any]:
-    return fields_of(container_record(one, ORGANIZATION, deployment, containers_domain="c.test"))
+    return fields_of(container_record(one, ORGANIZATION, deployment, SETTINGS))
 
 
 def test_metadata_is_read_for_what_the_record_needs() -> None:
@@ -68,7 +81,7 @@ def test_metadata_is_read_for_what_the_record_needs() -> None:
     assert held(annotations={"cloister.dev/id": "theirs"}).id == "u1", "tenants write annotations"
     before = "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"
     assert held(status={"id": before}).id == before
-    assert one.updated_at == "2026-11-22T06:00:00Z"
+    assert one.updated_at == "2026-11-22T06:00:00.000005Z"
     assert one.owners == {"tag": frozenset({"flux"}), "repo": frozenset({"flux"})}
     assert not one.going
     assert held(deletionTimestamp="2026-11-22T07:00:00Z").going
@@ -89,6 +102,46 @@ def test_the_domain_is_the_custom_one_and_the_generated_one_stays() -> None:
     assert fields["domain"] == "www.example.test"
     assert fields["internal_domain"] == "web.acme.c.test"
     assert shown(held({"debug": True}))["domain"] == "web.debug.acme.c.test"
+
+
+def test_the_domain_is_what_serves() -> None:
+    wanted, generated = {"customDomain": "www.example.test"}, "web.acme.c.test"
+    served = {"domain": generated, "internalDomain": generated, "activeEnclave": "web-a-1"}
+    updating = held(wanted, {"phase": "ready", **served}, generation=2)
+    assert shown(updating)["domain"] == generated, "the update to it has not switched"
+    lost = held(wanted, {"phase": "pending", **served, "activeEnclave": ""})
+    assert shown(lost)["domain"] == generated, "its Domain was lost"
+    started = held(wanted, {"phase": "stopped", **served, "activeEnclave": ""}, generation=2)
+    assert shown(started)["domain"] == "www.example.test"
+    back = {"domain": "www.example.test", "internalDomain": generated, "activeEnclave": "web-a-1"}
+    assert shown(held({}, {"phase": "ready", **back}, generation=2))["domain"] == back["domain"]
+
+
+def test_two_changes_in_one_second_differ() -> None:
+    first, second = held(resourceVersion="1999999"), held(resourceVersion="2000000")
+    assert first.updated_at != second.updated_at
+    assert [each.updated_at for each in (first, held(resourceVersion="41"))] == [
+        "2026-11-22T06:00:00.999999Z",
+        "2026-11-22T06:00:00.000041Z",
+    ]
+
+
+def test_identifiers_that_nobody_knows_yet_are_left_out() -> None:
+    assert "deployment_id" not in shown(held())
+    update = update_record(held({"tag": "v2"}, {"phase": "ready"}, generation=2).container)
+    assert fields_of(update) == {
+        "has_update": True,
+        "update_tag": "v2",
+        "update_status": "pending",
+    }
+
+
+def test_nothing_is_connected_where_no_webhooks_are_accepted() -> None:
+    silent = RecordSettings("c.test", webhooks=False)
+    record = container_record(held(), ORGANIZATION, None, silent)
+    assert fields_of(record)["github_app_connected"] is False
+    assert shown(held())["github_app_connected"] is True
+    assert shown(held({"githubConnected": False}))["github_app_connected"] is False
 
 
 def test_staging_is_the_deployments_unless_said() -> None:
@@ -121,7 +174,7 @@ def test_resources_are_the_operators_then_those_of_the_create() -> None:
         ("Running", "deploying", "deploying", None),
         ("Running", "started", "started", None),
         ("Running", "ready", "ready", "pending"),
-        ("Running", "failed", "failed", "deploying"),
+        ("Running", "failed", "deploying", "deploying"),
         ("Running", "stopping", "deploying", None),
         ("Running", "stopped", "deploying", None),
         ("Stopped", None, "stopping", None),
@@ -141,6 +194,19 @@ def test_a_change_shows_before_the_operator_has_looked(
     assert (where.update.status.value if where.update else None) == update
     settled = held({"state": state}, {**status, "observedGeneration": 2}, generation=2)
     assert shown_state(settled.container).phase.value == (phase or "deploying")
+
+
+def test_what_is_kept_instead_of_spec_is_what_the_record_shows() -> None:
+    served = {"repo": "team/web", "tag": "v1", "variables": [{"name": "A", "value": "1"}]}
+    asked = {"tag": "v2", "debug": True, "secrets": ["KEY"], "customDomain": "new.example.test"}
+    kept = {"request": served, "insteadOf": {**served, **asked, "variables": []}}
+    status = {"phase": "stopped", "currentTag": "v1", "currentCommit": "c", "keptRequest": kept}
+    fields = shown(held({**asked, "variables": []}, status))
+    assert (fields["requested_tag"], fields["variables"]) == ("v1", {"A": "1"})
+    assert (fields["debug"], fields["secrets"]) == (False, [])
+    assert fields["domain"] == fields["internal_domain"] == "web.acme.c.test"
+    later = shown(held({**asked, "variables": [], "tag": "v3"}, status))
+    assert (later["requested_tag"], later["secrets"], later["debug"]) == ("v3", ["KEY"], True)
 
 
 def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
@@ -167,6 +233,13 @@ def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
     assert fields_of(update_record(held().container)) == {"has_update": False}
 
 
+def test_the_words_of_the_operator_become_those_of_the_api() -> None:
+    said = "There is no Domain for a.test any more; create it, or set spec.customDomain."
+    fields = shown(held(status={"phase": "failed", "message": said}))
+    told = "There is no Domain for a.test any more; create it, or set custom_domain."
+    assert fields["error_message"] == told
+
+
 def test_hosts_show_their_gpu_counts() -> None:
     host = Host.read(
         {
@@ -182,11 +255,14 @@ def test_hosts_show_their_gpu_counts() -> None:
 
 
 def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
-    cache, one, two = RecordCache("c.test"), held(), held(uid="u2", name="other")
-    listed = cache.records([(one, ORGANIZATION, None), (two, ORGANIZATION, None)])
+    cache, one, two = RecordCache(SETTINGS), held(), held(uid="u2", name="other")
+    listed = cache.records([(each, ORGANIZATION, None, NO_LINKS) for each in (one, two)])
     assert msgspec.json.decode(listed) == [shown(one), shown(two)]
     assert cache.records([]) == b"[]"
     assert cache.record(one, ORGANIZATION, None) is cache.record(one, ORGANIZATION, None)
+    linked = ReplacementLinks(replaced_by="u2")
+    assert b'"replaced_by":"u2"' in cache.record(one, ORGANIZATION, None, linked)
+    assert b"replaced_by" not in cache.record(one, ORGANIZATION, None)
     changed = held({"tag": "v2"})
     assert b'"v2"' in cache.record(changed, ORGANIZATION, None)
     deployment = Deployment.read(
@@ -213,6 +289,25 @@ def test_with_several_gpus_an_update_stops_what_serves_first(
     asked = shown_state(held({"tag": "v2"}, status, generation=2).container).update
     assert asked is not None
     assert (asked.status.value, asked.type.value) == update
+
+
+def test_of_a_replacement_the_new_one_is_listed() -> None:
+    old, alone = held(name="web", uid="u1"), held(name="other", uid="u9")
+    before = "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"
+    new = held({"name": "web", "replaces": "web"}, {"id": before}, name="web.2", uid="u2")
+    last = held({"name": "web", "replaces": "web.2"}, name="web.3", uid="u3")
+    everything = [old, alone, new, last]
+    links = replacement_links(everything)
+    assert links == {
+        "u1": ReplacementLinks(replaced_by=before),
+        "u2": ReplacementLinks(replaces="u1", replaced_by="u3"),
+        "u3": ReplacementLinks(replaces=before),
+    }
+    assert not_replaced(everything, links) == [alone, last]
+    deleted: dict[str, Any] = {"deletionTimestamp": "2026-11-22T07:00:00Z"}
+    going = held({"name": "web", "replaces": "web"}, name="web.2", uid="u2", **deleted)
+    assert replacement_links([old, going]) == {}, "the old one is back"
+    assert not_replaced([old, alone], replacement_links([old, alone])) == [old, alone]
 
 
 def test_what_is_available_is_shown() -> None:

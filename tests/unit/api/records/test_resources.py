@@ -14,14 +14,19 @@ from cloister_api.records.resources import (
     key_record,
     registry_record,
     secret_record,
+    users_of,
 )
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResult
+from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.resources.deployments import Deployments
+from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
-from tests.unit.api.records.test_container import fields_of, held
+from cloister_crds.repositories import RepositoryNames
+from tests.support.programs.published_settings import settings_manifest
+from tests.unit.api.records.test_container import SETTINGS, fields_of, held
 
 META = {"namespace": "org-acme", "uid": "u1", "creationTimestamp": "2026-11-22T04:00:00Z"}
 DEPLOYMENT = Deployment.read(
@@ -29,6 +34,7 @@ DEPLOYMENT = Deployment.read(
 )
 HELD = CachedResource(DEPLOYMENT, "2026-11-22T05:00:00Z", {})
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
+USER: dict[str, Any] = {"id": "u7", "name": "web", "debug": True}
 UPDATE = {
     "enclave": "e",
     "uid": "e1",
@@ -54,7 +60,7 @@ UPDATE = {
 def test_each_status_has_its_count(phase: str | None, count: str) -> None:
     one = held(status={"phase": phase} if phase else {}).container
     other = held({"repo": "team/other"}, {"phase": "ready"}).container
-    record = fields_of(deployment_record(HELD, [one, other]))
+    record = fields_of(deployment_record(HELD, [one, other], RepositoryNames()))
     counts = {key: value for key, value in record.items() if key.endswith("_count")}
     assert counts == {
         "ready_count": 0,
@@ -73,13 +79,25 @@ def test_a_secret_shows_everything_but_its_value() -> None:
     spec = {"name": "API_KEY", "secretRef": {"name": "core"}}
     status = {"valueUpdatedAt": "2026-11-22T05:00:00Z"}
     secret = Secret.read({"metadata": {**META, "name": "s"}, "spec": spec, "status": status})
-    assert fields_of(secret_record(secret, ("web",))) == {
+    assert fields_of(secret_record(secret, [ContainerUser(**USER)])) == {
         "id": "u1",
         "name": "API_KEY",
         "created_at": "2026-11-22T04:00:00Z",
         "updated_at": "2026-11-22T05:00:00Z",
         "used_by": ["web"],
+        "used_by_containers": [USER],
     }
+
+
+def test_a_production_and_a_debug_container_of_one_name_are_two_users() -> None:
+    debug, production = held({"name": "web", "debug": True}, uid="u2"), held(uid="u1")
+    other = held({"name": "app"}, uid="u3")
+    users = users_of(each.container for each in (debug, production, other))
+    assert [(each.id, each.name, each.debug) for each in users] == [
+        ("u3", "app", False),
+        ("u1", "web", False),
+        ("u2", "web", True),
+    ]
 
 
 def test_an_ssh_key_shows_its_type() -> None:
@@ -91,6 +109,7 @@ def test_an_ssh_key_shows_its_type() -> None:
         "key_type": "ssh-ed25519",
         "created_at": "2026-11-22T04:00:00Z",
         "used_by": [],
+        "used_by_containers": [],
     }
 
 
@@ -118,6 +137,7 @@ def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
         "verified_at": None,
         "created_at": "2026-11-22T04:00:00Z",
         "used_by": [],
+        "used_by_containers": [],
         "txt_record_host": "_cloister.api.example.test",
         "txt_record_value": "cloister-verification=api.example.test:abc",
         "cname_target": "0123.dns.test",
@@ -166,7 +186,7 @@ async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResul
         cache=cast("Any", None),
         resolver=cast("Any", None),
         updater=cast("ContainerUpdater", updater),
-        containers_domain="c.test",
+        records=SETTINGS,
         gitops_managers=(),
         write_wait=0,
     )
@@ -226,6 +246,7 @@ def test_without_hosts_the_list_is_empty() -> None:
         reader=nothing,
         resolver=nothing,
         claims=nothing,
-        containers_domain="c.test",
+        replacements=nothing,
+        installation=InstallationSettings.read(settings_manifest("c.test")),
     )
     assert service.hosts() == []

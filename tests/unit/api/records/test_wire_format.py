@@ -21,6 +21,7 @@ from cloister_api.records.resources import (
 )
 from cloister_api.schemas.account_responses import ModelUsage, TimeSeriesResponse, UsagePoint
 from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
+from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.api_keys import key_record as api_key_record
 from cloister_api.services.containers.validation import verdict
 from cloister_api.services.measurement import measurement_record
@@ -32,11 +33,13 @@ from cloister_crds.kinds.host import TEE
 from cloister_crds.measurement import Publication
 from cloister_crds.measurement.initdata import Initdata
 from cloister_crds.problems import Problem, Severity
-from tests.unit.api.records.test_container import ORGANIZATION, held
+from cloister_crds.repositories import RepositoryNames
+from tests.unit.api.records.test_container import ORGANIZATION, SETTINGS, held
 from tests.unit.api.records.test_resources import DEPLOYMENT, HELD, META
 
 GOLDEN = Path(__file__).with_name("wire_format.txt")
 """One line for each record: its name, a tab, its bytes."""
+WEB = ContainerUser(id="u1", name="web", debug=False)
 UPDATE = {
     "enclave": "e",
     "uid": "e1",
@@ -97,12 +100,12 @@ KEY = ApiKey(
 
 
 def container(one: Any) -> Any:
-    return container_record(one, ORGANIZATION, DEPLOYMENT, containers_domain="c.test")
+    return container_record(one, ORGANIZATION, DEPLOYMENT, SETTINGS)
 
 
 def secret(spec: dict[str, Any]) -> Any:
     body = {"metadata": {**META, "name": "s"}, "spec": spec, "status": VALUE_AT}
-    return secret_record(Secret.read(body), ("web",))
+    return secret_record(Secret.read(body), [WEB])
 
 
 def domain(status: dict[str, Any]) -> Any:
@@ -111,7 +114,7 @@ def domain(status: dict[str, Any]) -> Any:
         "spec": {"domain": "api.example.test"},
         "status": status,
     }
-    return domain_record(Domain.read(body), ("web", "app"))
+    return domain_record(Domain.read(body), [WEB, WEB.model_copy(update={"debug": True})])
 
 
 def credential(status: dict[str, Any]) -> Any:
@@ -164,7 +167,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "no update": lambda: update_record(held().container),
     "host": lambda: host(None),
     "host with GPUs": lambda: host({"resource": "nvidia.com/gpu", "counts": [8, 1]}),
-    "deployment": lambda: deployment_record(HELD, [held().container]),
+    "deployment": lambda: deployment_record(HELD, [held().container], RepositoryNames()),
     "secret": lambda: secret(SPEC),
     "secret of a repository": lambda: secret({**SPEC, "repo": "team/web"}),
     "ssh key": lambda: key_record(
@@ -216,7 +219,13 @@ RECORDS: dict[str, Callable[[], Any]] = {
         interval="5s",
         data_points=[
             UtilizationPoint(
-                time="2026-11-22T04:00:00Z", cpu_util=None, cpu_mem_util=12.5, cpu_mem_total=8.0
+                time="2026-11-22T04:00:00Z",
+                cpu_util=None,
+                cpu_mem_util=12.5,
+                cpu_mem_total=8.0,
+                gpu_util=71.5,
+                gpu_mem_util=None,
+                gpu_mem_total=None,
             )
         ],
     ),

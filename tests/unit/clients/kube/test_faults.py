@@ -19,7 +19,7 @@ from cloister_clients.kube import (
     WatchEventType,
 )
 from cloister_clients.kube.errors import error_from_response
-from cloister_clients.kube.kinds import CONFIG_MAP, NAMESPACE, POD, KindRef, of
+from cloister_clients.kube.kinds import CONFIG_MAP, NAMESPACE, POD, POD_METRICS, KindRef, of
 from cloister_clients.kube.transport import TransportLimits
 from cloister_crds.backoff import Backoff
 from cloister_crds.kinds import Container
@@ -132,6 +132,25 @@ async def test_a_response_that_is_not_json_is_an_error(script: Script, client: K
     script.steps = [page]
     with pytest.raises(Unavailable, match="did not respond with an object"):
         await client.get(CONFIG_MAP, "a", "ns")
+
+
+async def test_a_list_without_chunks_is_read_up_to_its_bound(
+    script: Script, client: KubeClient
+) -> None:
+    async def usages(connection: Connection) -> None:
+        await connection.reply(200, {"items": []})
+
+    script.steps = [usages]
+    content = await client.list_content(POD_METRICS, label_selector="a", largest=13)
+    assert content == b'{"items": []}'
+    (asked,) = script.asked
+    assert (asked.path, asked.query) == (
+        "/apis/metrics.k8s.io/v1beta1/pods",
+        {"labelSelector": "a"},
+    )
+    with pytest.raises(KubeError, match="more than 12 bytes"):
+        await client.list_content(POD_METRICS, largest=12)
+    assert len(script.asked) == 2, "it would be as large again"
 
 
 async def test_credentials_are_refreshed_once_after_a_401(script: Script) -> None:

@@ -108,6 +108,55 @@ async def test_it_lists_again_when_its_state_is_gone(
         assert reflector.by_uid("uid-a") is None
 
 
+async def test_an_index_follows_what_happens_to_its_objects(
+    script: Script, client: KubeClient
+) -> None:
+    def words(found: Object) -> list[str]:
+        return list(found["metadata"].get("labels", {}))
+
+    def labelled(name: str, version: int, *labels: str, uid: str = "") -> dict[str, Any]:
+        made = item(name, version, uid)
+        made["metadata"]["labels"] = dict.fromkeys(labels, "")
+        return made
+
+    @script.then
+    async def first(connection: Connection) -> None:
+        await connection.reply(200, listing(5, labelled("a", 3, "x", "y"), labelled("b", 4, "x")))
+
+    @script.then
+    async def changes(connection: Connection) -> None:
+        await connection.begin_stream()
+        await connection.event("MODIFIED", labelled("a", 6, "y", "z"))
+        await connection.event("DELETED", labelled("b", 7, "x"))
+        await connection.event("ADDED", labelled("b", 8, "z", uid="later"))
+        await connection.event("ADDED", labelled("c", 9, "y"))
+        await connection.event("ADDED", labelled("c", 10, "x", uid="without a deletion between"))
+        await connection.event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+
+    @script.then
+    async def second(connection: Connection) -> None:
+        found = {key: {one.name for one in indexed.by_index("word", key)} for key in "xyz"}
+        assert found == {"x": {"c"}, "y": {"a"}, "z": {"a", "b"}}
+        await connection.reply(200, listing(50, labelled("d", 20, "x")))
+
+    @script.then
+    async def quiet(connection: Connection) -> None:
+        await connection.begin_stream()
+
+    indexed = Reflector(
+        client,
+        CONFIG_MAP,
+        lambda found: found,
+        backoff=Backoff(first=0.001, longest=0.01),
+        indexers={"word": words},
+    )
+    async with running(indexed):
+        assert await indexed.until(lambda: indexed.version == 50, within=30)
+        assert [one.name for one in indexed.by_index("word", "x")] == ["d"]
+        assert not indexed.by_index("word", "z")
+        assert not indexed.by_index("other", "x")
+
+
 async def test_a_server_restored_from_a_backup_is_listed_again(
     script: Script, reflector: Reflector[Object]
 ) -> None:

@@ -1,6 +1,7 @@
 """Plain git: a directory of repositories, and what holds for each kind of server."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,10 @@ from cloister_clients.sources import (
 )
 from cloister_clients.sources.git.provider import GitProvider
 from tests.support.servers.git import Repositories, Repository
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prlimit") is None, reason="git runs under limits of prlimit, of Linux"
+)
 
 FILE = b"cvm-version: 0.10.0\n"
 REPO = "acme/app"

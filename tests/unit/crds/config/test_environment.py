@@ -91,6 +91,19 @@ def test_secrets(built: Built) -> None:
     assert [secret_is_file(name) for name in names] == [False, True, False, True, False]
 
 
+@pytest.mark.parametrize("name", ["METRICS_KEY", "metrics-token", "ENCLAVE_METRICS_API_TOKEN"])
+def test_a_name_like_that_of_the_metrics_secret_has_no_effect(verdict: Verdict, name: str) -> None:
+    assert verdict(f"secrets: [{name}]") == ["containers[0].secrets[0] NoEffect?"]
+
+
+def test_the_metrics_secret_is_a_secret_and_no_variable(verdict: Verdict) -> None:
+    for name in ("METRICS_TOKEN", "METRICS_API_KEY"):
+        assert verdict(f"secrets: [{name}]") == []
+        assert verdict(f"env: [{name}]") == ["containers[0].env[0] NoEffect?"]
+    for name in ("METRICS_PORT", "API_KEY", "metrics-port", "TOKEN"):
+        assert verdict(f"secrets: [{name}]") == []
+
+
 @pytest.mark.parametrize("name", ["a b", "a--b", "-a", "a-", "A-B", "a.b", "''", "ä"])
 def test_secrets_that_are_refused(verdict: Verdict, name: str) -> None:
     assert verdict(f"secrets: [{name}]") == ["containers[0].secrets[0] InvalidName"]

@@ -95,7 +95,14 @@ def test_gpu_counts(gpus: str) -> None:
     assert [one.code for one in parsed.warnings] == ["GpusUnused"]
 
 
-@pytest.mark.parametrize("gpus", ["0", "2", "4", "-1", "all"])
+def test_no_gpus_may_be_written_as_zero() -> None:
+    parsed = parse(with_resources(gpus="0"), rules=Rules(release=True))
+    assert parsed.config is not None
+    assert parsed.config.gpus == 0
+    assert [(one.field, one.code) for one in parsed.problems] == [("gpus", "NoEffect")]
+
+
+@pytest.mark.parametrize("gpus", ["2", "4", "-1", "'0'", "all"])
 def test_gpu_counts_that_are_not_offered(gpus: str) -> None:
     assert [one.field for one in parse(with_resources(gpus=gpus)).errors] == ["gpus"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cloister_crds.config import ParsedConfig, Rules
+from cloister_crds.config import ParsedConfig, Rules, parse
 
 HEX = "ab" * 32
 ZERO = "0" * 64
@@ -48,6 +48,19 @@ def test_images_with_digest(verdict: Callable[..., list[str]], image: str) -> No
 )
 def test_images_that_are_refused(verdict: Callable[..., list[str]], image: str, code: str) -> None:
     assert verdict(image=f"image: '{image}'") == [f"containers[0].image {code}"]
+
+
+def test_the_advice_for_a_long_name_is_whole() -> None:
+    name = "registry.example.test/" + "a" * 120 + "/app:v1"
+    text = f"""cvm-version: 0.10.0
+cpus: 2
+memory: 8192
+containers:
+- {{name: web, image: '{name}'}}
+shim: {{upstream-port: 80, paths: [/]}}
+"""
+    (problem,) = parse(text.encode()).problems
+    assert problem.message.endswith("append @sha256: and the 64 hex digits that the registry shows")
 
 
 def test_image_is_required(verdict: Callable[..., list[str]]) -> None:

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import ParsedConfig, parse
+from cloister_crds.kinds.host import Gpu
+from cloister_crds.lifecycle.admission.host_requirements import gpu_problems
+from tests.support.builders.resources import host_of
 
 ROOT = Path(__file__).parents[4]
 DATA = ROOT / "tests/data"
@@ -82,3 +85,17 @@ def test_public_files() -> None:
         if verdict_of(path) != verdicts[digest]
     }
     assert wrong == {}
+
+
+def test_public_files_whose_containers_share_gpus_run_where_a_driver_shares_them() -> None:
+    files = corpus_files()
+    if not files:
+        pytest.skip(f"no public files in {CORPUS.name}: set CLOISTER_CORPUS to their folder")
+    configs = [parse(path.read_bytes()).config for path in files.values()]
+    plugin = host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=tuple(range(1, 9))))
+    driver = host_of(gpu=Gpu(device_class="gpu.nvidia.com", counts=tuple(range(1, 9))))
+    refused = [one for one in configs if one and list(gpu_problems(one, plugin, None))]
+    assert len(refused) == 2
+    assert [list(gpu_problems(one, driver, None)) for one in configs if one] == [
+        [] for one in configs if one
+    ]

@@ -8,10 +8,11 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from cloister_crds.kinds import KINDS, Container, Host, Organization, RegistryCredential
-from cloister_crds.kinds.container import ContainerSpec, HistoryEntry, Variable
+from cloister_crds.kinds.container import ContainerSpec, HistoryEntry
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.meta import Condition, Model
 from cloister_crds.kinds.organization import Limits
+from cloister_crds.kinds.request import Variable
 from cloister_crds.schema.markers import Cel, immutable, matches
 
 
@@ -220,6 +221,36 @@ CONFIDENTIAL: dict[str, tuple[dict[str, Any], str, str]] = {
         "attestationService is http://127.0.0.1:PORT or unix:///PATH",
     ),
 }
+
+
+GPU_RULES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "of nobody": ({"type": "H100"}, "spec.gpu.resource", "set one of resource and deviceClass"),
+    "of both": (
+        {"resource": "nvidia.com/gpu", "deviceClass": "gpu.nvidia.com"},
+        "spec.gpu.resource",
+        "a device plugin, or by a driver of Dynamic Resource Allocation",
+    ),
+    "too many for a claim": (
+        {"deviceClass": "gpu.nvidia.com", "counts": [1, 33]},
+        "spec.gpu.counts",
+        "counts are at most 32 with deviceClass",
+    ),
+    "exporters by TLS": (
+        {"resource": "nvidia.com/gpu", "metrics": "https://dcgm.gpus.svc:9400/metrics"},
+        "spec.gpu.metrics",
+        "metrics is the address of DCGM exporters, such as http://",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", GPU_RULES)
+def test_gpus_of_a_host_say_what_is_wrong(what: str) -> None:
+    gpu, field, sentence = GPU_RULES[what]
+    with pytest.raises(ValidationError) as caught:
+        Host.read({"metadata": {"name": "gpus"}, "spec": {"gpu": gpu}})
+    found = problems(caught)
+    assert list(found) == [field]
+    assert sentence in found[field]
 
 
 @pytest.mark.parametrize("what", CONFIDENTIAL)

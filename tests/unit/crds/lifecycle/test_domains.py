@@ -338,7 +338,8 @@ def test_it_is_used_by_those_that_ask_for_it_or_serve_it() -> None:
     serving = serving.model_copy(
         update={"status": serving.status.model_copy(update={"domain": HOST})}
     )
-    assert used_by(HOST, [serving, asking, container_of("other")]) == ("asks", "serves")
+    users = used_by(HOST, [serving, asking, container_of("other")])
+    assert [each.metadata.name for each in users] == ["asks", "serves"]
 
 
 def test_what_never_was_verified_may_not_serve() -> None:

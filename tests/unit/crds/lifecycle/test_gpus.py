@@ -8,6 +8,7 @@ from cloister_crds.config.model import ContainerConfig
 from cloister_crds.lifecycle.admission.gpus import (
     assigned_gpus,
     gpu_count,
+    gpu_groups,
     shared_gpus,
     unassigned_gpus,
 )
@@ -37,6 +38,28 @@ def test_gpus_are_assigned(
     assigned = assigned_gpus(file_of(*containers), count)
     assert assigned == want
     assert (shared_gpus(assigned), unassigned_gpus(assigned, count)) == (shared, rest)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "want"),
+    [
+        (["all", "all"], 2, [(2, ("c0", "c1"))]),
+        (["all", (1,), None], 3, [(2, ("c0",)), (1, ("c0", "c1"))]),
+        ([(0, 1), (1, 2)], 4, [(1, ("c0",)), (1, ("c0", "c1")), (1, ("c1",)), (1, ())]),
+        ([(0,), (3,)], 4, [(1, ("c0",)), (2, ()), (1, ("c1",))]),
+        ([None], 2, [(2, ())]),
+        ([None], 0, []),
+    ],
+)
+def test_gpus_are_grouped_by_the_containers_that_have_them(
+    asked: list[Any], count: int, want: list[tuple[int, tuple[str, ...]]]
+) -> None:
+    containers = [
+        ContainerConfig(name=f"c{number}", image=IMAGE, gpus=gpus)
+        for number, gpus in enumerate(asked)
+    ]
+    groups = gpu_groups(assigned_gpus(file_of(*containers), count), count)
+    assert [(each.count, each.containers) for each in groups] == want
 
 
 def test_spec_replaces_the_count_of_the_file() -> None:

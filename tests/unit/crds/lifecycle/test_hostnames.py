@@ -1,6 +1,7 @@
 """Host names of a Container."""
 
 from cloister_crds.lifecycle.names.hostnames import (
+    generated_hostnames,
     is_held_by,
     wanted_hostnames,
 )
@@ -23,6 +24,21 @@ def test_the_display_name_stands_in_the_host_name() -> None:
         update={"spec": container.spec.model_copy(update={"name": "web", "debug": True})}
     )
     assert wanted_hostnames(named, ORGANIZATION, DOMAIN) == (f"web.debug.acme.{DOMAIN}",)
+
+
+def test_a_container_keeps_the_host_name_that_its_status_has() -> None:
+    earlier = f"web-production--ntbbpln36c.acme.{DOMAIN}"
+    fresh = container_of("web--production")
+    served = fresh.model_copy(
+        update={"status": fresh.status.model_copy(update={"internal_domain": earlier})}
+    )
+    assert wanted_hostnames(fresh, ORGANIZATION, DOMAIN) == (f"web--production.acme.{DOMAIN}",)
+    assert wanted_hostnames(served, ORGANIZATION, DOMAIN) == (earlier,)
+    kept = generated_hostnames(served, ORGANIZATION, DOMAIN, debug=False)
+    assert kept.preview == f"web-production--ntbbpln36c.preview.acme.{DOMAIN}"
+    # What it was never called has the form of today.
+    debug = generated_hostnames(served, ORGANIZATION, DOMAIN, debug=True)
+    assert debug.internal == f"web--production.debug.acme.{DOMAIN}"
 
 
 def test_without_an_organization_there_are_none() -> None:

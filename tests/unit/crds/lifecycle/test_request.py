@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister_crds.kinds.container import ContainerSpec, Variable
-from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.request import RequestRecord, Variable
 from cloister_crds.lifecycle.request import normalise, record, revision, same
 from tests.support.builders.resources import COMMIT
 

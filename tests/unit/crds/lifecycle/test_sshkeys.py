@@ -1,5 +1,7 @@
 """SSHKeys: their type, what is wrong with them, who names them, how an Enclave gets them."""
 
+from base64 import b64encode
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -16,6 +18,10 @@ def line(public: ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAP
 
 
 GOOD = line(ed25519.Ed25519PrivateKey.from_private_bytes(b"1" * 32).public_key())
+
+
+ENDS_EARLY = "ssh-ed25519 " + b64encode(b"\0\0\0\x0bssh-ed25519").decode()
+"""A whole field of a type, and no key after it."""
 
 
 def key(public: str = GOOD, name: str = "me") -> SSHKey:
@@ -39,9 +45,11 @@ def test_long_enough_rsa_keys_can_be_used() -> None:
         ("ssh-ed25519 AAAA", "cut off"),
         (GOOD[:-10], "cut off"),
         (GOOD.replace("ssh-ed25519 ", "ssh-rsa "), "another type"),
-        ("ssh-rsa AAAAB3NzaC1yc2E=", "0 bits"),
+        ("ssh-rsa AAAAB3NzaC1yc2E=", "cut off"),
+        (ENDS_EARLY, "cut off"),
+        (GOOD.replace("AAAAI", "AAAAH", 1), "cut off"),
     ],
-    ids=["short", "cut", "type", "rsa"],
+    ids=["short", "cut", "type", "rsa", "no key", "length"],
 )
 def test_damaged_keys_are_told(public: str, want: str) -> None:
     assert want in str(key_error(public))
@@ -62,7 +70,7 @@ def test_type_and_users_are_shown() -> None:
     status = ssh_key_status(key(), containers, NOW)
     assert (status.key_type, status.used_by) == ("ssh-ed25519", ("a", "b"))
     assert holds(status.conditions, "Ready")
-    assert named_by("you", containers) == ("a",)
+    assert [each.metadata.name for each in named_by("you", containers)] == ["a"]
 
 
 def test_an_enclave_gets_the_keys_that_exist_in_order() -> None:

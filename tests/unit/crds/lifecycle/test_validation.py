@@ -14,9 +14,9 @@ from cloister_crds.config.model import (
     Shim,
     TlsMode,
 )
-from cloister_crds.kinds.container import Variable
 from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
+from cloister_crds.kinds.request import Variable
 from cloister_crds.lifecycle.admission.validation import (
     RequestFacts,
     errors_of,
@@ -27,6 +27,7 @@ from cloister_crds.lifecycle.admission.validation import (
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import Failed
 from cloister_crds.problems import Problem, Severity
+from cloister_crds.repositories import RepositoryNames
 from tests.support.builders.resources import (
     CONFIDENTIAL,
     IMAGE,
@@ -190,7 +191,7 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
             "release": release_of(
                 file_of(ContainerConfig(name="web", image=IMAGE, secrets=("A", "B"))),
             ),
-            "secrets": (secret_of("A", repo="acme/site"), secret_of("B")),
+            "secrets": (secret_of("A", repo="acme/site"),),
         },
         ("containers[0].secrets[1]", "SecretNotFound"),
     ),
@@ -232,10 +233,33 @@ def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found(
     assert validate_for_organization(question) == ()
 
 
+def test_an_organization_secret_that_nobody_binds_is_no_missing_one() -> None:
+    used = ContainerConfig(name="web", image=IMAGE, secrets=("A", "B"))
+    question = ask(release=release_of(file_of(used)), secrets=(secret_of("A"),))
+    assert found(question) == {
+        ("containers[0].secrets[0]", "SecretNotBound"),
+        ("containers[0].secrets[1]", "SecretNotFound"),
+    }
+    undecided = validate_for_organization(replace(question, binds_are_final=False))
+    assert [(each.code, each.severity) for each in undecided] == [
+        ("SecretNotBound", Severity.WARNING),
+        ("SecretNotFound", Severity.ERROR),
+    ]
+    assert "add 'A' to spec.secrets" in undecided[0].message
+
+
 def test_a_secret_of_another_repository_is_none() -> None:
     used = ContainerConfig(name="web", image=IMAGE, secrets=("A",))
     question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="acme/other"),))
     assert found(question) == {("containers[0].secrets[0]", "SecretNotFound")}
+
+
+def test_the_source_decides_whether_case_tells_repositories_apart() -> None:
+    used = ContainerConfig(name="web", image=IMAGE, secrets=("A",))
+    question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="Acme/Site"),))
+    assert found(question) == {("containers[0].secrets[0]", "SecretNotFound")}
+    forge = replace(question, repositories=RepositoryNames(ignore_case=True))
+    assert found(forge) == set()
 
 
 def test_what_is_given_and_not_used_is_a_warning() -> None:
@@ -348,6 +372,20 @@ PROVISIONS = {
         {},
         ("containers", "Containers web, db share GPU 0"),
     ),
+    "a GPU of two containers, with the remedies": (
+        host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1,))),
+        (with_gpus("web", "all"), with_gpus("db", "all")),
+        {"gpus": 1},
+        {},
+        ("containers", "Name a Host with gpu.deviceClass, whose containers may share them"),
+    ),
+    "shared GPUs on a Host without": (
+        host_of(),
+        (with_gpus("web", "all"), with_gpus("db", "all")),
+        {"gpus": 1},
+        {},
+        ("gpus", "has no GPUs"),
+    ),
     "a device that is not offered": (
         host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
         (one(devices=("/dev/kvm", "/dev/fuse")),),
@@ -412,6 +450,11 @@ def test_what_a_host_does_not_have(
             {"gpus": 8},
         ),
         (
+            host_of(gpu=Gpu(device_class="gpu.example.com", counts=(8,))),
+            (with_gpus("web", "all"), with_gpus("db", "all"), with_gpus("cache", (0, 1))),
+            {"gpus": 8},
+        ),
+        (
             host_of(devices=(Device(path="/dev/kvm", resource="devices.example/kvm"),)),
             (one(devices=("/dev/kvm", "/dev/kvm:/dev/kvm:mrw")),),
             {},
@@ -423,7 +466,7 @@ def test_what_a_host_does_not_have(
             {"models": (MODEL,)},
         ),
     ],
-    ids=["GPUs", "devices", "a store of unknown models", "a known model"],
+    ids=["GPUs", "shared GPUs", "devices", "a store of unknown models", "a known model"],
 )
 def test_what_a_host_has(
     host: Host, containers: tuple[ContainerConfig, ...], file: dict[str, Any]

@@ -65,6 +65,22 @@ def test_a_failed_build_shows_gos_error_and_leaves_nothing(project: Path) -> Non
     assert not list(binaries.cache_folder().glob("bin/.build-*"))
 
 
+def test_a_module_is_built_by_the_release_of_go_that_it_names(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = Module(name="hello", binaries={"greet": "example.org/hello"}, go="1.99.1")
+    monkeypatch.setattr(
+        binaries, "load", lambda: Versions(go=load().go, modules={"hello": named}, packages={})
+    )
+    # No network: whether the release exists is not asked.
+    monkeypatch.setenv("GOPROXY", "off")
+    with pytest.raises(
+        LocalClusterError, match=r"(?s)needs Go 1\.99\.1, and this is .*: install Go"
+    ):
+        binaries.binary("greet")
+    assert project.is_dir()
+
+
 def test_a_missing_and_another_go_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

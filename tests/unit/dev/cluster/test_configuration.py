@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from dev.cluster import kind, node
+from dev.cluster import Cluster, LocalClusterError, kind, metrics, node
 from dev.cluster.bootstrap import first_objects
 from dev.cluster.component import Component
 from dev.cluster.control_plane import Identities, control_plane, registry
@@ -45,6 +45,7 @@ class Plan:
         found += control_plane(self.layout, self.record, programs, self.who)
         if form is Form.NODE:
             found += node.node(self.layout, self.record, programs, self.who)
+            found.append(metrics.metrics_server(self.record, programs, self.who))
         if form is Form.SIMULATED:
             found.append(kwok(self.record, programs, self.who))
         self.components: dict[str, Component] = {one.name: one for one in found}
@@ -79,6 +80,7 @@ def test_every_component_has_an_identity_of_its_own(plan: Plan) -> None:
         "kubelet": ("system:node:one", ["system:nodes"]),
         "kube-proxy": ("system:kube-proxy", []),
         "coredns": ("system:coredns", []),
+        "metrics-server": ("system:metrics-server", []),
         "apiserver-kubelet-client": ("cloister-kubelet-client", []),
     }
     found = {name: subject(plan.layout.pki / f"{name}.crt") for name in expected}
@@ -98,7 +100,7 @@ def test_no_component_skips_certificate_verification(plan: Plan) -> None:
     written = [path.read_text() for path in plan.layout.config.rglob("*") if path.is_file()]
     commands = [" ".join(one.argv) for one in plan.components.values()]
     for text in [*written, *commands, plan.layout.kubeconfig.read_text()]:
-        assert "insecure-skip" not in text
+        assert "insecure" not in text
 
 
 def test_everything_listens_on_loopback_or_the_link(plan: Plan) -> None:
@@ -106,6 +108,34 @@ def test_everything_listens_on_loopback_or_the_link(plan: Plan) -> None:
     assert addresses == {"127.0.0.1", "10.201.7.1"}
     assert plan.flags("kube-apiserver")["bind-address"] == "10.201.7.1"
     assert plan.read("kubelet.yaml")["address"] == "10.201.7.2"
+
+
+def test_metrics_server_serves_where_the_api_server_looks_for_it(plan: Plan) -> None:
+    bodies = {body["kind"]: body for _, body in metrics.objects(plan.record, "bundle")}
+    (endpoint,) = bodies["EndpointSlice"]["endpoints"]
+    (port,) = bodies["EndpointSlice"]["ports"]
+    flags = plan.flags("metrics-server")
+    (address,) = endpoint["addresses"]
+    assert (address, str(port["port"])) == (flags["bind-address"], flags["secure-port"])
+    assert (address, port["port"]) in plan.components["metrics-server"].ports
+    service = bodies["APIService"]["spec"]["service"]
+    name = f"{service['name']}.{service['namespace']}.svc"
+    certificate = x509.load_pem_x509_certificate(Path(flags["tls-cert-file"]).read_bytes())
+    served = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert name in served.get_values_for_type(x509.DNSName)
+
+
+def test_metrics_server_reads_metrics_and_pods_alone(plan: Plan) -> None:
+    bodies = [body for _, body in first_objects(plan.record)]
+    (role,) = (
+        body
+        for body in bodies
+        if (body["kind"], body["metadata"]["name"]) == ("ClusterRole", "cloister:metrics-server")
+    )
+    assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
+        (["nodes/metrics"], ["get"]),
+        (["pods", "nodes"], ["get", "list", "watch"]),
+    ]
 
 
 def test_the_kubelet_delegates_authorization_to_the_api_server(plan: Plan) -> None:
@@ -220,6 +250,24 @@ def test_kinds_configuration_has_node_image_registry_and_loopback(tmp_path: Path
     (patch,) = config["containerdConfigPatches"]
     table = tomllib.loads(patch)["plugins"]["io.containerd.cri.v1.images"]
     assert table["registry"]["config_path"] == kind.HOSTS
+
+
+def test_pods_on_kind_reach_its_registry_by_name_and_this_machine_at_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateways = ("fc00:f853:ccd:e793::1", "172.18.0.1")
+    network = {"IPAM": {"Config": [{"Subnet": "", "Gateway": each} for each in gateways]}}
+    monkeypatch.setattr(kind, "_run", lambda _: json.dumps([network]))
+    cluster = Cluster(
+        Layout("one", Path("/one")), Record("one", Form.KIND, ports={"registry": 20000})
+    )
+    assert (cluster.registry, cluster.pod_registry) == (
+        *("127.0.0.1:20000", "cloister-one-registry:5000"),
+    )
+    assert cluster.host_address == "172.18.0.1"
+    del network["IPAM"]["Config"][1]
+    with pytest.raises(LocalClusterError, match="no gateway of IPv4"):
+        _ = cluster.host_address
 
 
 def test_kinds_commands_run_a_registry_and_redirect_the_node_to_it(tmp_path: Path) -> None:

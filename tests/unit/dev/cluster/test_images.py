@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster.errors import LocalClusterError
-from dev.cluster.images import Image, busybox_image, folder_files
+from dev.cluster.images import Image, busybox_image
 
 
 def members(image: Image) -> dict[str, tarfile.TarInfo]:
@@ -43,12 +43,6 @@ def test_modes_folders_and_links(tmp_path: Path) -> None:
     assert {entry.uid for entry in found.values()} == {0}
     names = list(found)
     assert names.index("usr") < names.index("usr/bin") < names.index("usr/bin/program")
-
-
-def test_files_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "c").write_text("c")
-    assert folder_files(tmp_path, "/srv/") == {"/srv/a/b/c": tmp_path / "a" / "b" / "c"}
 
 
 def test_a_missing_busybox_is_reported(tmp_path: Path) -> None:

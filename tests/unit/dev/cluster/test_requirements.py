@@ -228,6 +228,42 @@ def test_a_cluster_satisfies_a_lesser_request(
         assert lifecycle._form(record, **wishes, progress=Progress(quiet=True)) is expected
 
 
+@pytest.mark.parametrize(
+    ("known", "form", "kubernetes", "variable", "expected"),
+    [
+        (None, Form.CONTROL_PLANE, "1.35", None, "1.35"),
+        (None, Form.CONTROL_PLANE, None, "1.35", "1.35"),
+        (None, Form.CONTROL_PLANE, "", "1.35", ""),
+        (None, Form.CONTROL_PLANE, None, None, ""),
+        (None, Form.CONTROL_PLANE, "1.36", None, ""),
+        (None, Form.NODE, None, "1.35", ""),
+        (None, Form.NODE, "1.35", None, "kubelets may not be newer"),
+        (None, Form.CONTROL_PLANE, "1.30", None, "use 1.35, 1.36, 1.37"),
+        ("1.35", Form.CONTROL_PLANE, None, None, "1.35"),
+        ("1.35", Form.CONTROL_PLANE, None, "1.35", "1.35"),
+        ("1.35", Form.CONTROL_PLANE, "1.37", None, "exists with Kubernetes 1.35, but 1.37"),
+        ("", Form.CONTROL_PLANE, None, "1.37", "take it down first"),
+    ],
+)
+def test_an_api_server_may_be_of_another_release(
+    monkeypatch: pytest.MonkeyPatch,
+    known: str | None,
+    form: Form,
+    kubernetes: str | None,
+    variable: str | None,
+    expected: str,
+) -> None:
+    monkeypatch.delenv(lifecycle.RELEASE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(lifecycle.RELEASE, variable)
+    record = None if known is None else Record(name="dev", form=form, kubernetes=known)
+    if " " in expected:
+        with pytest.raises(LocalClusterError, match=expected):
+            lifecycle._release(record, form, kubernetes)
+    else:
+        assert lifecycle._release(record, form, kubernetes) == expected
+
+
 def test_an_unrequested_simulated_node_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)

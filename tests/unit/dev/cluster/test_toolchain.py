@@ -35,6 +35,8 @@ def test_the_environment_of_a_build_is_the_same_on_a_polluted_machine() -> None:
     machine = dict(os.environ) | POLLUTED
     assert environment(machine=machine) == environment()
     assert environment()["GOTOOLCHAIN"] == f"go{load().go}"
+    own = environment(machine=machine, release="1.99.1")
+    assert own == environment() | {"GOTOOLCHAIN": "go1.99.1"}
 
 
 def test_modules_come_from_where_the_machine_gets_them(tmp_path: Path) -> None:

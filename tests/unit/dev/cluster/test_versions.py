@@ -39,11 +39,14 @@ def test_every_module_is_listed() -> None:
     assert folders == set(load().modules)
 
 
-def test_every_module_of_the_checkout_names_the_one_go() -> None:
+def test_every_module_of_the_checkout_names_the_go_that_builds_it() -> None:
     found = [*ROOT.glob("[a-z]*/**/go.mod")]
-    wanted = f"toolchain go{load().go}"
     assert len(found) >= len(MODULES) + 1
-    assert not [path for path in found if wanted not in path.read_text().splitlines()]
+    own = {module.folder / "go.mod": module.go for module in MODULES if module.go}
+    assert load().go not in own.values()
+    for path in found:
+        wanted = f"toolchain go{own.get(path, load().go)}"
+        assert wanted in path.read_text().splitlines(), path
 
 
 @pytest.mark.parametrize("form", [form for form in Form if form is not Form.KIND])
@@ -51,6 +54,15 @@ def test_every_program_of_a_form_is_built_by_a_module(form: Form) -> None:
     names = programs_of(form)
     assert names
     assert {load().module_of(name).name for name in names} <= set(load().modules)
+
+
+def test_another_release_of_kubernetes_changes_the_api_server_alone() -> None:
+    usual = programs_of(Form.CONTROL_PLANE)
+    assert load().other_kubernetes == ("1.35", "1.37")
+    for release in load().other_kubernetes:
+        names = programs_of(Form.CONTROL_PLANE, release)
+        assert set(names) ^ set(usual) == {"kube-apiserver", f"kube-apiserver-{release}"}
+        assert load().module_of(f"kube-apiserver-{release}").version.startswith(f"{release}.")
 
 
 def test_kubernetes_binaries_have_their_version_linked_in() -> None:

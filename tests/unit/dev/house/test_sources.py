@@ -44,6 +44,26 @@ def test_a_docstring_does_not_count_as_length_of_a_function() -> None:
     assert long == "f has 61 lines; 60 at most, split it"
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        "class C:",
+        "async def g():",
+        "if x:\n  y\nelse:",
+        "for x in y:",
+        "with x:",
+        "try:\n  x\nexcept E:",
+        "try:\n  x\nfinally:",
+        "match x:\n case 1:",
+    ],
+)
+def test_a_long_function_is_found_wherever_it_is_defined(block: str) -> None:
+    body = "    x = 1\n" * (LONGEST_FUNCTION + 1)
+    text = f'"""Names."""\n{block}\n  def f():\n{body}'
+    found = [each for each in messages(TEST, text) if each.startswith("f has")]
+    assert found == ["f has 62 lines; 60 at most, split it"]
+
+
 def test_a_missing_docstring_and_missing_exports_are_two_findings() -> None:
     found = messages(MODULE, "x = 1\ny = 2\n")
     assert [message.split(";")[0] for message in found] == ["no docstring", "no __all__"]

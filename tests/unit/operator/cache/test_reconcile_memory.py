@@ -42,7 +42,6 @@ def remember_all(memory: ReconcileMemory, enclave: Enclave) -> None:
     """Remember everything that reconciles remember of an Enclave."""
     state = memory.attempt(enclave)
     state.children_complete, state.missing_api, state.status_deferred_since = True, "lacks", 1.0
-    memory.keep_token(enclave, "token")
     memory.keep_config_map(enclave, {"data": {}})
 
 
@@ -52,7 +51,7 @@ def test_nothing_remains_of_an_enclave_that_left_the_cache(
     for number in range(100):
         enclave = cached_enclave(store, uid=f"u-{number}", version=3 * number + 1)
         remember_all(memory, enclave)
-        assert len(memory) == 3
+        assert len(memory) == 2
         store.remove(ENCLAVE, NAMESPACE, enclave.metadata.name, 3 * number + 2)
         assert len(memory) == 0
 
@@ -64,14 +63,13 @@ def test_nothing_remains_of_an_enclave_that_another_of_its_name_replaced(
     new = cached_enclave(store, uid="new", version=2)
     assert len(memory) == 0
     assert memory.attempt(new).children_complete is None
-    assert memory.pending_token(new) is None
+    assert memory.take_config_map(new) is None
 
 
 def test_a_change_of_the_object_keeps_its_entry(store: Store, memory: ReconcileMemory) -> None:
     remember_all(memory, cached_enclave(store, version=1))
     changed = cached_enclave(store, version=2)
     assert memory.attempt(changed).children_complete is True
-    assert memory.pending_token(changed) == "token"
     assert memory.take_config_map(changed) == {"data": {}}
 
 
@@ -93,7 +91,7 @@ def test_a_created_config_map_is_handed_on_once(store: Store, memory: ReconcileM
     assert memory.take_config_map(enclave) is None
 
 
-def test_created_config_maps_and_tokens_are_bounded(store: Store, memory: ReconcileMemory) -> None:
+def test_created_config_maps_are_bounded(store: Store, memory: ReconcileMemory) -> None:
     body = enclave_of(container_of()).manifest()
     config_map = {"data": {"agent.json": "x" * 1024**2}}
     for number in range(3000):
@@ -101,11 +99,10 @@ def test_created_config_maps_and_tokens_are_bounded(store: Store, memory: Reconc
         body["metadata"] |= {"name": f"web-{number}", **meta}
         store.put(ENCLAVE, body)
         enclave = Enclave.read(body)
-        memory.keep_token(enclave, "token")
         memory.keep_config_map(enclave, config_map)
     # Of 64 MiB the last is left out for what a ConfigMap takes beside its text.
-    assert len(memory) == 1024 + 63
-    assert memory.pending_token(enclave) == "token"
+    assert len(memory) == 63
+    assert memory.take_config_map(enclave) == config_map
 
 
 def test_guards_are_remembered_until_a_resync_or_the_end_of_the_organization(

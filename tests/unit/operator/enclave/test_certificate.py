@@ -1,14 +1,13 @@
-"""What an enclave with a token gets: the sidecar, its documents, the token, the way to the API."""
+"""What a signed enclave gets: the sidecar, its documents, a token, the way to the API."""
 
 import json
-from base64 import b64decode
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
-from cloister_crds.tokens import token_digest, token_holder, token_of
+from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.config_map import SHIM_KEY, build_config_map
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
@@ -22,18 +21,17 @@ from cloister_operator.enclave.network.network_policy import build_network_polic
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.snapshot import TOKEN_KEY, build_snapshot
+from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of
 
-TOKEN = token_of("org-acme", "web-abcdefghij-1", "a" * 43)
 PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")
 AROUND = ClusterNetwork(api=PLACE)
 
 
 def signed(tls_mode: TlsMode | None = None) -> EnclavePlan:
     shim = Shim(upstream_port=8080, paths=("/",), upstream_container=WEB.name, tls_mode=tls_mode)
-    return plan_of(config=config_of(WEB, WORKER, shim=shim), tokenDigest=token_digest(TOKEN))
+    return plan_of(config=config_of(WEB, WORKER, shim=shim), signedCertificate=True)
 
 
 def documents(plan: EnclavePlan) -> dict[str, Any]:
@@ -41,15 +39,6 @@ def documents(plan: EnclavePlan) -> dict[str, Any]:
     return {
         name: json.loads(text) if name.endswith(".json") else text for name, text in data.items()
     }
-
-
-def test_the_token_says_whose_it_is() -> None:
-    assert token_holder(TOKEN) == ("org-acme", "web-abcdefghij-1")
-    assert len(token_digest(TOKEN)) == 64
-    for other in ("", "a/b", f"a/b/{'x' * 42}", f"a/b/{'x' * 44}", f"A/b/{'x' * 43}", TOKEN + "\n"):
-        assert token_holder(other) is None
-    with pytest.raises(ValueError, match="token of an Enclave"):
-        token_of("a", "b", "short")
 
 
 def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_shim_alone() -> None:
@@ -81,6 +70,21 @@ def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_sh
     assert memory["emptyDir"]["medium"] == "Memory"
 
 
+def test_the_token_is_the_kubelets_for_this_enclave_and_in_no_secret() -> None:
+    plan = signed()
+    pod = build_pod(plan, SETTINGS)["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    (projected,) = (each for each in pod["volumes"] if "projected" in each)
+    audience = token_audience(plan.enclave.metadata.uid)
+    source = {"audience": audience, "expirationSeconds": 600, "path": "token"}
+    assert projected["projected"]["sources"] == [{"serviceAccountToken": source}]
+    values = {"API_KEY": b"k", "tls-key": b"t", "another": b"a"}
+    assert set(build_snapshot(plan, values)["data"]) == {"API_KEY", "tls-key"}
+    assert not any(
+        "projected" in each for each in build_pod(plan_of(WEB), SETTINGS)["spec"]["volumes"]
+    )
+
+
 def test_the_documents_name_api_hosts_and_places() -> None:
     found = documents(signed())
     assert found[CERTIFICATE_KEY] == {
@@ -97,7 +101,6 @@ def test_the_documents_name_api_hosts_and_places() -> None:
         "terminationFile": "/dev/termination-log",
     }
     assert found[AUTHORITIES_KEY] == "PEM\n"
-    assert TOKEN not in json.dumps(found)
     doors = {each["name"]: each["destinations"] for each in found[NETWORK_KEY]["sideCars"]}
     assert doors["certificate"] == [
         {"address": "192.0.2.1", "port": 443},
@@ -115,7 +118,7 @@ def test_the_shim_has_no_other_certificate_to_serve() -> None:
 
 
 @pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
-def test_without_a_token_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -> None:
+def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -> None:
     pod = build_pod(plan, SETTINGS)["spec"]
     assert "certificate" not in [each["name"] for each in pod["initContainers"]]
     found = documents(plan)
@@ -123,14 +126,6 @@ def test_without_a_token_or_when_declined_the_shim_signs_by_itself(plan: Enclave
     assert found[SHIM_KEY] == shim_config(
         plan.config.shim, plan.enclave.spec.served_names, upstream="172.31.255.2"
     )
-
-
-def test_the_snapshot_keeps_the_token_beside_the_secrets() -> None:
-    values = {"API_KEY": b"k", "tls-key": b"t", "enclave.token": b"a copied one"}
-    data = build_snapshot(signed(), values, TOKEN)["data"]
-    assert set(data) == {"API_KEY", "tls-key", TOKEN_KEY}
-    assert b64decode(data[TOKEN_KEY]).decode() == TOKEN
-    assert TOKEN_KEY not in build_snapshot(plan_of(WEB), {})["data"]
 
 
 def test_the_second_network_policy_lets_the_api_through() -> None:

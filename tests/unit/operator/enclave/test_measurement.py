@@ -77,7 +77,7 @@ def test_a_tee_that_is_switched_off_is_not_asked() -> None:
 
 def test_the_key_that_was_made_inside_is_bound() -> None:
     plain = plan("none")
-    spec = plain.enclave.spec.model_copy(update={"token_digest": "0" * 64})
+    spec = plain.enclave.spec.model_copy(update={"signed_certificate": True})
     signed = replace(plain, enclave=plain.enclave.model_copy(update={"spec": spec}))
     assert "key" not in agent_document(plain, SETTINGS)["attestation"]
     bound = agent_document(signed, SETTINGS)["attestation"]["key"]

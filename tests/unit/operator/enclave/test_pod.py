@@ -1,6 +1,7 @@
 """Corners of the mapping from file to Pod that goldens do not show."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -280,19 +281,29 @@ def test_a_container_reports_at_a_socket_of_its_own() -> None:
     assert all(each["readOnly"] for each in mounts if each["name"] in {"report", "service"})
 
 
-def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it() -> None:
-    named = with_changes(WEB, secrets=("METRICS_TOKEN",))
-    for spec, mounted in ((WEB, False), (named, True)):
-        plan = plan_of(spec)
-        (agent,) = (
-            each
-            for each in build_pod(plan, SETTINGS)["spec"]["initContainers"]
-            if each["name"] == "agent"
-        )
-        places = {each["mountPath"] for each in agent["volumeMounts"]}
-        assert ("/etc/cloister-metrics" in places) is mounted
-        token = agent_document(plan, SETTINGS)["metrics"]["tokenFile"]
-        assert token == ("/etc/cloister-metrics/token" if mounted else "")
+@pytest.mark.parametrize(
+    ("secrets", "used"),
+    [
+        ((), None),
+        (("METRICS_TOKEN",), "METRICS_TOKEN"),
+        (("METRICS_API_KEY",), "METRICS_API_KEY"),
+        (("METRICS_API_KEY", "METRICS_TOKEN"), "METRICS_TOKEN"),
+    ],
+)
+def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it(
+    secrets: tuple[str, ...], used: str | None
+) -> None:
+    plan = plan_of(with_changes(WEB, secrets=secrets))
+    spec = build_pod(plan, SETTINGS)["spec"]
+    (agent,) = (each for each in spec["initContainers"] if each["name"] == "agent")
+    mounted = "/etc/cloister-metrics" in {each["mountPath"] for each in agent["volumeMounts"]}
+    assert mounted is (used is not None)
+    token = agent_document(plan, SETTINGS)["metrics"]["tokenFile"]
+    assert token == ("/etc/cloister-metrics/token" if used else "")
+    sources = [each["secret"] for each in spec["volumes"] if each["name"] == "metrics-token"]
+    assert [each["items"] for each in sources] == (
+        [[{"key": used, "path": "token"}]] if used else []
+    )
 
 
 def test_stages_in_which_nothing_is_done_are_written_on_the_pod() -> None:
@@ -301,3 +312,14 @@ def test_stages_in_which_nothing_is_done_are_written_on_the_pod() -> None:
     rules = agent_document(plan_of(WEB), SETTINGS)["stages"]
     assert skipped == sorted(name for name, rule in rules.items() if "skipped" in rule)
     assert sorted(rules) == sorted(set(STAGES) - {"config", "containers", "shim"})
+
+
+def test_pods_name_the_administrators_credentials_before_the_organizations() -> None:
+    plain = build_pod(plan_of(WEB), SETTINGS)
+    assert "imagePullSecrets" not in plain["spec"]
+    plan = plan_of(WEB)
+    spec = plan.enclave.spec.model_copy(update={"pull_secrets": ("ghcr", "mirror")})
+    private = replace(plan, enclave=plan.enclave.model_copy(update={"spec": spec}))
+    pod = build_pod(private, replace(SETTINGS, pull_secrets=("mirror", "other")))
+    names = [each["name"] for each in pod["spec"]["imagePullSecrets"]]
+    assert names == ["mirror", "other", "ghcr"]

@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import ContainerConfig, EnvEntry, ModelSpec
+from cloister_crds.kinds import Host
 from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.pod.unenforced import unenforced
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, host_of, plan_of
 
 GPU_HOST = host_of(gpu={"resource": "nvidia.com/gpu", "counts": [1, 8], "type": "H100"})
+DRA_HOST = host_of(gpu={"deviceClass": "gpu.example.com", "counts": [1, 8], "type": "H100"})
 VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 ROOT, UUID = "ab" * 32, "6493760e-f831-5d28-81b4-39e665a8095a"
 MIB = 1024 * 1024
@@ -24,13 +28,17 @@ def with_gpus(name: str, gpus: Any, **more: Any) -> ContainerConfig:
     return WEB.model_copy(update={"name": name, "gpus": gpus, "runtime": runtime, **more})
 
 
-def gpu_pod(count: int, *containers: ContainerConfig) -> dict[str, Any]:
-    """Build the Pod of an enclave with `count` GPUs."""
-    plan = plan_of(*containers, host=GPU_HOST)
+def gpu_plan(count: int, *containers: ContainerConfig, host: Host = GPU_HOST) -> EnclavePlan:
+    """Plan an enclave with `count` GPUs."""
+    plan = plan_of(*containers, host=host)
     summary = plan.enclave.spec.summary.model_copy(update={"gpus": count})
     spec = plan.enclave.spec.model_copy(update={"summary": summary})
-    plan = replace(plan, enclave=plan.enclave.model_copy(update={"spec": spec}))
-    built: dict[str, Any] = build_pod(plan, SETTINGS)["spec"]
+    return replace(plan, enclave=plan.enclave.model_copy(update={"spec": spec}))
+
+
+def gpu_pod(count: int, *containers: ContainerConfig) -> dict[str, Any]:
+    """Build the Pod of an enclave with `count` GPUs."""
+    built: dict[str, Any] = build_pod(gpu_plan(count, *containers), SETTINGS)["spec"]
     return built
 
 
@@ -61,6 +69,50 @@ def test_gpus_go_to_the_containers_that_have_them(
     assert limits(pod["initContainers"][0]).get("nvidia.com/gpu") == held
     assert all("nvidia.com/gpu" not in limits(each) for each in pod["initContainers"][1:])
     assert "nvidia.com/gpu" not in limits(pod["containers"][-1])
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "want", "counts"),
+    [
+        (2, ["all", "all", None], [["gpus-0"], ["gpus-0"], []], [2]),
+        (8, ["all", (6, 7)], [["gpus-0", "gpus-1"], ["gpus-1"]], [6, 2]),
+        (4, [(0,)], [["gpus-0"]], [1, 3]),
+        (1, [None], [[]], [1]),
+        (0, [None], [[]], []),
+    ],
+)
+def test_containers_share_gpus_by_claims_of_the_pod(
+    count: int, asked: list[Any], want: list[list[str]], counts: list[int]
+) -> None:
+    containers = [with_gpus(f"c{number}", gpus) for number, gpus in enumerate(asked)]
+    plan = gpu_plan(count, *containers, host=DRA_HOST)
+    pod = build_pod(plan, SETTINGS)["spec"]
+    claims = build_gpu_claims(plan)
+    requests = [claim["spec"]["devices"]["requests"] for claim in claims]
+    assert [request["exactly"] for (request,) in requests] == [
+        {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": number}
+        for number in counts
+    ]
+    assert pod.get("resourceClaims", []) == [
+        {"name": f"gpus-{number}", "resourceClaimName": claim["metadata"]["name"]}
+        for number, claim in enumerate(claims)
+    ]
+    assert all(each["metadata"]["ownerReferences"] for each in claims)
+    used = [
+        [claim["name"] for claim in each["resources"].get("claims", [])]
+        for each in pod["containers"]
+    ]
+    assert used == [*want, []], "the shim has none"
+    for each in pod["containers"][: len(asked)]:
+        assert VOID in each["env"], "only the driver adds GPUs"
+    everything = [*pod["initContainers"], *pod["containers"]]
+    assert all(set(limits(each)) <= {"memory", "ephemeral-storage"} for each in everything)
+
+
+def test_gpus_of_a_device_plugin_are_no_claims() -> None:
+    plan = gpu_plan(1, with_gpus("a", "all"))
+    assert build_gpu_claims(plan) == []
+    assert "resourceClaims" not in build_pod(plan, SETTINGS)["spec"]
 
 
 def test_a_container_without_gpus_sees_none() -> None:

@@ -1,5 +1,6 @@
 """The status of a Secret: its value, its users, when it was written."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 
 from cloister_crds.kinds import Container, Secret
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.repositories import RepositoryNames
 from cloister_operator.reconcile.secret import value_finding, written_at
+from tests.support.builders.resources import organization_of
 
 
 def secret(*, repo: str | None = None) -> Secret:
@@ -15,9 +18,21 @@ def secret(*, repo: str | None = None) -> Secret:
     return Secret.read({"metadata": {"name": "s"}, "spec": spec | ({"repo": repo} if repo else {})})
 
 
-def container(name: str, *, repo: str = "acme/web", secrets: tuple[str, ...] = ()) -> Container:
+def container(
+    name: str,
+    *,
+    repo: str = "acme/web",
+    secrets: tuple[str, ...] = (),
+    named: tuple[str, ...] | None = (),
+) -> Container:
+    """Return a Container that binds secrets, and whose file names some; None = not known."""
     spec = {"repo": repo, "tag": "v1", "secrets": list(secrets)}
-    return Container.read({"metadata": {"name": name}, "spec": spec})
+    status = {} if named is None else {"secrets": list(named)}
+    return Container.read({"metadata": {"name": name}, "spec": spec, "status": status})
+
+
+def names_of(containers: Iterable[Container]) -> list[str]:
+    return [each.metadata.name for each in containers]
 
 
 def test_an_organization_secret_is_used_by_those_that_bind_it() -> None:
@@ -26,12 +41,22 @@ def test_an_organization_secret_is_used_by_those_that_bind_it() -> None:
         container("a", secrets=("OTHER", "API_KEY")),
         container("c", secrets=("OTHER",)),
     ]
-    assert bound_by(secret(), containers) == ("a", "b")
+    assert names_of(bound_by(secret(), containers, RepositoryNames())) == ["a", "b"]
 
 
-def test_a_repository_secret_is_used_by_the_containers_of_its_repository() -> None:
-    containers = [container("a"), container("b", repo="acme/other", secrets=("API_KEY",))]
-    assert bound_by(secret(repo="acme/web"), containers) == ("a",)
+def test_a_repository_secret_is_used_by_containers_whose_file_names_it() -> None:
+    containers = [
+        container("a", named=("API_KEY", "OTHER")),
+        container("b", named=("OTHER",)),
+        container("binds", secrets=("API_KEY",)),
+        container("unknown", named=None),
+        container("elsewhere", repo="acme/other", secrets=("API_KEY",), named=("API_KEY",)),
+    ]
+    exact, folded = RepositoryNames(), RepositoryNames(ignore_case=True)
+    users = ["a", "binds", "unknown"]
+    assert names_of(bound_by(secret(repo="acme/web"), containers, exact)) == users
+    assert names_of(bound_by(secret(repo="Acme/Web"), containers, exact)) == []
+    assert names_of(bound_by(secret(repo="Acme/Web"), containers, folded)) == users
 
 
 @pytest.mark.parametrize(
@@ -41,15 +66,21 @@ def test_a_repository_secret_is_used_by_the_containers_of_its_repository() -> No
         ({"metadata": {}}, False, "no key api"),
         ({"metadata": {}, "data": {"other": ""}}, False, "no key api"),
         ({"metadata": {}, "data": {"api": "eA=="}}, True, "is there"),
+        ({"metadata": {}, "data": {"api": "eAB4"}}, False, "NUL"),
+        ({"metadata": {}, "data": {"api": "eHh4" * 43_700}}, False, "at most 131063"),
     ],
+    ids=["no secret", "no data", "no key", "found", "nul", "long"],
 )
 def test_the_value_of_a_secret_is_checked(
     core: dict[str, Any] | None, *, want_ready: bool, want_text: str
 ) -> None:
-    finding = value_finding(secret(), core)
+    finding = value_finding(secret(), organization_of(), core)
     assert finding.status is want_ready
     assert want_text in finding.message
-    assert finding.reason == ("ValueFound" if want_ready else "SecretValueMissing")
+    assert finding.reason in {
+        "ValueFound" if want_ready else "SecretValueMissing",
+        "SecretValueUnusable" if core and "api" in core.get("data", {}) else "",
+    }
 
 
 def test_the_newest_write_of_a_core_secret_counts() -> None:

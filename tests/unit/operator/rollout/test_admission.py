@@ -152,6 +152,16 @@ def test_all_images_and_secrets_are_asked_at_once() -> None:
     assert ready.reason == "SecretValueMissing"
     assert "core-a" in ready.message
     assert waiting.requeue_after == timedelta(minutes=1)
+    unusable = Known(SecretValues(unusable=((values.refs[0], "is 9 bytes"),)), NOW)
+    ready = condition(
+        decide(
+            observed_of(container, secrets=secrets, results={**results, values: unusable}), NOW
+        ).status.conditions,
+        "Ready",
+    )
+    assert ready is not None
+    assert ready.reason == "SecretValueUnusable"
+    assert "Secret A: the value is 9 bytes" in ready.message
     later = decide(
         observed_of(container, secrets=secrets, results={**results, values: missing}),
         NOW + timedelta(minutes=1),

@@ -6,6 +6,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from cloister_crds.kinds.request import Variable
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_crds.lifecycle.state.observed import NeedLatest
 from tests.support.builders.resources import SETTINGS
@@ -169,13 +170,30 @@ def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(
     assert following.container.status.current_tag == "v1.1.0"
 
 
-def test_switching_it_off_goes_back_to_the_tag_of_spec(following: SimulatedCluster) -> None:
+def test_switching_it_off_keeps_what_it_followed(following: SimulatedCluster) -> None:
+    following.publish_release("v1.1.0")
+    pass_an_interval(following)
+    active = following.container.status.active_enclave
+    following.change_spec(auto_update=False)
+    following.settle()
+    status = following.container.status
+    assert (status.current_tag, status.latest_release) == ("v1.1.0", None)
+    assert (status.active_enclave, status.requested_tag) == (active, "v1.1.0")
+    assert holds(status.conditions, "Ready")
+
+
+def test_after_it_was_switched_off_another_tag_of_spec_counts(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
     following.change_spec(auto_update=False)
     following.settle()
+    following.change_spec(variables=(Variable(name="A", value="1"),))
+    following.settle()
+    assert following.container.status.current_tag == "v1.1.0"
+    following.change_spec(tag="v0.9.0")
+    following.settle()
     status = following.container.status
-    assert (status.current_tag, status.latest_release) == ("v1.0.0", None)
+    assert (status.current_tag, status.kept_request) == ("v0.9.0", None)
 
 
 def test_a_wrong_tag_in_a_new_container_is_told(world: SimulatedCluster) -> None:

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from cloister_crds.config.effective import health_allowance
 from cloister_crds.config.model import Healthcheck
 from cloister_crds.kinds.enclave import ContainerStateName, Enclave, EnclavePhase, EnclaveStatus
 from cloister_crds.kinds.meta import ConditionStatus
 from cloister_crds.lifecycle.state.conditions import condition, holds
-from cloister_operator.enclave.container.readiness_probe import boot_allowance
 from cloister_operator.rollout.enclave_status import (
     PodAction,
     evaluate_enclave,
@@ -310,7 +310,7 @@ def test_waits_are_told(pod: PodFacts, reason: str, text: str) -> None:
 
 
 def test_the_deadline_ends_a_wait() -> None:
-    old = enclave_of(container_of(), phase=EnclavePhase.PENDING, at=NOW - timedelta(minutes=30))
+    old = enclave_of(container_of(), phase=EnclavePhase.PENDING, at=NOW - timedelta(minutes=60))
     pod = pod_of(
         PodContainer(name="web", reason="ErrImagePull", message="no route"),
         uid=old.status.pod_uid,
@@ -318,7 +318,7 @@ def test_the_deadline_ends_a_wait() -> None:
     )
     status = verdict(old, pod)
     assert status.reason == "ProgressDeadlineExceeded"
-    assert "Not ready within 30 min" in status.message
+    assert "Its containers did not all start within 60 min" in status.message
     assert "no route" in status.message
 
 
@@ -384,7 +384,9 @@ def test_a_crashed_container_is_looked_at_when_it_is_steady() -> None:
 
 
 def test_the_deadline_is_looked_at() -> None:
-    assert reevaluate_after(fresh(), None, NOW, SETTINGS) == timedelta(minutes=30) - (NOW - BORN)
+    assert reevaluate_after(fresh(), None, NOW, SETTINGS) == timedelta(minutes=60) - (NOW - BORN)
+    starting = fresh(EnclavePhase.STARTED, started_at=NOW - timedelta(minutes=10))
+    assert reevaluate_after(starting, pod_of(), NOW, SETTINGS) == timedelta(minutes=20)
 
 
 @pytest.mark.parametrize("phase", [EnclavePhase.READY, EnclavePhase.FAILED])
@@ -400,9 +402,9 @@ def test_health_checks_have_the_time_that_docker_gives_them() -> None:
         retries=3,
         start_period=timedelta(seconds=60),
     )
-    assert boot_allowance(check) == timedelta(seconds=60 + 3 * 15 + 15)
-    assert boot_allowance(None) is None
-    assert boot_allowance(Healthcheck(test=("NONE",))) is None
+    assert health_allowance(check) == timedelta(seconds=60 + 3 * 15 + 15)
+    assert health_allowance(None) is None
+    assert health_allowance(Healthcheck(test=("NONE",))) is None
 
 
 def test_the_judgement_at_the_named_time_differs() -> None:

@@ -181,3 +181,17 @@ def test_a_route_that_is_not_as_it_should_be_is_written_again(gateway: Gateway |
     world.routes[GENERATED] = replace(world.routes[GENERATED], gateway=gateway)
     world.settle()
     assert world.routes[GENERATED].gateway == GATEWAY
+
+
+def test_a_preview_after_an_ended_update_is_that_of_the_request_that_counts() -> None:
+    world = routed_world()
+    world.change_spec(tag="v1.1.0", debug=True)
+    world.fail_candidate()
+    world.change_spec(state=DesiredState.STOPPED)
+    world.settle()
+    world.change_spec(state=DesiredState.RUNNING)
+    world.settle()
+    assert services(world) == {GENERATED: "web"}
+    world.change_spec(staging=True, relaunch="again")
+    world.settle()
+    assert set(services(world)) == {GENERATED, PREVIEW}

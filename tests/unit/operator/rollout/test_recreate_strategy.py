@@ -6,7 +6,7 @@ from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePh
 from cloister_crds.kinds.host import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.state.conditions import holds
-from tests.support.builders.resources import deployment_of, host_of, organization_of
+from tests.support.builders.resources import host_of, organization_of
 from tests.support.builders.world import SimulatedCluster
 
 
@@ -168,7 +168,8 @@ def test_nothing_is_staged(world: SimulatedCluster, by: str) -> None:
     if by == "spec":
         world.change_spec(staging=True, tag="v1.1.0")
     else:
-        world.deployment = deployment_of(default_staging=True)
+        status = world.container.status.model_copy(update={"staging": True})
+        world.container = world.container.model_copy(update={"status": status})
         world.change_spec(tag="v1.1.0")
     world.settle()
     assert world.container.status.active_enclave == old

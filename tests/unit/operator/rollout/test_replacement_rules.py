@@ -109,7 +109,7 @@ def old() -> SimulatedCluster:
 
 
 def test_it_serves_until_its_successor_has_taken_over(old: SimulatedCluster) -> None:
-    before = old.container.status
+    before = old.container.status.model_copy(update={"replaced_by": "web.2"})
     old.settle()
     assert old.container.status == before
     assert old.successor is not None

@@ -91,15 +91,16 @@ def test_without_staging_what_waits_takes_over(staged: SimulatedCluster) -> None
     assert staged.container.status.current_tag == "v1.1.0"
 
 
-def test_the_deployments_default_holds_where_spec_says_nothing(serving: SimulatedCluster) -> None:
-    serving.deployment = deployment_of(default_staging=True)
-    serving.change_spec(tag="v1.1.0")
-    serving.settle()
-    assert serving.reason() == "AwaitingPromotion"
+def test_the_deployments_default_holds_where_spec_says_nothing(world: SimulatedCluster) -> None:
+    world.deployment = deployment_of(default_staging=True)
+    world.settle()
+    world.change_spec(tag="v1.1.0")
+    world.settle()
+    assert world.reason() == "AwaitingPromotion"
 
-    serving.change_spec(staging=False)
-    serving.settle()
-    assert serving.container.status.current_tag == "v1.1.0"
+    world.change_spec(staging=False)
+    world.settle()
+    assert world.container.status.current_tag == "v1.1.0"
 
 
 def test_the_first_release_does_not_wait(world: SimulatedCluster) -> None:
@@ -147,3 +148,38 @@ def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None
     waiting = staged.container.status.candidate
     assert [each.enclave for each in actions if isinstance(each, RoutePreview)] == [waiting]
     assert len([each for each in actions if isinstance(each, DeletePreview)]) == 1
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_a_change_of_the_default_changes_no_container_that_exists(*, default: bool) -> None:
+    world = SimulatedCluster()
+    world.deployment = deployment_of(default_staging=default)
+    world.settle()
+    assert world.container.status.staging is default
+    world.change_spec(tag="v1.1.0")
+    if default:
+        world.settle()
+        assert world.reason() == "AwaitingPromotion"
+    world.deployment = deployment_of(default_staging=not default)
+    world.settle()
+    expected = ("AwaitingPromotion", "v1.0.0") if default else ("Serving", "v1.1.0")
+    assert (world.reason(), world.container.status.current_tag) == expected
+    assert world.container.status.staging is default
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_staging_of_a_relaunch_is_for_its_update_alone(
+    serving: SimulatedCluster, *, own: bool
+) -> None:
+    serving.change_spec(staging=own)
+    serving.settle()
+    serving.change_spec(tag="v1.1.0", relaunch="once", relaunch_staging=not own)
+    serving.settle()
+    waits = serving.reason() == "AwaitingPromotion"
+    assert waits is not own
+    serving.promote()
+    serving.settle()
+    assert (serving.reason(), serving.container.status.current_tag) == ("Serving", "v1.1.0")
+    serving.change_spec(tag="v1.2.0")
+    serving.settle()
+    assert (serving.reason() == "AwaitingPromotion") is own

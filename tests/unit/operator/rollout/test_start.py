@@ -1,5 +1,7 @@
 """Decisions on the way to the first ready, and when it stops and starts again."""
 
+from cloister_crds.config.model import ContainerConfig as FileContainer
+from cloister_crds.kinds import Secret
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import (
@@ -8,7 +10,9 @@ from cloister_crds.lifecycle.state.observed import (
 )
 from tests.support.builders.resources import (
     DOMAIN,
+    IMAGE,
     NOW,
+    file_of,
     release_of,
 )
 from tests.support.builders.world import SimulatedCluster
@@ -70,6 +74,25 @@ def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
     found = condition(status.conditions, "Unenforced")
     assert found is not None
     assert "containers[0].pids_limit" in found.message
+
+
+def test_the_secrets_that_the_files_name_are_shown(world: SimulatedCluster) -> None:
+    for tag, name in (("v1.0.0", "tls-key"), ("v1.1.0", "other-key")):
+        world.files[tag] = file_of(FileContainer(name="web", image=IMAGE, secrets=(name,)))
+        reference = {"name": name, "repo": "acme/site", "secretRef": {"name": name}}
+        world.secrets += (Secret.read({"metadata": {"name": name}, "spec": reference}),)
+    assert world.container.status.secrets is None
+    world.settle()
+    assert world.container.status.secrets == ("tls-key",)
+    world.change_spec(staging=True, tag="v1.1.0")
+    world.settle()
+    assert world.container.status.secrets == ("other-key", "tls-key")
+    world.change_spec(staging=False)
+    world.settle()
+    assert world.container.status.secrets == ("other-key",)
+    world.change_spec(state=DesiredState.STOPPED)
+    world.settle()
+    assert world.container.status.secrets == ("other-key",)
 
 
 def _revision(world: SimulatedCluster) -> str:

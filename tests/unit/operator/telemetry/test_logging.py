@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloister_operator.settings import LogFormat, LogSettings
-from cloister_operator.telemetry.logging import configure_logging
+from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_operator.settings import LogSettings
+from cloister_operator.telemetry.logging import CURRENT_OBJECT, configure_logging
 
 FORGED = "x\n2026-11-25 00:00:00 CRITICAL root forged\x1b[31m\u2028\x85"
 
@@ -33,3 +34,19 @@ def test_a_foreign_text_stays_on_the_line_of_its_record(
         assert json.loads(lines[0])["message"] == f"ManifestInvalid: {FORGED}"
     else:
         assert lines[0].endswith(r"forged\x1b[31m\u2028\x85")
+
+
+def test_a_line_names_the_object_that_is_reconciled(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(LogSettings(format=LogFormat.JSON))
+    token = CURRENT_OBJECT.set("Container org-acme/web")
+    try:
+        logging.getLogger("cloister").info("looked up")
+    finally:
+        CURRENT_OBJECT.reset(token)
+    logging.getLogger("cloister").info("idle")
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert first.keys() == {"time", "level", "logger", "message", "object"}
+    assert first["object"] == "Container org-acme/web"
+    assert second.keys() == {"time", "level", "logger", "message"}

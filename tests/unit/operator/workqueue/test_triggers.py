@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from cloister_clients.kube.kinds import NODE, KindRef
+from cloister_clients.kube.kinds import NODE, SERVICE, KindRef
 from cloister_operator.cache.projections import (
     CONTAINER,
     DEPLOYMENT,
@@ -88,6 +88,48 @@ def test_a_requested_check_of_a_deployment_is_enqueued_at_once() -> None:
     annotations = {"cloister.dev/requested-at": "now"}
     watched.put(DEPLOYMENT, spec=SPECS[DEPLOYMENT], annotations=annotations)
     assert watched.enqueued[key(DEPLOYMENT)] == 0
+
+
+def container(
+    name: str, phase: str, namespace: str = "org-acme", **metadata: Any
+) -> dict[str, Any]:
+    place = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+    return {"metadata": place | metadata, "spec": {"repo": "acme/web"}, "status": {"phase": phase}}
+
+
+def test_a_deleted_container_enqueues_those_alone_that_wait_for_its_place() -> None:
+    watched = TriggeredStore()
+    for body in (
+        container("ready", "ready"),
+        container("stopped", "stopped"),
+        container("failed", "failed"),
+        container("pending", "pending"),
+        container("ending", "stopping", deletionTimestamp="2026-01-01T00:00:00Z"),
+        container("elsewhere", "pending", "org-other"),
+    ):
+        watched.store.put(CONTAINER, body)
+    watched.store.remove(CONTAINER, "org-acme", "ready", 2)
+    names = {each.name for each in watched.enqueued if each.kind == "Container"}
+    assert names == {"ready", "failed", "pending"}
+    watched.put(HOST, spec={})
+    names = {each.name for each in watched.enqueued if each.kind == "Container"}
+    assert names == {"failed", "pending", "elsewhere"}
+
+
+def test_a_deleted_container_enqueues_the_services_that_it_left() -> None:
+    watched = TriggeredStore()
+    watched.store.put(CONTAINER, container("gone", "ready"))
+    for name, namespace, owners in (
+        ("left", "org-acme", []),
+        ("owned", "org-acme", [{"uid": "another"}]),
+        ("elsewhere", "org-other", []),
+    ):
+        place = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+        spec: dict[str, Any] = {"selector": {}, "ports": []}
+        watched.store.put(SERVICE, {"metadata": place | {"ownerReferences": owners}, "spec": spec})
+    watched.store.remove(CONTAINER, "org-acme", "gone", 2)
+    services = {each.name for each in watched.enqueued if each.kind == "Service"}
+    assert services == {"left"}
 
 
 def entry(ref: KindRef) -> CachedObject:

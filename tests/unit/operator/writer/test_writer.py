@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from cloister_clients.kube import AlreadyExists, Conflict, KindRef, KubeClient, NotFound
-from cloister_clients.kube.kinds import NETWORK_POLICY, SERVICE
+from cloister_clients.kube.kinds import NETWORK_POLICY, POD, SERVICE
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.cache.store import Store
 from cloister_operator.telemetry.metrics import OperatorMetrics
@@ -65,6 +65,13 @@ class Server:
             raise NotFound(404, "NotFound", "it is not there")
         return found
 
+    async def delete(self, ref: KindRef, name: str, namespace: str | None, **_: Any) -> Object:
+        """Delete an object, whose end others may have finished."""
+        self.calls.append(f"delete {namespace}")
+        body = self.objects.pop((ref, name))
+        self.meanwhile()
+        return self.objects.get((ref, name), body)
+
     def _change(self, ref: KindRef, name: str, version: str | None, **parts: Any) -> Object:
         before = self.objects.get((ref, name))
         known = "0" if before is None else before["metadata"]["resourceVersion"]
@@ -114,6 +121,17 @@ async def test_a_late_creation_does_not_change_the_object_of_another_leader(
     entry = store.get(SERVICE, "org-a", "web")
     assert entry is not None
     assert entry.version == 7
+
+
+async def test_a_deleted_object_without_a_version_is_gone(
+    server: Server, store: Store, writer: ClusterWriter
+) -> None:
+    """The API server returns an empty object when the last step of its end was another's."""
+    store.put(POD, server.keep(POD, "web", 3))
+    empty = {"kind": "Pod", "apiVersion": "v1", "metadata": {}}
+    server.meanwhile = lambda: server.objects.update({(POD, "web"): empty})
+    await writer.delete(KEY, POD, "org-a", "web", uid="uid-web")
+    assert store.get(POD, "org-a", "web") is None
 
 
 async def test_a_late_apply_does_not_undo_another_write(

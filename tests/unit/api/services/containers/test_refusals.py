@@ -1,6 +1,7 @@
 """From problems and exceptions to the errors of the API."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,14 +20,16 @@ from cloister_api.errors import (
     unavailable,
 )
 from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest, api_name
+from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.containers.refusals import refusal, to_wire
 from cloister_api.services.containers.resolution import refusal_of_source
-from cloister_api.services.containers.specs import changed_keys, restored, spec_of
+from cloister_api.services.containers.specs import changed_spec, checked, spec_of, spec_patch
 from cloister_clients.kube import Forbidden, Unavailable
 from cloister_clients.sources import RateLimited, RepositoryNotFound, TagNotFound
 from cloister_crds.kinds.container import ContainerSpec
-from cloister_crds.lifecycle.request import record
-from cloister_crds.lifecycle.state.observed import Failed
+from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.request import record, with_request
+from cloister_crds.lifecycle.state.reasons import REASONS, ReasonKind
 from cloister_crds.problems import Problem, Severity
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -62,13 +65,12 @@ def test_all_problems_are_reported_and_counted() -> None:
 
 
 def test_an_unreachable_registry_is_distinguished_from_a_wrong_file() -> None:
-    away = Failed("RegistryUnavailable", "no answer", transient=True, at=NOW)
     image = problem("RegistryUnavailable", "containers[0].image")
-    only = refusal([image], [away])
+    only = refusal([image])
     assert only is not None
     assert (only.status, only.code) == (503, "UNAVAILABLE")
     assert only.message.startswith("containers[0].image: ")
-    both = refusal([image, problem("Wrong")], [away])
+    both = refusal([image, problem("Wrong")])
     assert both is not None
     assert both.status == 400
 
@@ -107,6 +109,25 @@ def test_problems_of_request_and_release_are_reported_together() -> None:
     assert (busy.status, len(busy.details)) == (400, 2)
     noted = [Problem("a", "Unused", "b", severity=Severity.WARNING)]
     assert refusal_of_source(RateLimited("busy", retry_after=17), noted).status == 503
+
+
+TRANSIENT = sorted(each.word for each in REASONS.values() if each.kind is ReasonKind.TRANSIENT)
+
+
+@pytest.mark.parametrize("code", TRANSIENT)
+def test_what_the_operator_waits_for_is_503(code: str) -> None:
+    waits = problem(code, "spec.host")
+    error = refusal([waits])
+    assert error is not None
+    assert (error.status, error.code) == (503, "UNAVAILABLE")
+    assert error.retry_after
+    assert "host_name" in error.message
+    lasting = refusal([waits, problem("HostNotFound")])
+    assert lasting is not None
+    assert (lasting.status, len(lasting.details)) == (400, 2)
+    away = refusal_of_source(RateLimited("busy", retry_after=17), [waits])
+    assert (away.status, away.retry_after) == (503, 17)
+    assert refusal_of_source(TagNotFound("a/b", "v1"), [waits]).status == 400
 
 
 def test_errors_of_the_cluster_are_not_exposed() -> None:
@@ -181,6 +202,11 @@ def test_rules_between_fields_are_the_kinds() -> None:
     assert "debug" in caught.value.message
 
 
+def keys_changed(spec: ContainerSpec, body: RelaunchRequest) -> dict[str, Any]:
+    """Return the merge patch of what a body changes."""
+    return spec_patch(spec, changed_spec(spec, body))
+
+
 def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
     spec = spec_of(
         CreateContainerRequest.model_validate({**BODY, "variables": {"A": "1", "B": "2"}})
@@ -188,12 +214,12 @@ def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
     body = RelaunchRequest.model_validate({
         "tag": "v1", "variables": {"A": "1"}, "custom_domain": "", "debug": False,
     })  # fmt: skip
-    assert changed_keys(spec, body) == {"variables": [{"name": "A", "value": "1"}]}
-    assert changed_keys(spec, RelaunchRequest.model_validate({"tag": "v2"})) == {"tag": "v2"}
-    assert changed_keys(spec, RelaunchRequest.model_validate({"host_name": "h"})) == {"host": "h"}
+    assert keys_changed(spec, body) == {"variables": [{"name": "A", "value": "1"}]}
+    assert keys_changed(spec, RelaunchRequest.model_validate({"tag": "v2"})) == {"tag": "v2"}
+    assert keys_changed(spec, RelaunchRequest.model_validate({"host_name": "h"})) == {"host": "h"}
     named = spec.model_copy(update={"custom_domain": "www.example.test"})
     back = RelaunchRequest.model_validate({"custom_domain": ""})
-    assert changed_keys(named, back) == {"customDomain": None}
+    assert keys_changed(named, back) == {"customDomain": None}
 
 
 WRITTEN = {
@@ -227,6 +253,22 @@ def test_every_field_of_a_create_reaches_the_spec(field: str) -> None:
     assert {key: after[key] for key in after if after[key] != before.get(key)} == written
 
 
+@pytest.mark.parametrize("field", sorted(ContainerSpec.model_fields))
+def test_what_the_kind_refuses_is_named_as_the_api_has_it(field: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        checked({"repo": "a/b", "tag": "v1", field: object()})
+    assert [detail.field for detail in caught.value.details] == [api_name(field)]
+    assert caught.value.message.startswith(f"{api_name(field)}: ")
+
+
+def test_a_malformed_domain_of_a_relaunch_is_named() -> None:
+    spec = spec_of(CreateContainerRequest.model_validate(BODY))
+    body = RelaunchRequest.model_validate({"custom_domain": "API.example.org"})
+    with pytest.raises(ApiError) as caught:
+        keys_changed(spec, body)
+    assert [detail.field for detail in caught.value.details] == ["custom_domain"]
+
+
 def test_the_container_that_is_replaced_reaches_the_spec() -> None:
     assert spec_of(CreateContainerRequest.model_validate(BODY), replaces="old").replaces == "old"
 
@@ -236,15 +278,44 @@ def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
     value, written = WRITTEN[field]
     base = {**BODY, "debug": True} if field in DEBUG_ALONE else BODY
     spec = spec_of(CreateContainerRequest.model_validate(base))
-    assert changed_keys(spec, RelaunchRequest.model_validate({field: value})) == written
-    assert changed_keys(spec, RelaunchRequest()) == {}
+    assert keys_changed(spec, RelaunchRequest.model_validate({field: value})) == written
+    assert keys_changed(spec, RelaunchRequest()) == {}
+
+
+def test_a_production_container_loses_what_only_debug_ones_have() -> None:
+    body = {**BODY, "debug": True, "ssh_keys": ["ada"], "disable_cc_mode": True}
+    debug = spec_of(CreateContainerRequest.model_validate(body))
+
+    def changed(**change: object) -> dict[str, object]:
+        return keys_changed(debug, RelaunchRequest.model_validate(change))
+
+    production = {"debug": False, "sshKeys": [], "disableConfidential": False}
+    assert changed(debug=False) == production
+    assert changed(debug=False, disable_cc_mode=False, ssh_keys=[]) == production
+    assert changed(disable_cc_mode=False) == {"disableConfidential": False}
+    assert changed(tag="v2") == {"tag": "v2"}
+    for field, value in (("ssh_keys", ["ada"]), ("disable_cc_mode", True)):
+        with pytest.raises(ApiError, match=f"{field}: .*set debug: true or leave {field} out"):
+            changed(debug=False, **{field: value})
 
 
 def test_what_is_used_names_its_users() -> None:
-    error = in_use("the secret API_KEY", ("api", "web"))
+    pairs = (("a1", "api", False), ("w1", "web", False), ("w2", "web", True))
+    users = [ContainerUser(id=uid, name=name, debug=debug) for uid, name, debug in pairs]
+    error = in_use("the secret API_KEY", users)
     body = msgspec.json.decode(error_response(error, "r1").body)
-    assert (error.status, body["code"], body["used_by"]) == (409, "CONFLICT", ["api", "web"])
-    assert "api, web" in body["error"]
+    assert (error.status, body["code"]) == (409, "CONFLICT")
+    assert body["used_by"] == ["api", "web", "web"]
+    assert body["used_by_containers"][1:] == [
+        {"id": "w1", "name": "web", "debug": False},
+        {"id": "w2", "name": "web", "debug": True},
+    ]
+    assert "used by api, web, web (debug);" in body["error"]
+
+
+def restored(request: RequestRecord, spec: ContainerSpec) -> dict[str, Any]:
+    """Return the merge patch that restores a request."""
+    return spec_patch(spec, with_request(spec, request))
 
 
 def test_cancel_writes_back_what_the_update_changed() -> None:
@@ -256,3 +327,14 @@ def test_cancel_writes_back_what_the_update_changed() -> None:
         "relaunch": None,
     }
     assert restored(record(earlier), earlier) == {}
+
+
+def test_cancel_keeps_the_order_of_lists() -> None:
+    earlier = ContainerSpec.model_validate({"repo": "a/b", "tag": "v1", "secrets": ["B", "A"]})
+    asked = record(earlier)
+    moved = earlier.model_copy(update={"tag": "v2"})
+    assert restored(asked, moved) == {"tag": "v1"}
+    rebound = moved.model_copy(update={"secrets": ("A", "C")})
+    assert restored(asked, rebound) == {"tag": "v1", "secrets": ["B", "A"]}
+    sorted_by_an_earlier_release = asked.model_copy(update={"secrets": ("A", "B")})
+    assert restored(sorted_by_an_earlier_release, moved) == {"tag": "v1"}

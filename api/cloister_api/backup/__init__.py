@@ -1,0 +1,1 @@
+"""Backup of an installation into one archive, and its restore into an empty cluster."""

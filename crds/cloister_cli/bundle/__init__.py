@@ -1,0 +1,1 @@
+"""``cloister support-bundle``: what somebody who helps needs to see, without secrets."""

@@ -1,0 +1,1 @@
+"""``cloister doctor``: checks an installation, and says what to do about what is wrong."""

@@ -1,0 +1,147 @@
+"""Checks of the API server: its version, its clock, and the kinds."""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import yaml
+
+from cloister_clients.findings import Finding, failed, passed, warned
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE
+from cloister_crds.crd_manifests import manifests
+from cloister_crds.kinds.meta import GROUP, VERSION
+from cloister_crds.names import RESTORE_HOLDER, RESTORES_ANNOTATION
+
+__all__ = ["check_clock", "check_kinds", "check_restore", "check_server", "kind_findings"]
+
+OLDEST: Final = (1, 35)
+"""Oldest version of Kubernetes that has what enclaves need."""
+CLOCK: Final = timedelta(seconds=10)
+"""How far the clocks may differ, as in the log of the programs."""
+APPLY: Final = (
+    "apply the kinds of this version: cloister crds print | kubectl apply --server-side -f -"
+)
+
+
+async def check_server(client: KubeClient) -> Finding:
+    """Check that the API server responds, in a version that has what enclaves need.
+
+    Raises
+    ------
+    KubeError
+        When it does not respond.
+    """
+    version = await client.server_version()
+    found = re.match(r"v(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return failed(
+            "kubernetes",
+            f"the API server is Kubernetes {version}, and {oldest} is the oldest that works",
+            f"upgrade the cluster to {oldest} or newer",
+        )
+    return passed("kubernetes", f"{client.config.server} is Kubernetes {version}")
+
+
+def check_clock(client: KubeClient) -> Finding:
+    """Compare this machine's clock with the API server's, after requests have been sent."""
+    offset = client.clock.offset
+    if abs(offset) <= CLOCK:
+        return passed("clock", "this machine and the API server agree")
+    return warned(
+        "clock",
+        f"the API server's clock differs from this machine's by {offset.total_seconds():.0f} s",
+        "have both set by NTP",
+    )
+
+
+async def check_restore(client: KubeClient, namespace: str, lease: str) -> Finding:
+    """Check that no restore is unfinished: no operator leads until it is complete.
+
+    Parameters
+    ----------
+    client
+        Reads from the cluster.
+    namespace
+        Namespace of the operator.
+    lease
+        Name of its Lease.
+
+    Raises
+    ------
+    KubeError
+        When the server does not respond, or refuses.
+    """
+    try:
+        found = await client.get(LEASE, lease, namespace)
+    except NotFound:
+        found = {}
+    holder = (found.get("spec") or {}).get("holderIdentity") or ""
+    if holder != RESTORE_HOLDER:
+        return passed("restore", "none is unfinished")
+    archive = (found["metadata"].get("annotations") or {}).get(RESTORES_ANNOTATION, "unknown")
+    return failed(
+        "restore",
+        f"a restore was begun and is not complete (digest of its archive: {archive}); it holds the "
+        f"Lease {namespace}/{lease}, so no operator leads",
+        "run cloister restore with the same archive again, which completes it; to give it up, "
+        "delete what it restored, then the Lease",
+    )
+
+
+async def check_kinds(client: KubeClient) -> list[Finding]:
+    """Check that the kinds are served and stored as this version knows them.
+
+    Raises
+    ------
+    KubeError
+        When the server does not respond, or refuses.
+    """
+    wrong = []
+    for name, text in manifests().items():
+        wanted = yaml.safe_load(text)
+        crd = f"{name.removesuffix('.yaml')}.{GROUP}"
+        try:
+            present = await client.get(CUSTOM_RESOURCE_DEFINITION, crd)
+        except NotFound:
+            wrong.append(failed(f"kind {crd}", "it does not exist", APPLY))
+            continue
+        wrong += kind_findings(crd, present, wanted)
+    return wrong or [passed("kinds", f"{len(manifests())} kinds are served as {VERSION}")]
+
+
+def kind_findings(crd: str, present: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Finding]:
+    """Return what is wrong with a kind.
+
+    Parameters
+    ----------
+    crd
+        Its name.
+    present
+        Its CustomResourceDefinition on the server.
+    wanted
+        That of this version.
+    """
+    check, status = f"kind {crd}", present.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    if conditions.get("Established") != "True":
+        return [failed(check, "the API server does not serve it", APPLY)]
+    versions = {each["name"]: each for each in present["spec"]["versions"]}
+    stored = [each for each in status.get("storedVersions") or () if each not in versions]
+    found = []
+    if stored:
+        found.append(
+            failed(
+                check,
+                f"objects are stored as {', '.join(stored)}, which it does not have any more",
+                "write every object of the kind once, then take the version out of "
+                "status.storedVersions",
+            )
+        )
+    if VERSION not in versions or not versions[VERSION]["served"]:
+        return [*found, failed(check, f"it is not served as {VERSION}", APPLY)]
+    if versions[VERSION]["schema"] != wanted["spec"]["versions"][0]["schema"]:
+        found.append(warned(check, "its schema is not that of this version of cloister", APPLY))
+    return found

@@ -1,0 +1,234 @@
+"""``cloister doctor``: runs the checks and prints what they found."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cloister_cli.doctor.access import DEFAULT_NAMES, check_access
+from cloister_cli.doctor.cluster import check_clock, check_kinds, check_restore, check_server
+from cloister_cli.doctor.nodes import check_nodes
+from cloister_cli.doctor.options import cluster_options
+from cloister_cli.doctor.policies import check_policies, try_policy
+from cloister_clients.findings import Finding, FindingLevel, failed, warned
+from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
+from cloister_clients.kube.kinds import NAMESPACE, NODE
+
+__all__ = ["diagnose", "doctor", "document"]
+
+GROUP: Final = "cloister.checks"
+"""Group of entry points that the programs' own checks come from, by program."""
+ORGANIZATIONS: Final = "cloister.dev/organization"
+"""Label of namespaces of organizations."""
+DEFAULT_LEASE: Final = "cloister-operator"
+"""Name of the operator's Lease where its settings name no other."""
+COLORS: Final = {FindingLevel.PASS: "green", FindingLevel.WARN: "yellow", FindingLevel.FAIL: "red"}
+
+Checks = Callable[[Path], Awaitable[list[Finding]]]
+
+
+@click.command()
+@cluster_options
+@click.option(
+    "--operator-account",
+    default=DEFAULT_NAMES["operator"],
+    show_default=True,
+    help="Account of the operator in that namespace.",
+)
+@click.option(
+    "--api-account",
+    default=DEFAULT_NAMES["api"],
+    show_default=True,
+    help="Account of the API in that namespace.",
+)
+@click.option(
+    "--lease",
+    default=DEFAULT_LEASE,
+    show_default=True,
+    help="Lease of the operator (setting lease.name) in that namespace.",
+)
+@click.option(
+    "--operator-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings of the operator: checks what they name, from this machine.",
+)
+@click.option(
+    "--api-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings of the API: checks what they name, from this machine.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="One line for each check, or one JSON document.",
+)
+def doctor(
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    operator_account: str,
+    api_account: str,
+    lease: str,
+    operator_config: Path | None,
+    api_config: Path | None,
+    output: str,
+) -> None:
+    """Check an installation, and say what to do about what is wrong.
+
+    It changes nothing. The exit code is 1 when a check failed, else 0.
+    """
+    settings = {"operator": operator_config, "api": api_config}
+    try:
+        config = KubeConfig.load(kubeconfig, context)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    names = {"operator": operator_account, "api": api_account}
+    findings = asyncio.run(diagnose(config, namespace, settings, names, lease=lease))
+    if output == "json":
+        click.echo(json.dumps(document(findings), indent=2))
+    else:
+        _print(findings)
+    sys.exit(any(each.level is FindingLevel.FAIL for each in findings))
+
+
+async def diagnose(
+    config: KubeConfig,
+    namespace: str,
+    settings: dict[str, Path | None],
+    names: Mapping[str, str] = DEFAULT_NAMES,
+    *,
+    lease: str = DEFAULT_LEASE,
+) -> list[Finding]:
+    """Run all checks.
+
+    Parameters
+    ----------
+    config
+        How the API server is reached.
+    namespace
+        Namespace of the operator.
+    settings
+        Settings of each program; None = what they name is not checked.
+    names
+        Names of the accounts, by program.
+    lease
+        Name of the operator's Lease.
+    """
+    async with KubeClient(
+        config, field_manager="cloister-doctor", user_agent="cloister-doctor"
+    ) as client:
+        findings = await check_cluster(config, client, namespace, names, lease=lease)
+    for program, path in settings.items():
+        findings += await check_program(program, path)
+    return findings
+
+
+async def check_cluster(
+    config: KubeConfig,
+    client: KubeClient,
+    namespace: str,
+    names: Mapping[str, str] = DEFAULT_NAMES,
+    *,
+    lease: str = DEFAULT_LEASE,
+) -> list[Finding]:
+    """Check what the API server tells; without a response there is nothing more to check."""
+    try:
+        findings = [await check_server(client)]
+    except KubeError as error:
+        remedy = "name the right kubeconfig and context, and see whether the server runs"
+        return [failed("kubernetes", f"the API server does not respond: {error}", remedy)]
+    organization = await _organization(client)
+
+    async def rights() -> list[Finding]:
+        return await check_access(
+            config, client, system=namespace, organization=organization, names=names
+        )
+
+    async def nodes() -> list[Finding]:
+        return check_nodes((await client.list(NODE)).items)
+
+    async def restore() -> list[Finding]:
+        return [await check_restore(client, namespace, lease)]
+
+    async def forbidden() -> list[Finding]:
+        return [await try_policy(client, organization)]
+
+    checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
+        "kinds": lambda: check_kinds(client),
+        "policies": lambda: check_policies(client),
+        "forbidden write": forbidden,
+        "rights": rights,
+        "restore": restore,
+        "nodes": nodes,
+    }
+    for name, check in checks.items():
+        try:
+            findings += await check()
+        except KubeError as error:
+            remedy = "run this as an administrator"
+            findings.append(warned(name, f"it could not be checked: {error}", remedy))
+    return [*findings, check_clock(client)]
+
+
+async def _organization(client: KubeClient) -> str | None:
+    """Return a namespace of an organization; None = there is none, or none can be seen."""
+    try:
+        page = await client.list(NAMESPACE, label_selector=ORGANIZATIONS)
+    except KubeError:
+        return None
+    names = (
+        each["metadata"]["name"]
+        for each in page.items
+        if not each["metadata"].get("deletionTimestamp")
+    )
+    return next(names, None)
+
+
+async def check_program(program: str, path: Path | None) -> list[Finding]:
+    """Run the checks that a program brings of its own settings."""
+    name = f"settings of the {program}"
+    if path is None:
+        remedy = f"name the file with --{program}-config"
+        return [warned(name, "what they name was not checked", remedy)]
+    for entry in entry_points(group=GROUP, name=program):
+        try:
+            checks: Checks = entry.load()
+        except ImportError as error:
+            remedy = f"pip install 'cloister[{program}]'"
+            return [warned(name, f"{error.name} is not installed", remedy)]
+        return await checks(path)
+    return [failed(name, "this installation of cloister has no such program", "install it again")]
+
+
+def document(findings: list[Finding]) -> dict[str, object]:
+    """Return findings as JSON data."""
+    return {
+        "version": version("cloister"),
+        "failed": sum(each.level is FindingLevel.FAIL for each in findings),
+        "findings": [
+            {
+                "check": each.check,
+                "level": each.level.value,
+                "message": each.message,
+                "remedy": each.remedy,
+            }
+            for each in findings
+        ],
+    }
+
+
+def _print(findings: list[Finding]) -> None:
+    """Print one line for each finding, and its remedy below."""
+    width = max(len(each.check) for each in findings)
+    for each in findings:
+        level = click.style(each.level.value, fg=COLORS[each.level])
+        click.echo(f"{level}  {each.check:{width}}  {each.message}")
+        if each.remedy:
+            click.echo(f"{'':{width + 8}}{each.remedy}")

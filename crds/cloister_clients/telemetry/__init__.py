@@ -1,0 +1,1 @@
+"""What both programs report of themselves in the same form: log lines, metrics."""

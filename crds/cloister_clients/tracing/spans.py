@@ -1,0 +1,169 @@
+"""Spans: what code calls to say what it does. While tracing is off, nothing happens.
+
+Attributes are names, identifiers, counts and statuses. Never the text of a body, a header, a
+query, an error or a secret: who reads traces need not be who may read these.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+__all__ = [
+    "NO_SPAN",
+    "Attributes",
+    "SpanKind",
+    "TraceSpan",
+    "Tracer",
+    "Value",
+    "install",
+    "is_on",
+    "span",
+    "trace_id",
+    "traceparent",
+]
+
+Value = str | float | bool
+"""Value of an attribute; whole numbers too."""
+Attributes = Mapping[str, Value]
+"""Attributes of a span, by the names of OpenTelemetry's semantic conventions where they have one.
+"""
+
+
+class SpanKind(StrEnum):
+    """What a span is about (OpenTelemetry, "SpanKind")."""
+
+    SERVER = "server"
+    """A request that was received."""
+    CLIENT = "client"
+    """A request that was sent."""
+    INTERNAL = "internal"
+    """Work of the program."""
+
+
+class TraceSpan(Protocol):
+    """A span that has begun."""
+
+    def rename(self, name: str) -> None:
+        """Change its name, which was not known when it began."""
+
+    def set(self, name: str, value: Value) -> None:
+        """Set an attribute."""
+
+    def fail(self, why: str) -> None:
+        """Mark it as failed, by a word such as the class of an error or a status."""
+
+
+class Tracer(Protocol):
+    """Makes spans; one is installed while tracing is on."""
+
+    def span(
+        self,
+        name: str,
+        kind: SpanKind,
+        *,
+        parent: str,
+        link: str,
+        inner: bool,
+        attributes: Attributes,
+    ) -> AbstractContextManager[TraceSpan]:
+        """Begin a span, as `span` does."""
+
+    def traceparent(self) -> str:
+        """Return what `traceparent` does."""
+
+    def trace_id(self) -> str:
+        """Return what `trace_id` does."""
+
+
+class _NoSpan:
+    """The span of everything while tracing is off."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let errors pass."""
+
+    def rename(self, name: str) -> None:
+        """Do nothing."""
+
+    def set(self, name: str, value: Value) -> None:
+        """Do nothing."""
+
+    def fail(self, why: str) -> None:
+        """Do nothing."""
+
+
+NO_SPAN = _NoSpan()
+"""What `span` returns while nothing is recorded."""
+
+
+class _Process:
+    """What the process has one of, as it has one root logger."""
+
+    tracer: Tracer | None = None
+    """Makes its spans; None = tracing is off."""
+
+
+def install(tracer: Tracer | None) -> None:
+    """Make a tracer the one of this process; None = switch tracing off."""
+    _Process.tracer = tracer
+
+
+def is_on() -> bool:
+    """Return whether spans may be recorded: what they are made of is not computed otherwise."""
+    return _Process.tracer is not None
+
+
+def span(
+    name: str,
+    kind: SpanKind = SpanKind.INTERNAL,
+    *,
+    parent: str = "",
+    link: str = "",
+    inner: bool = False,
+    attributes: Attributes | None = None,
+) -> AbstractContextManager[TraceSpan]:
+    """Begin a span, which is current until the block ends; an exception marks it as failed.
+
+    Parameters
+    ----------
+    name
+        What is done, of few different values.
+    kind
+        What it is about.
+    parent
+        The span outside of this process that caused it (W3C Trace Context, traceparent). Empty =
+        the current span; where there is none, or this is invalid, a new trace begins.
+    link
+        A span that is only mentioned, in the same form; empty or invalid = none is.
+    inner
+        Whether it is only recorded within another span, so that it begins no trace.
+    attributes
+        Its first attributes.
+    """
+    tracer = _Process.tracer
+    if tracer is None:
+        return NO_SPAN
+    return tracer.span(
+        name, kind, parent=parent, link=link, inner=inner, attributes=attributes or {}
+    )
+
+
+def traceparent() -> str:
+    """Return the current span for another process (W3C Trace Context); empty = none is recorded."""
+    tracer = _Process.tracer
+    return tracer.traceparent() if tracer is not None else ""
+
+
+def trace_id() -> str:
+    """Return the identifier of the current trace, 32 hexadecimal digits; empty = there is none."""
+    tracer = _Process.tracer
+    return tracer.trace_id() if tracer is not None else ""

@@ -1,0 +1,94 @@
+"""Templates of the CRDs, policies and roles, rewritten from the plain manifests.
+
+The plain manifests are the one place where policies and roles are written. They name the namespace
+and the accounts as a plain installation has them; in a template these follow the release.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cloister_crds.crd_manifests import manifests
+
+__all__ = ["SYSTEM", "follow_release", "templates"]
+
+SYSTEM: Final = "cloister-system"
+"""Namespace of the accounts in the plain manifests."""
+NAMESPACE: Final = "{{ .Release.Namespace }}"
+KEPT: Final = """\
+  {{{{- if .Values.{value}.keep }}}}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{{{- end }}}}
+"""
+HEAD: Final = re.compile(r"^metadata:\n  name: .*\n", re.MULTILINE)
+NOTICE: Final = "{{{{- /* Generated from {source} by `make crds`; do not edit. */ -}}}}\n"
+
+
+def templates(root: Path) -> Iterator[tuple[str, str]]:
+    """Return each template with its path in the chart's folder of templates.
+
+    Parameters
+    ----------
+    root
+        The checkout, whose plain manifests are read.
+
+    Raises
+    ------
+    ValueError
+        When a manifest names the namespace in a way that is not rewritten.
+    """
+    for name, text in manifests().items():
+        body = _literal(text)
+        kept = HEAD.sub(lambda found: found[0] + KEPT.format(value="crds"), body)
+        source = f"crds/manifests/crds/{name}"
+        yield (
+            f"crds/{name}",
+            NOTICE.format(source=source)
+            + "{{- if .Values.crds.enabled }}\n"
+            + kept.rstrip("\n")
+            + "\n{{- end }}\n",
+        )
+    folder = root / "crds" / "manifests"
+    for path in sorted((folder / "policies").glob("*.yaml")):
+        text = follow_release(path.read_text(encoding="utf-8"))
+        kept = HEAD.sub(lambda found: found[0] + KEPT.format(value="policies"), text)
+        yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + kept
+    for path in sorted((folder / "roles").glob("*.yaml")):
+        # Namespace and accounts are the chart's own: they have values.
+        if path.name != "accounts.yaml":
+            text = follow_release(path.read_text(encoding="utf-8"))
+            yield f"roles/{path.name}", NOTICE.format(source=_source(path, root)) + text
+
+
+def follow_release(text: str) -> str:
+    """Return a plain manifest as a template in which namespace and accounts are the release's.
+
+    Raises
+    ------
+    ValueError
+        When it names the namespace in a way that is not rewritten.
+    """
+    text = _literal(text)
+    for program in ("operator", "api"):
+        account = f"{{{{ .Values.{program}.serviceAccount.name }}}}"
+        user = f"system:serviceaccount:{SYSTEM}:cloister-{program}"
+        text = text.replace(user, f"system:serviceaccount:{NAMESPACE}:{account}")
+        subject = rf"(- kind: ServiceAccount\n +name: )cloister-{program}$"
+        text = re.sub(subject, rf"\g<1>{account}", text, flags=re.MULTILINE)
+    text = re.sub(rf"(\bnamespace: ){SYSTEM}$", rf"\g<1>{NAMESPACE}", text, flags=re.MULTILINE)
+    text = text.replace(f"'{SYSTEM}'", f"'{NAMESPACE}'")
+    if SYSTEM in text:
+        line = next(line for line in text.splitlines() if SYSTEM in line)
+        raise ValueError(f"{line.strip()!r} names {SYSTEM} in a way that no template follows")
+    return text
+
+
+def _literal(text: str) -> str:
+    """Return a text whose braces are not read as an action of a template."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def _source(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

@@ -1,0 +1,165 @@
+"""Builds the released images: first for each architecture, then the index of each."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.cluster import guest
+from dev.cluster.binaries import binary
+from dev.cluster.progress import Progress
+from dev.cluster.versions import load
+from dev.images import sbom, site, tools
+from dev.images.buildah import PLATFORMS, Store
+from dev.images.debian import BaseSpec, read_lock
+from dev.images.release import ROOT, Release
+from dev.images.root import Root
+
+__all__ = ["BASE", "IMAGES", "Build"]
+
+BASE = "cloister-base"
+"""The base of `cloister`; it is published so that a build can begin with it."""
+IMAGES = ("cloister", "cloister-guest", "cloister-shim")
+"""What an installation runs."""
+BASE_TIME = 0
+"""Time of the base: its digest follows from its packages alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One build of all images.
+
+    Attributes
+    ----------
+    target
+        Folder of everything that is written.
+    uv
+        The program uv, of the Makefile's version.
+    """
+
+    target: Path
+    uv: Path
+    release: Release
+    progress: Progress
+    architectures: tuple[str, ...] = tuple(PLATFORMS)
+
+    @property
+    def layout(self) -> Path:
+        """Folder of the built images (OCI image layout specification)."""
+        return self.target / "oci"
+
+    def run(self) -> dict[str, str]:
+        """Build everything, and return the digest of each image's index.
+
+        Raises
+        ------
+        ImageError, LocalClusterError
+            When something cannot be built.
+        """
+        spec = BaseSpec.read()
+        for folder in (self.layout, self.target / "store"):
+            shutil.rmtree(folder, ignore_errors=True)
+        own = site.wheel(self.uv, self.target / "wheel", self.release)
+        store = Store(self.target / "store", binary("runc"))
+        # The one of this machine's architecture runs in the builds of the others.
+        for architecture in sorted(
+            self.architectures, key=lambda each: each != tools.architecture()
+        ):
+            root = Root.of(spec, architecture, self.progress)
+            self._base(store, architecture, root)
+            self._cloister(store, architecture, own, spec)
+            self._guest(store, architecture)
+            self._shim(store, architecture, root, spec)
+        indexes = {}
+        for name in (BASE, *IMAGES):
+            self.progress.say(f"writing {name}")
+            members = {each: f"localhost/{name}-{each}" for each in self.architectures}
+            indexes[name] = store.write_index(name, members, self.layout, name)
+        return indexes
+
+    def _base(self, store: Store, architecture: str, root: Root) -> None:
+        self._image(
+            store, BASE, architecture, lambda to: root.link(to / "base.tar"), time=BASE_TIME
+        )
+
+    def _cloister(self, store: Store, architecture: str, own: Path, spec: BaseSpec) -> None:
+        def fill(to: Path) -> list[sbom.Component]:
+            site.install(self.uv, own, architecture, to / "site")
+            shutil.copy(ROOT / "dev" / "images" / "bytecode.py", to)
+            (to / "program").mkdir()
+            shutil.copy(ROOT / "images" / "cloister" / "cloister", to / "program")
+            packages = sbom.debian_components(spec, read_lock(architecture))
+            return [*packages, *sbom.python_components(self.uv, to / "site")]
+
+        arguments = {
+            "BASE": f"localhost/{BASE}-{architecture}",
+            "BUILD_BASE": f"localhost/{BASE}-{tools.architecture()}",
+            "BUILDPLATFORM": PLATFORMS[tools.architecture()],
+            "TARGETPLATFORM": PLATFORMS[architecture],
+        }
+        self._image(store, "cloister", architecture, fill, arguments=arguments)
+
+    def _guest(self, store: Store, architecture: str) -> None:
+        def fill(to: Path) -> list[sbom.Component]:
+            (to / "root").mkdir()
+            built = to / "root" / "guest"
+            return sbom.go_components(guest.build(guest.MODULE, built, architecture=architecture))
+
+        self._image(store, "cloister-guest", architecture, fill)
+
+    def _shim(self, store: Store, architecture: str, root: Root, spec: BaseSpec) -> None:
+        def fill(to: Path) -> list[sbom.Component]:
+            programs = to / "root" / "usr" / "bin"
+            programs.mkdir(parents=True)
+            module = load().module_of("caddy")
+            package = module.binaries["caddy"]
+            caddy = guest.build(
+                module.folder, programs / "caddy", package, architecture=architecture
+            )
+            root.write_authorities(to / "root")
+            (to / "root" / "tmp").mkdir()
+            (to / "root" / "tmp").chmod(0o1777)
+            trusted = [each for each in read_lock(architecture) if each.name == "ca-certificates"]
+            return [*sbom.debian_components(spec, trusted), *sbom.go_components(caddy)]
+
+        self._image(store, "cloister-shim", architecture, fill)
+
+    def _image(
+        self,
+        store: Store,
+        name: str,
+        architecture: str,
+        fill: Callable[[Path], list[sbom.Component] | None],
+        *,
+        time: int | None = None,
+        arguments: dict[str, str] | None = None,
+    ) -> None:
+        """Fill the folder that a Dockerfile copies from, and build its image and bill."""
+        self.progress.say(f"building {name} for {architecture}")
+        context = self.target / f"{name}-{architecture}"
+        shutil.rmtree(context, ignore_errors=True)
+        context.mkdir(parents=True)
+        components = fill(context)
+        if components is not None:
+            bill = self.target / "sbom" / f"{name}-{architecture}.cdx.json"
+            sbom.write(bill, name, self.release, components)
+        _settle_modes(context)
+        store.build(
+            f"localhost/{name}-{architecture}",
+            ROOT / "images" / name / "Dockerfile",
+            context,
+            architecture=architecture,
+            time=self.release.time if time is None else time,
+            arguments=arguments,
+            labels=self.release.labels() if time is None else None,
+        )
+
+
+def _settle_modes(folder: Path) -> None:
+    """Make modes independent of this user's umask; a shared folder keeps its mode."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            continue
+        mode = path.stat().st_mode
+        if not mode & 0o1000:
+            path.chmod(0o755 if path.is_dir() or mode & 0o100 else 0o644)

@@ -1,0 +1,54 @@
+"""Which commit the images are of."""
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.images.commands import run
+
+__all__ = ["ROOT", "Release", "current", "project_version"]
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Root of the repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of the project."""
+
+    version: str
+    """Version of pyproject.toml; of a pre-release with its mark, such as ``0.2.0-rc.1``."""
+    revision: str
+    """Commit; with ``-dirty`` when the checkout differs from it."""
+    time: int
+    """Time of every file of ours, in seconds of Unix time: the commit's."""
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels of an image (OCI image specification, "Annotations")."""
+        return {
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.revision": self.revision,
+            "org.opencontainers.image.version": self.version,
+        }
+
+
+def project_version() -> str:
+    """Return the version in pyproject.toml, the one place that has it."""
+    found: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return found
+
+
+def current() -> Release:
+    """Return the version of the checkout. ``$SOURCE_DATE_EPOCH`` replaces the commit's time.
+
+    Raises
+    ------
+    ImageError
+        When this is no checkout.
+    """
+    described = ["git", "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty"]
+    revision = run(described, cwd=ROOT).decode().strip()
+    committed = run(["git", "log", "-1", "--format=%ct"], cwd=ROOT).decode().strip()
+    time = int(os.environ.get("SOURCE_DATE_EPOCH") or committed)
+    return Release(project_version(), revision, time)

@@ -1,0 +1,68 @@
+"""The base's root as a tar, kept in the cache for each content of `base.toml` and `base.lock`."""
+
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.cluster.binaries import cache_folder
+from dev.cluster.progress import Progress
+from dev.images import debian, rootfs
+from dev.images.debian import BaseSpec
+
+__all__ = ["Root"]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root of one architecture."""
+
+    tar: Path
+
+    @classmethod
+    def of(cls, spec: BaseSpec, architecture: str, progress: Progress) -> "Root":
+        """Return the root; fetch its packages when it is not in the cache.
+
+        Raises
+        ------
+        ImageError
+            When the packages cannot be had as they are locked.
+        """
+        tar = cache_folder() / "images" / f"base-{architecture}-{_key()}.tar"
+        if not tar.exists():
+            progress.say(f"fetching the Debian packages of {architecture}")
+            tar.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="cloister-debs-", dir=tar.parent) as folder:
+                packages = debian.fetch(spec, architecture, Path(folder, "debs"))
+                written = Path(folder, "base.tar")
+                rootfs.write_tar(rootfs.entries(spec, packages), written, 0)
+                written.rename(tar)
+        return cls(tar)
+
+    def link(self, to: Path) -> None:
+        """Put the tar into the folder of a build."""
+        try:
+            os.link(self.tar, to)
+        except OSError:
+            # Another disk, or a folder of the machine that allows no links.
+            shutil.copy(self.tar, to)
+
+    def write_authorities(self, folder: Path) -> None:
+        """Write the public certificate authorities into another image's root."""
+        with tarfile.open(self.tar) as archive:
+            stream = archive.extractfile(rootfs.BUNDLE)
+            assert stream is not None
+            path = folder / rootfs.BUNDLE
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(stream.read())
+
+
+def _key() -> str:
+    """Hash what the root follows from."""
+    digest = hashlib.sha256()
+    for path in (debian.SPEC, debian.LOCK, Path(rootfs.__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

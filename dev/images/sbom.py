@@ -1,0 +1,116 @@
+"""Bills of materials in CycloneDX 1.5: what each image holds, from the locks it was made of."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+
+from dev.images.commands import run
+from dev.images.debian import BaseSpec, LockedPackage
+from dev.images.errors import ImageError
+from dev.images.release import ROOT, Release, project_version
+
+__all__ = ["debian_components", "go_components", "python_components", "write"]
+
+Component = dict[str, Any]
+SPACE = uuid.UUID("3c5b9a0e-7d0f-5d0c-9a4b-4f1d2f6c8e11")
+"""Namespace of serial numbers, which follow from the content."""
+
+
+def write(path: Path, name: str, release: Release, components: Iterable[Component]) -> None:
+    """Write the bill of one image; the same content gives the same bytes."""
+    listed = sorted(components, key=lambda each: each["purl"])
+    content = json.dumps(listed, sort_keys=True)
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "serialNumber": uuid.uuid5(SPACE, f"{name} {release.revision} {content}").urn,
+        "version": 1,
+        "metadata": {
+            "timestamp": datetime.fromtimestamp(release.time, UTC).isoformat(),
+            "component": {"type": "container", "name": name, "version": release.version},
+        },
+        "components": listed,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def debian_components(spec: BaseSpec, packages: Iterable[LockedPackage]) -> list[Component]:
+    """Return the Debian packages of a base."""
+    return [
+        {
+            "type": "library",
+            "name": each.name,
+            "version": each.version,
+            "purl": f"pkg:deb/debian/{_quoted(each.name)}@{_quoted(each.version)}"
+            f"?arch={each.architecture}&distro={spec.suite}",
+            "hashes": [{"alg": "SHA-256", "content": each.sha256}],
+        }
+        for each in packages
+    ]
+
+
+def python_components(uv: Path, site: Path) -> list[Component]:
+    """Return the distributions that a folder of modules holds, as `uv.lock` knows them.
+
+    Raises
+    ------
+    ImageError
+        When one is there that `uv.lock` does not have in this version.
+    """
+    exported = ["export", "--quiet", "--frozen", "--all-extras", "--no-dev"]
+    known = json.loads(run([uv, *exported, "--format", "cyclonedx1.5"], cwd=ROOT))
+    locked = {(_plain(each["name"]), each["version"]): each for each in known["components"]}
+    version = project_version()
+    own = {"type": "application", "name": "cloister", "version": version}
+    locked["cloister", version] = own | {"purl": f"pkg:pypi/cloister@{version}"}
+    return [_locked(locked, each) for each in distributions(path=[str(site)])]
+
+
+def _locked(locked: dict[tuple[str, str], Component], found: Distribution) -> Component:
+    name, version = found.metadata["Name"], found.version
+    if (_plain(name), version) not in locked:
+        raise ImageError(f"{name} {version} was installed, and uv.lock does not have it")
+    component = locked[_plain(name), version]
+    # Its other fields refer to a document of uv.
+    kept = ("type", "name", "version", "purl", "externalReferences")
+    return {key: component[key] for key in kept if key in component}
+
+
+def go_components(program: Path) -> list[Component]:
+    """Return the modules that a Go program is made of, as it says itself.
+
+    Raises
+    ------
+    ImageError
+        When it is no Go program.
+    """
+    lines = run(["go", "version", "-m", program]).decode().splitlines()
+    modules: list[tuple[str, str]] = [("stdlib", lines[0].rpartition(" go")[2])]
+    for line in lines[1:]:
+        kind, *words = line.split()
+        if kind == "=>":
+            modules.pop()
+        if kind in {"mod", "dep", "=>"} and words[1] != "(devel)":
+            modules.append((words[0], words[1]))
+    return [_module(path, version) for path, version in modules]
+
+
+def _module(path: str, version: str) -> Component:
+    purl = f"pkg:golang/{path}@{_quoted(version)}"
+    return {"type": "library", "name": path, "version": version, "purl": purl}
+
+
+def _plain(name: str) -> str:
+    """Return the normal form of a distribution's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _quoted(text: str) -> str:
+    """Return a part of a package URL."""
+    return text.replace("%", "%25").replace("+", "%2B").replace(":", "%3A")

@@ -1,0 +1,149 @@
+"""What ``cloister doctor`` checks of the operator's settings: whether what they name responds."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import dns.asyncquery
+import dns.exception
+import dns.message
+
+from cloister_clients.findings import Finding, failed, passed, warned
+from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
+from cloister_clients.kube.kinds import KindRef
+from cloister_clients.registry import RegistryClient
+from cloister_clients.registry.errors import RegistryError
+from cloister_clients.settings import SettingsError
+from cloister_clients.sources import provider_from
+from cloister_clients.sources.errors import SourceError, SourceRefused, SourceUnavailable
+from cloister_operator.context import USER_AGENT
+from cloister_operator.lookups.gateway_api_versions import (
+    OUTDATED_REMEDY,
+    GatewayKindsMissing,
+    find_gateway_kinds,
+)
+from cloister_operator.settings import OperatorSettings, read_settings
+from cloister_operator.writer.writer import FIELD_MANAGER
+
+__all__ = ["checks"]
+
+PROBE = "cloister-doctor/no-such-repository"
+"""A repository that nobody has: a source that says so works."""
+GATEWAY = KindRef("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
+RESOLVER_SECONDS = 3.0
+"""Seconds that a name server has for a response."""
+DNS_PORT = 53
+
+
+async def checks(path: Path) -> list[Finding]:
+    """Check the operator's settings, and from this machine what they name."""
+    try:
+        settings = read_settings(path)
+    except SettingsError as error:
+        return [failed("settings of the operator", str(error), "correct the file")]
+    found = [passed("settings of the operator", f"{path} is valid")]
+    found.append(await _source(settings))
+    found += await _images(settings)
+    found += await asyncio.gather(
+        *(_resolver(str(address)) for address in settings.enclave_network.resolvers)
+    )
+    found += _domains(settings)
+    if settings.gateway is not None:
+        found.append(await _gateway(settings))
+    return found
+
+
+async def _source(settings: OperatorSettings) -> Finding:
+    """Ask the source for a repository that does not exist."""
+    check, remedy = "source of releases", "check sources: its base address, token and authorities"
+    base = settings.sources.base
+    if base and base.startswith("/") and not Path(base).is_dir():  # noqa: ASYNC240 - once, local
+        return failed(check, f"the directory {base} does not exist", remedy)
+    try:
+        source = provider_from(settings.sources)
+    except OSError as error:
+        return failed(check, str(error), remedy)
+    try:
+        await source.latest(PROBE)
+    except (SourceUnavailable, SourceRefused) as error:
+        return failed(check, f"{error.reason}: {error.message}", remedy)
+    except SourceError:
+        pass
+    finally:
+        await source.aclose()
+    return passed(check, f"{settings.sources.base or settings.sources.kind.value} responds")
+
+
+async def _images(settings: OperatorSettings) -> list[Finding]:
+    """Ask the registries for the images that every enclave has."""
+    registry, found = RegistryClient(settings.registry), []
+    try:
+        for setting, image in (
+            ("shimImage", settings.shim_image),
+            ("guestImage", settings.guest_image),
+        ):
+            found.append(await _image(registry, setting, image))
+    finally:
+        await registry.aclose()
+    return found
+
+
+async def _image(registry: RegistryClient, setting: str, image: str) -> Finding:
+    """Ask a registry for an image."""
+    try:
+        there = await registry.exists(image)
+    except RegistryError as error:
+        remedy = f"correct {setting}, or the settings under registry that say how it is reached"
+        return failed(setting, f"{error.reason}: {error.message}", remedy)
+    if there:
+        return passed(setting, f"{image} is there")
+    return failed(setting, f"{image} is not there", f"push it, or correct {setting}")
+
+
+async def _resolver(address: str) -> Finding:
+    """Send a name server of enclaves a query; any response will do."""
+    check, began = f"resolver {address}", time.monotonic()
+    query = dns.message.make_query(".", "NS")
+    try:
+        await dns.asyncquery.udp(query, address, timeout=RESOLVER_SECONDS, port=DNS_PORT)
+    except (dns.exception.DNSException, OSError) as error:
+        remedy = "correct enclaveNetwork.resolvers, or run this where enclaves run"
+        return failed(check, f"it does not respond: {str(error) or type(error).__name__}", remedy)
+    return passed(check, f"it responds in {(time.monotonic() - began) * 1000:.0f} ms")
+
+
+def _domains(settings: OperatorSettings) -> list[Finding]:
+    """Read the key of custom domains."""
+    if settings.domains is None:
+        return []
+    try:
+        settings.domains.read(settings.service, settings.containers_domain)
+    except (OSError, ValueError) as error:
+        remedy = "restore the file from the backup: another key breaks the records of all domains"
+        return [failed("custom domains", str(error), remedy)]
+    return [passed("custom domains", "the installation key can be used")]
+
+
+async def _gateway(settings: OperatorSettings) -> Finding:
+    """Look for the kinds of the Gateway API, and the Gateway that the settings name."""
+    check, gateway = "gateway", settings.gateway
+    assert gateway is not None
+    namespace = gateway.namespace or settings.operator_namespace
+    try:
+        config = KubeConfig.load(settings.kubeconfig, settings.context)
+        async with KubeClient(config, field_manager=FIELD_MANAGER, user_agent=USER_AGENT) as client:
+            kinds = await find_gateway_kinds(client)
+            if kinds.outdated:
+                return warned(check, kinds.outdated, OUTDATED_REMEDY)
+            body = await client.get(GATEWAY, gateway.name, namespace)
+    except GatewayKindsMissing as error:
+        return failed(check, str(error), "install the CRDs of the Gateway API")
+    except (ConfigError, KubeError) as error:
+        remedy = f"see whether the Gateway {namespace}/{gateway.name} exists"
+        return warned(check, f"it could not be checked: {error}", remedy)
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    if any(each["type"] == "Programmed" and each["status"] == "True" for each in conditions):
+        version = kinds.route.version
+        return passed(check, f"{namespace}/{gateway.name} is programmed; routes are {version}")
+    remedy = f"see its status: kubectl describe gateway {gateway.name} -n {namespace}"
+    return warned(check, f"{namespace}/{gateway.name} is not programmed", remedy)

@@ -1,0 +1,177 @@
+"""What Helm runs beside the programs: checks before an upgrade and a deletion, and `helm test`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cloister_api.settings import ApiSettings
+from cloister_cli.doctor.command import doctor
+from cloister_cli.doctor.upgrade import upgrade_check
+from cloister_operator.settings import read_settings
+from tests.support.programs.helm import LEAST, Helm
+
+pytestmark = pytest.mark.programs("helm")
+
+Rendered = dict[tuple[str, str, str], dict[str, Any]]
+SQLITE = LEAST | {"keys": {"existingSecret": "own-keys"}}
+HOOK = "helm.sh/hook"
+CHECK = "cloister-upgrade-check"
+
+
+def hooks(rendered: Rendered, event: str) -> Rendered:
+    """Return the objects that Helm makes at an event."""
+    return {
+        key: each
+        for key, each in rendered.items()
+        if event in each["metadata"].get("annotations", {}).get(HOOK, "").split(",")
+    }
+
+
+def pod_spec(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of a Pod, or of the Pod of a Job."""
+    spec: dict[str, Any] = found["spec"]
+    return spec["template"]["spec"] if found["kind"] == "Job" else spec
+
+
+def is_restricted(spec: dict[str, Any]) -> bool:
+    """Return whether Pod Security `restricted` lets a Pod in, with a root that is read-only."""
+    pod = spec["securityContext"]
+    return bool(
+        pod["runAsNonRoot"] and pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    ) and all(
+        each["securityContext"]
+        == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        for each in spec["containers"]
+    )
+
+
+def test_every_pod_of_a_hook_is_restricted(least: Rendered, full: Rendered) -> None:
+    for rendered in (least, full):
+        found = [
+            each
+            for each in rendered.values()
+            if each["kind"] in {"Job", "Pod"} and HOOK in each["metadata"]["annotations"]
+        ]
+        assert len(found) == 4
+        assert all(map(is_restricted, map(pod_spec, found)))
+
+
+def test_deletion_waits_for_a_check_unless_it_is_forced(helm: Helm, least: Rendered) -> None:
+    check = least["Job", "cloister-system", "cloister-uninstall-check"]
+    assert check["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    (container,) = check["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["uninstall-check"]
+    forced = helm.rendered(SQLITE | {"uninstall": {"force": True}})
+    assert not hooks(forced, "pre-delete")
+
+
+def test_an_upgrade_begins_with_a_check_of_the_settings_to_come(
+    helm: Helm, full: Rendered, tmp_path: Path
+) -> None:
+    """Its account, rights and settings are there before it, and go with it."""
+    found = hooks(full, "pre-upgrade")
+    assert {kind for kind, _, _ in found} == {
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+        *("ConfigMap", "Job"),
+    }
+    assert {name for _, _, name in found} == {CHECK}
+    weights = {
+        kind: int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
+        for (kind, _, _), each in found.items()
+    }
+    assert max(weights, key=weights.__getitem__) == "Job"
+    assert sorted(weights.values())[-2] < weights["Job"]
+    gone = {
+        each["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for each in found.values()
+    }
+    assert gone == {"before-hook-creation,hook-succeeded"}
+    data = found["ConfigMap", "elsewhere", CHECK]["data"]
+    for program in ("operator", "api"):
+        present = full["ConfigMap", "elsewhere", f"cloister-{program}"]["data"]
+        assert yaml.safe_load(data[f"{program}.yaml"]) == yaml.safe_load(present[f"{program}.yaml"])
+        (tmp_path / f"{program}.yaml").write_text(data[f"{program}.yaml"])
+    read_settings(tmp_path / "operator.yaml")
+    ApiSettings.read(tmp_path / "api.yaml")
+    without = helm.rendered(SQLITE | {"checks": {"upgrade": False}})
+    assert not hooks(without, "pre-upgrade")
+
+
+def test_the_check_of_an_upgrade_has_the_rights_that_it_needs(full: Rendered) -> None:
+    found = hooks(full, "pre-upgrade")
+    spec = pod_spec(found["Job", "elsewhere", CHECK])
+    assert (
+        spec["serviceAccountName"]
+        == found["ServiceAccount", "elsewhere", CHECK]["metadata"]["name"]
+    )
+    for kind, namespace in (("ClusterRole", ""), ("Role", "elsewhere")):
+        binding = found[f"{kind}Binding", namespace, CHECK]
+        assert binding["roleRef"]["kind"] == kind
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": CHECK, "namespace": "elsewhere"}
+        ]
+    assert found["ClusterRole", "", CHECK]["rules"] == [
+        {
+            "apiGroups": ["apiextensions.k8s.io"],
+            "resources": ["customresourcedefinitions"],
+            "verbs": ["get"],
+        }
+    ]
+    assert found["Role", "elsewhere", CHECK]["rules"] == [
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]}
+    ]
+    (container,) = spec["containers"]
+    command, *arguments = container["args"]
+    context = upgrade_check.make_context(command, arguments)
+    assert context.params["namespace"] == "elsewhere"
+    mounts = {each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts == {str(context.params["settings"])}
+
+
+def test_the_tests_of_a_release_are_doctors_by_both_accounts(
+    helm: Helm, least: Rendered, full: Rendered
+) -> None:
+    """Each has what its program has; the volume of SQLite is the API's alone."""
+    for program, account in (("operator", "robot"), ("api", "facade")):
+        spec = full["Pod", "elsewhere", f"cloister-test-{program}"]["spec"]
+        assert spec["serviceAccountName"] == account
+        assert spec["restartPolicy"] == "Never"
+        (container,) = spec["containers"]
+        command, *arguments = container["args"]
+        assert command == "doctor"
+        given = doctor.make_context(command, arguments).params
+        assert given["namespace"] == "elsewhere"
+        assert (given["operator_account"], given["api_account"]) == ("robot", "facade")
+        assert str(given[f"{program}_config"]) == f"/etc/cloister/config/{program}.yaml"
+        target = full["Deployment", "elsewhere", f"cloister-{program}"]["spec"]["template"]["spec"]
+        assert spec["volumes"] == [each for each in target["volumes"] if each["name"] != "ledger"]
+    arguments = least["Pod", "cloister-system", "cloister-test-api"]["spec"]["containers"][0][
+        "args"
+    ]
+    assert "--api-config" not in arguments
+    without = helm.rendered(SQLITE | {"checks": {"tests": False}})
+    assert not hooks(without, "test")
+
+
+def test_labels_of_hooks_are_selected_by_no_service_or_policy(full: Rendered) -> None:
+    selectors = [
+        each["spec"].get("podSelector", each["spec"].get("selector", {}))
+        for each in full.values()
+        if each["kind"] in {"NetworkPolicy", "Service", "PodDisruptionBudget"}
+    ]
+    wanted = [each.get("matchLabels", each) for each in selectors]
+    assert wanted
+    for kind, _, name in (
+        hooks(full, "test") | hooks(full, "pre-upgrade") | hooks(full, "pre-delete")
+    ):
+        if kind not in {"Job", "Pod"}:
+            continue
+        found = full[kind, "elsewhere", name]
+        template = found["spec"]["template"] if kind == "Job" else found
+        labels = template["metadata"]["labels"]
+        assert not [each for each in wanted if each.items() <= labels.items()]

@@ -1,0 +1,314 @@
+"""What becomes of the release: each cell of the manual's table, through both doors.
+
+The REST door is the facade's own patch of spec, the other one the manifest change that the manual
+names. A simulated operator looks at both.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from cloister_api.schemas.containers import RelaunchRequest
+from cloister_api.services.containers.spec_patches import (
+    before_update,
+    cancelling,
+    deployed_spec,
+    deploying,
+    no_longer_followed,
+)
+from cloister_crds.kinds import Container
+from cloister_crds.kinds.container import DesiredState, UpdatePhase
+from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.actions import ApiAction, refusal
+from tests.support.builders.resources import SETTINGS, release_of
+from tests.support.builders.world import SimulatedCluster
+from tests.support.lifecycles.release_table import CELLS, NAMED, STATES, expected_tag
+
+
+def serving(world: SimulatedCluster) -> None:
+    """Let v1.0.0 serve."""
+    world.settle()
+
+
+def following(world: SimulatedCluster) -> None:
+    """Let v1.1.0 serve because it is followed."""
+    world.settle()
+    world.change_spec(auto_update=True)
+    publish(world)
+    world.settle()
+    assert world.container.status.current_tag == "v1.1.0"
+
+
+def updating(world: SimulatedCluster) -> None:
+    """Let an update to v1.1.0 be on its way."""
+    world.settle()
+    world.change_spec(tag="v1.1.0", relaunch="update")
+    for _ in range(6):
+        world.step()
+    assert world.container.status.update is not None
+
+
+def waiting(world: SimulatedCluster) -> None:
+    """Let an update to v1.1.0 wait for promotion."""
+    world.change_spec(staging=True)
+    world.settle()
+    world.change_spec(tag="v1.1.0", relaunch="update")
+    world.settle()
+    assert world.reason() == "AwaitingPromotion"
+
+
+def update_failed(world: SimulatedCluster) -> None:
+    """Let an update to v1.1.0 have failed."""
+    updating(world)
+    world.fail_candidate()
+    update = world.container.status.update
+    assert update is not None
+    assert update.status is UpdatePhase.FAILED
+
+
+def never_served(world: SimulatedCluster) -> None:
+    """Let the first attempt have failed."""
+    world.fail_candidate()
+    assert world.container.status.phase == "failed"
+
+
+BEFORE: dict[str, Callable[[SimulatedCluster], None]] = dict(
+    zip(
+        ("serving", "following", "updating", "update waits", "update failed", "never served"),
+        (serving, following, updating, waiting, update_failed, never_served),
+        strict=True,
+    )
+)
+
+
+def publish(world: SimulatedCluster) -> None:
+    """Publish v1.1.0, and let the interval of lookups pass."""
+    world.publish_release("v1.1.0")
+    world.now += SETTINGS.follow_interval
+
+
+class Manifest:
+    """Changes of the manifest."""
+
+    def __init__(self, world: SimulatedCluster) -> None:
+        self.world = world
+        status = world.container.status
+        active = world.enclaves.get(status.active_enclave)
+        self.served: RequestRecord | None = active.spec.request if active is not None else None
+
+    def relaunch(self, tag: str | None = None) -> None:
+        """Set relaunch, and put the rest back unless a tag is named."""
+        self.world.change_spec(relaunch="again")
+        if tag is not None:
+            self.world.change_spec(tag=tag)
+        elif self.served is not None and not self.world.container.spec.auto_update:
+            self.world.change_spec(tag=self.served.tag)
+
+    def stop(self) -> None:
+        """Set state, and nothing else."""
+        self.world.change_spec(state=DesiredState.STOPPED)
+
+    def start(self, tag: str | None = None) -> None:
+        """Set state and relaunch, and a tag if one is named."""
+        more = {"tag": tag} if tag is not None else {}
+        self.world.change_spec(state=DesiredState.RUNNING, relaunch="again", **more)
+
+    def follow(self, *, wanted: bool) -> None:
+        """Set autoUpdate."""
+        self.world.change_spec(auto_update=wanted)
+
+    def cancel(self) -> None:
+        """Put spec back."""
+        assert self.served is not None
+        self.world.change_spec(tag=self.served.tag, relaunch=self.served.relaunch)
+
+    def accept(self) -> None:
+        """Set promote."""
+        self.world.promote()
+
+
+class Rest(Manifest):
+    """What the facade writes."""
+
+    def _write(self, patch: dict[str, Any]) -> None:
+        spec = {**self.world.container.spec.wire(), **patch}
+        given = {key: value for key, value in spec.items() if value is not None}
+        read = Container.model_validate({**self.world.container.wire(), "spec": given}).spec
+        self.world.change_spec(**{name: getattr(read, name) for name in type(read).model_fields})
+
+    def _deploy(self, tag: str | None, earlier: RequestRecord | None) -> None:
+        body = RelaunchRequest(tag=tag)
+        container = self.world.container
+        wanted = deployed_spec(container, body, earlier).tag
+        published = self.world.published.get(wanted, self.world.now)
+        found = release_of(tag=wanted, published=published)
+        self._write({**deploying(container, body, earlier, found), "relaunch": "again"})
+
+    def _before_update(self) -> RequestRecord | None:
+        return before_update(self.world.container, self.world.enclaves.values())
+
+    @override
+    def relaunch(self, tag: str | None = None) -> None:
+        """POST …/relaunch."""
+        self._deploy(tag, None if tag else self._before_update())
+
+    @override
+    def start(self, tag: str | None = None) -> None:
+        """POST …/start."""
+        self._deploy(tag, None)
+
+    @override
+    def stop(self) -> None:
+        """POST …/stop."""
+        earlier, container = self._before_update(), self.world.container
+        ends = cancelling(container, earlier) if earlier is not None else {}
+        self._write({**ends, "state": "Stopped"})
+
+    @override
+    def follow(self, *, wanted: bool) -> None:
+        """POST …/auto-update."""
+        self._write({"autoUpdate": True} if wanted else no_longer_followed(self.world.container))
+
+    @override
+    def cancel(self) -> None:
+        """POST …/update/cancel."""
+        earlier = self._before_update()
+        assert earlier is not None
+        self._write(cancelling(self.world.container, earlier))
+
+
+def stop_and_start(door: Manifest, tag: str | None = None) -> None:
+    """Stop, wait, and start."""
+    door.stop()
+    door.world.settle()
+    assert door.world.container.status.phase == "stopped"
+    door.start(tag)
+
+
+def switch_on(door: Manifest) -> None:
+    """Switch automatic updates on, with v1.1.0 as the newest release."""
+    publish(door.world)
+    door.follow(wanted=True)
+
+
+def update_instance(door: Manifest) -> None:
+    """Relaunch as the update of a deployment does, which skips what is updating."""
+    update = door.world.container.status.update
+    if update is None or update.status is UpdatePhase.FAILED:
+        door.relaunch(NAMED)
+
+
+ACTIONS: dict[str, Callable[[Manifest], None]] = {
+    "relaunch": lambda door: door.relaunch(),
+    "relaunch with a tag": lambda door: door.relaunch(NAMED),
+    "stop": lambda door: door.stop(),
+    "start after that": stop_and_start,
+    "start with a tag after that": lambda door: stop_and_start(door, NAMED),
+    "auto-update on": switch_on,
+    "auto-update off": lambda door: door.follow(wanted=False),
+    "cancel": lambda door: door.cancel(),
+    "accept": lambda door: door.accept(),
+    "update of the deployment": update_instance,
+}
+ASKED = {"cancel": ApiAction.CANCEL, "accept": ApiAction.ACCEPT}
+
+
+def test_the_table_has_these_actions_and_states() -> None:
+    assert tuple(BEFORE) == STATES
+    assert set(CELLS) == {(action, state) for action in ACTIONS for state in BEFORE}
+
+
+@pytest.mark.parametrize("door", [Rest, Manifest])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_cell_of_the_release(action: str, state: str, door: type[Manifest]) -> None:
+    world = SimulatedCluster()
+    BEFORE[state](world)
+    word, status = CELLS[action, state], world.container.status
+    tag = expected_tag(word, state)
+    if tag is None:
+        assert status.phase is not None
+        shown = status.update.status if status.update is not None else None
+        assert refusal(ASKED[action], status.phase, shown) is not None
+        return
+    ACTIONS[action](door(world))
+    world.settle()
+    status = world.container.status
+    assert status.requested_tag == tag
+    if word == "present":
+        assert status.current_tag == tag
+        # A relaunch of what serves is an update too; with staging it waits.
+        assert status.update is None or status.update.tag == tag
+    if action == "stop":
+        assert (status.phase, status.update) == ("stopped", None)
+
+
+@pytest.mark.parametrize("door", [Rest, Manifest])
+def test_a_start_after_a_failed_start_brings_back_what_served(door: type[Manifest]) -> None:
+    world = SimulatedCluster()
+    serving(world)
+    door(world).stop()
+    world.settle()
+    door(world).start("v1.1.0")
+    world.fail_candidate()
+    status = world.container.status
+    assert (status.phase, status.current_tag, status.requested_tag) == (
+        "failed",
+        "v1.0.0",
+        "v1.1.0",
+    )
+    stop_and_start(door(world))
+    world.settle()
+    assert world.container.status.current_tag == "v1.0.0"
+
+
+@pytest.mark.parametrize("door", [Rest, Manifest])
+def test_a_stop_ends_an_automatic_update_and_the_next_release_is_another_one(
+    door: type[Manifest],
+) -> None:
+    world = SimulatedCluster()
+    following(world)
+    world.change_spec(staging=True)
+    world.settle()
+    world.now += timedelta(seconds=1)
+    world.publish_release("v1.2.0")
+    world.now += SETTINGS.follow_interval
+    world.settle()
+    assert world.reason() == "AwaitingPromotion"
+    stop_and_start(door(world))
+    world.settle()
+    status = world.container.status
+    assert (status.current_tag, status.update) == ("v1.1.0", None)
+    assert world.container.spec.auto_update is (door is Manifest)
+
+
+def test_a_tag_that_is_set_while_it_is_stopped_is_what_starts() -> None:
+    world = SimulatedCluster()
+    waiting(world)
+    world.change_spec(state=DesiredState.STOPPED)
+    world.settle()
+    world.change_spec(tag="v1.2.0")
+    world.settle()
+    assert world.container.status.requested_tag == "v1.2.0"
+    world.change_spec(state=DesiredState.RUNNING)
+    world.settle()
+    assert world.container.status.current_tag == "v1.2.0"
+
+
+def test_what_a_stop_ended_is_told_until_spec_is_put_back() -> None:
+    world = SimulatedCluster()
+    update_failed(world)
+    stop_and_start(Manifest(world))
+    world.settle()
+    status = world.container.status
+    assert (world.reason(), world.reason("Stalled")) == ("UpdateEnded", "UpdateEnded")
+    assert "tag v1.1.0" in status.message
+    active = status.active_enclave
+    world.change_spec(tag="v1.0.0")
+    world.settle()
+    status = world.container.status
+    assert (world.reason(), status.active_enclave) == ("Serving", active)
+    assert status.kept_request is None
