@@ -1,6 +1,8 @@
 """An earlier release, rebuilt from its commit: what an upgrade begins with."""
 
+import contextlib
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -34,10 +36,19 @@ class EarlierRelease:
     commit: str
 
     @classmethod
-    def read(cls, path: Path = DECLARED) -> "EarlierRelease":
-        """Read which release it is."""
-        found = tomllib.loads(path.read_text())
-        return cls(version=found["version"], commit=found["commit"])
+    def read(cls, path: Path = DECLARED, repository: Path = ROOT) -> "EarlierRelease":
+        """Read which release it is, and find its commit.
+
+        That is the one of its tag, ``v`` and the version, or where no tag is in this clone the last
+        one that has the version in ``pyproject.toml``.
+
+        Raises
+        ------
+        ImageError
+            When the history in this clone does not reach back to that version.
+        """
+        version = tomllib.loads(path.read_text())["version"]
+        return cls(version=version, commit=_commit_of(version, repository))
 
     @property
     def folder(self) -> Path:
@@ -95,6 +106,25 @@ class EarlierRelease:
                     f"is {self.version} its version?"
                 )
             made.rename(self.folder / made.name)
+
+
+def _commit_of(version: str, repository: Path) -> str:
+    """Return the commit of a version."""
+
+    def git(*arguments: str) -> str:
+        return run(["git", *arguments], cwd=repository).decode().strip()
+
+    with contextlib.suppress(ImageError):
+        return git("rev-parse", "--verify", "--quiet", f"refs/tags/v{version}^{{commit}}")
+    declared = f'^version = "{re.escape(version)}"$'
+    changed = git("log", "-1", "--format=%H", "--first-parent", "-G", declared, "pyproject.toml")
+    with contextlib.suppress(ImageError):
+        # The next version came with that commit.
+        return git("rev-parse", "--verify", "--quiet", f"{changed}^")
+    raise ImageError(
+        f"release {version} is not in the history of this clone: "
+        "`git fetch --unshallow --tags` brings it"
+    )
 
 
 def _environment() -> dict[str, str]:

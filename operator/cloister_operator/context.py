@@ -17,6 +17,7 @@ from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
 from cloister_operator.cache.container_counts import ContainerCounts
+from cloister_operator.cache.departed_containers import DepartedContainers
 from cloister_operator.cache.model_cache import ModelCache
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
@@ -119,6 +120,8 @@ class ProcessContext:
     """For reads; writes go through `writer`."""
     store: Store
     """The informer cache."""
+    departed: DepartedContainers
+    """Containers that are gone while Pods of theirs may still run."""
     queue: WorkQueue[Key]
     """Keys of the objects to reconcile."""
     writer: ClusterWriter
@@ -210,6 +213,7 @@ class ProcessContext:
             kube=kube,
             client=client,
             store=store,
+            departed=DepartedContainers(store),
             queue=queue,
             writer=ClusterWriter(client, store, metrics, leads=leads, clock=client.clock),
             resolver=resolver,

@@ -135,6 +135,7 @@ def running_of(
     names |= {each.name for each in store.by_index(CONTAINER, "deleting", namespace)}
     pods = (
         *store.by_index(POD, "deleting", namespace),
+        *context.departed.pods(namespace),
         *(
             pod
             for name in names

@@ -202,7 +202,9 @@ def _pod(versions: _Versions, store: Store) -> Iterator[Trigger]:
     enclave = store.get(ENCLAVE, versions.namespace, versions.name)
     name = enclave.decode()["spec"]["container"]["name"] if enclave else ""
     container = store.get(CONTAINER, versions.namespace, name)
-    if container is None or container.place is None:
+    # The name may be another Container's by now.
+    counted = container.place if container else None
+    if counted is None or (enclave and enclave.place and enclave.place[1] != counted[1]):
         yield from _unsettled(versions.namespace, store)
         yield from _organization_of(versions.namespace, store, after=_DELAYED)
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "calls.md"
+DEADLINE = 120.0
+"""Seconds for all blocks of a language."""
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -28,7 +31,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 class Operator:
-    """Reports Containers as what they ask for."""
+    """Reports Containers as what they ask for, for the generation that it has read."""
 
     def __init__(self, world: FacadeInstallation) -> None:
         self._world = world
@@ -48,7 +51,7 @@ class Operator:
                         await self._report(container)
             return done.is_set()
 
-        task = asyncio.create_task(until(ended, within=250, every=0.2))
+        task = asyncio.create_task(until(ended, within=2 * DEADLINE, every=0.2))
         try:
             yield
         finally:
@@ -58,33 +61,40 @@ class Operator:
     async def _report(self, container: Container) -> None:
         """Report one: stopped, updating while another tag is asked for, else ready."""
         name, tag = container.metadata.name, container.spec.tag
+        generation = container.metadata.generation
         if container.spec.state is DesiredState.STOPPED:
             self._serving.pop(name, None)
-            await self._world.report(name, phase="stopped", update=None, activeEnclave="")
+            stopped = {"phase": "stopped", "update": None, "activeEnclave": ""}
+            await self._world.report(name, observedGeneration=generation, **stopped)
             return
         if name not in self._serving:
-            generation = container.metadata.generation
             enclave = await self._world.enclave(name, name=f"{name}-{generation}-1")
             self._serving[name] = (tag, enclave)
         served, enclave = self._serving[name]
         update = {**UPDATING["update"], "tag": tag} if tag != served else None
-        await self._world.report(
-            name, phase="ready", currentTag=served, activeEnclave=enclave, update=update
-        )
+        ready = {"phase": "ready", "currentTag": served, "activeEnclave": enclave, "update": update}
+        await self._world.report(name, observedGeneration=generation, **ready)
 
 
 async def run(program: list[str], text: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run a program with a text on its standard input."""
-    process = await asyncio.create_subprocess_exec(
-        *program,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
-    said, _ = await process.communicate(text.encode())
-    assert process.returncode == 0, f"{text}\n--- said ---\n{said.decode()[-3000:]}"
+    """Run a program with a text on its standard input; an error shows what it said last."""
+    output = folder / "output"
+    with output.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *program,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=file,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    try:
+        await asyncio.wait_for(process.communicate(text.encode()), DEADLINE)
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    assert process.returncode == 0, f"--- said ---\n{output.read_text()[-3000:]}"
 
 
 async def test_every_call_of_the_page_works(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from cloister_clients.kube.kinds import NODE, SERVICE, KindRef
+from cloister_clients.kube.kinds import NODE, POD, SERVICE, KindRef
 from cloister_operator.cache.projections import (
     CONTAINER,
     DEPLOYMENT,
@@ -130,6 +130,22 @@ def test_a_deleted_container_enqueues_the_services_that_it_left() -> None:
     watched.store.remove(CONTAINER, "org-acme", "gone", 2)
     services = {each.name for each in watched.enqueued if each.kind == "Service"}
     assert services == {"left"}
+
+
+@pytest.mark.parametrize(("of", "waiting"), [("earlier", {"web", "pending"}), ("web", {"web"})])
+def test_the_end_of_a_pod_enqueues_who_waits_unless_its_container_goes_on(
+    of: str, waiting: set[str]
+) -> None:
+    """A Container of the same name that came later does not go on for the one before it."""
+    watched = TriggeredStore()
+    watched.store.put(CONTAINER, container("web", "deploying"))
+    watched.store.put(CONTAINER, container("pending", "pending"))
+    place = {"name": "web-a-1", "namespace": "org-acme", "uid": "a", "resourceVersion": "1"}
+    spec = {"container": {"name": "web", "uid": of}}
+    watched.store.put(ENCLAVE, {"metadata": place, "spec": spec})
+    watched.store.put(POD, {"metadata": place, "spec": {}})
+    watched.store.remove(POD, "org-acme", "web-a-1", 2)
+    assert {each.name for each in watched.enqueued if each.kind == "Container"} == waiting
 
 
 def entry(ref: KindRef) -> CachedObject:
