@@ -17,12 +17,11 @@ from dev.chart.helm import NAMESPACE as SYSTEM
 from dev.chart.local import PATIENCE
 from dev.demo import manifests, repository
 from dev.demo.manifests import NAMESPACE
-from tests.support.cluster.gateway_crds import install_gateway_crds
 from tests.support.installed.chart import Chart, this_chart
+from tests.support.installed.gateway import installed_with_gateway
 from tests.support.installed.life import Tenant
 from tests.support.installed.place import TAGS, Place, place_to_install
 from tests.support.installed.rights import FORBIDDEN, ORGANIZATIONS, Use, granted, named, uses
-from tests.support.servers.gateway import StandInGateway
 from tests.support.waiting import until_sync
 
 pytestmark = [
@@ -33,7 +32,6 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accounts.md"
-GATEWAY = "public"
 OF_EVERY_ACCOUNT = "system:basic-user"
 """ClusterRole that lets every account ask about itself."""
 
@@ -50,29 +48,17 @@ class Audited:
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     folder = tmp_path_factory.mktemp("rights")
     chart = this_chart(folder)
-    with place_to_install("rights", folder, chart, audited=True) as made:
-        install_gateway_crds(made.cluster)
-        made.prepare(chart)
-        made.change_settings(
-            chart,
-            metering=True,
-            gateway={"name": GATEWAY},
-            domains={"target": "dns.example.com"},
-            claimAgeSeconds=1,
-            drainSeconds=1,
-        )
-        made.install("install", chart)
-        gateway = StandInGateway(
-            made.cluster.kubeconfig,
-            namespace=SYSTEM,
-            name=GATEWAY,
-            folder=tmp_path_factory.mktemp("envoy"),
-            lag=0,
-        )
-        try:
-            yield Audited(made, chart)
-        finally:
-            gateway.end()
+    settings = {
+        "metering": True,
+        "domains": {"target": "dns.example.com"},
+        "claimAgeSeconds": 1,
+        "drainSeconds": 1,
+    }
+    with (
+        place_to_install("rights", folder, chart, audited=True) as made,
+        installed_with_gateway(made, chart, tmp_path_factory.mktemp("envoy"), **settings),
+    ):
+        yield Audited(made, chart)
 
 
 def work(audited: Audited) -> None:

@@ -20,12 +20,12 @@ from dev.chart.local import PATIENCE
 from dev.demo import repository
 from dev.demo.manifests import NAMESPACE
 from tests.support.clients.gateway_clients import GatewayClient, KeepAliveClient
-from tests.support.cluster.gateway_crds import install_gateway_crds
 from tests.support.installed.chart import Chart, earlier_chart, this_chart
+from tests.support.installed.gateway import installed_with_gateway
 from tests.support.installed.life import Tenant
 from tests.support.installed.place import TAGS, Place, place_to_install
 from tests.support.programs.helm import objects
-from tests.support.servers.gateway import StandInGateway
+from tests.support.servers.gateway import RunningGateway
 from tests.support.waiting import until_sync
 
 pytestmark = [
@@ -35,7 +35,6 @@ pytestmark = [
     pytest.mark.timeout(2400),
 ]
 
-GATEWAY = "public"
 ENOUGH = 100
 """Requests that each client sends at least, so that a failure is likely to be seen."""
 OF_PROGRAM = ("ConfigMap", "Deployment")
@@ -53,7 +52,7 @@ class Two:
     place: Place
     older: Chart
     newer: Chart
-    gateway: StandInGateway
+    gateway: RunningGateway
 
     def image(self, program: str) -> str:
         """Return the image that a Deployment runs."""
@@ -97,22 +96,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     folder = tmp_path_factory.mktemp("upgrade")
     newer, older = this_chart(folder), earlier_chart()
     assert newer.digests["cloister"] != older.digests["cloister"]
-    with place_to_install("upgrade", folder, older, newer) as place:
-        install_gateway_crds(place.cluster)
-        place.prepare(older)
-        place.change_settings(older, gateway={"name": GATEWAY})
-        place.install("install", older)
-        gateway = StandInGateway(
-            place.cluster.kubeconfig,
-            namespace=SYSTEM,
-            name=GATEWAY,
-            folder=tmp_path_factory.mktemp("envoy"),
-            lag=0,
-        )
-        try:
-            yield Two(place, older, newer, gateway)
-        finally:
-            gateway.end()
+    with (
+        place_to_install("upgrade", folder, older, newer) as place,
+        installed_with_gateway(place, older, tmp_path_factory.mktemp("envoy")) as gateway,
+    ):
+        yield Two(place, older, newer, gateway)
 
 
 @pytest.fixture(scope="module")
