@@ -31,6 +31,7 @@ from cloister_crds.kinds.organization import ORGANIZATION_FINALIZER
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.kept_request import followed_tag, kept_request
 from cloister_crds.lifecycle.request import record
+from cloister_crds.lifecycle.tracing import TRACE_ANNOTATION
 from cloister_crds.names import ENCLAVE_LABEL
 
 __all__ = [
@@ -94,6 +95,13 @@ CREDENTIALS_OF_THE_CLUSTER: Final = frozenset(
 def kept(body: Body) -> Body:
     """Return what of an object is in a backup."""
     metadata = {name: body["metadata"][name] for name in KEPT_METADATA if name in body["metadata"]}
+    if TRACE_ANNOTATION in (metadata.get("annotations") or {}):
+        # It is about a generation, and generations begin again.
+        metadata["annotations"] = {
+            name: value
+            for name, value in metadata["annotations"].items()
+            if name != TRACE_ANNOTATION
+        }
     finalizers = body["metadata"].get("finalizers") or ()
     if ORGANIZATION_FINALIZER in finalizers:
         metadata["finalizers"] = [ORGANIZATION_FINALIZER]

@@ -21,6 +21,7 @@ from cloister_api.backup.restoration import groups
 from cloister_crds.kinds import KINDS, Container
 from cloister_crds.kinds.container import ContainerStatus, DesiredState
 from cloister_crds.kinds.meta import Record
+from cloister_crds.lifecycle.tracing import trace_annotation
 from tests.support.builders.container_states import STATES, body_of
 from tests.support.builders.world import SimulatedCluster
 
@@ -146,6 +147,14 @@ def test_status_is_kept_only_where_it_cannot_be_observed_again() -> None:
     assert found["status"] == {"id": UID, "billing": paid}
     assert found["metadata"]["finalizers"] == ["cloister.dev/namespace"]
     assert "resourceVersion" not in found["metadata"]
+
+
+def test_the_trace_of_a_request_ends_with_its_cluster() -> None:
+    """A restored object has generation 1 again, as the request that created it had."""
+    annotations = {"acme.example/team": "web"}
+    traced = trace_annotation(f"00-{'a' * 32}-{'b' * 16}-01", 1)
+    found = kept(body("Secret", metadata={"annotations": annotations | traced}))
+    assert found["metadata"]["annotations"] == annotations
 
 
 def test_of_every_kind_and_field_of_status_it_is_decided_whether_it_is_kept() -> None:
