@@ -12,6 +12,7 @@ POLICIES = (
     "cloister-enclave-parts",
     "cloister-enclave-tokens",
     "cloister-facade",
+    "cloister-immutable",
     "cloister-no-entry",
     "cloister-operator",
     "cloister-operator-cluster",

@@ -8,7 +8,7 @@ from pydantic import Field
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.kinds.scalars import Count, Flag, Text, Timestamp, Whole, Word
-from cloister_crds.schema.markers import Cel, Column, ListType
+from cloister_crds.schema.markers import Column, ListType
 
 __all__ = [
     "BootStage",
@@ -120,10 +120,6 @@ class EnclaveSummary(Model):
 
 class EnclaveSpec(Model):
     """Desired state of an Enclave, as decided at its creation. Immutable as a whole."""
-
-    CEL: ClassVar[tuple[Cel, ...]] = (
-        Cel("self == oldSelf", "an Enclave is immutable; change the Container it belongs to"),
-    )
 
     container: OwningContainer
     """container that it belongs to."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Resource
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN, LABEL_PATTERN, ObjectName
-from cloister_crds.schema.markers import Cel, Column, immutable, matches
+from cloister_crds.schema.markers import Cel, Column, matches
 
 __all__ = ["ClaimHolder", "HostnameClaim", "HostnameClaimSpec"]
 
@@ -22,7 +22,6 @@ class ClaimHolder(Model):
             LABEL_PATTERN,
             "namespace is of lowercase letters, digits and hyphens, with no hyphen at the ends",
         ),
-        immutable("namespace", "delete the claim and make another"),
     ]
     """namespace of the Container. Immutable."""
     name: ObjectName

@@ -172,6 +172,9 @@ def matches(pattern: str, message: str) -> Cel:
 def immutable(what: str, remedy: str) -> Cel:
     """Forbid changes of a field.
 
+    The server evaluates it at each write of the status too. For kinds whose status is written
+    often, and that the operator alone writes, the policy cloister-immutable forbids them.
+
     Parameters
     ----------
     what

@@ -1,20 +1,21 @@
 """What may change after creation and what may not, and how the server says so.
 
-pydantic never sees two versions of an object: rules about a change are the server's alone, and
-this table is their whole account.
+pydantic never sees two versions of an object: rules about a change are the server's alone, in
+the schemas and in the policy cloister-immutable, and this table is their whole account.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloister_crds.crd_manifests import custom_resource_definition
 from cloister_crds.kinds import KINDS
+from tests.support.cluster.admission_policies import policy_documents
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = "/apis/cloister.dev/v1alpha1"
 INVALID = 422
@@ -56,7 +57,10 @@ NAME = "name cannot be changed, added or removed; make another Container"
 REPLACES = "replaces cannot be changed, added or removed; make another Container"
 SECRET_REPO = "repo cannot be changed, added or removed; make another Secret"
 IDENTIFIER = "id cannot be changed; delete the object and restore it again"
-IMMUTABLE = "an Enclave is immutable; change the Container it belongs to"
+IMMUTABLE = "spec of an Enclave cannot be changed; change the Container it belongs to"
+HOLDER = (
+    "spec.holder.namespace of a HostnameClaim cannot be changed; delete the claim and make another"
+)
 
 CHANGES = {
     "a Container's repo": Change(
@@ -155,7 +159,7 @@ CHANGES = {
         "HostnameClaim",
         {"holder": {"namespace": "a", "name": "b"}},
         {"holder": {"namespace": "c"}},
-        "namespace cannot be changed; delete the claim and make another",
+        HOLDER,
         "claimed.example.com",
     ),
     "a HostnameClaim that passes to another Container": Change(
@@ -169,22 +173,14 @@ CHANGES = {
 """Every rule about a change at least once, and changes that stay open."""
 
 
-@pytest.fixture
-async def server(kubeconfig: Path) -> AsyncIterator[ApiServer]:
-    """Serve the kinds."""
-    server = ApiServer.administrator(kubeconfig)
-    yield server
-    await server.aclose()
-
-
 @pytest.mark.parametrize("what", CHANGES)
 async def test_each_change_is_taken_or_refused_with_its_sentence(
-    server: ApiServer, what: str
+    policed: ApiServer, what: str
 ) -> None:
     change = CHANGES[what]
     info = next(kind.INFO for kind in KINDS if kind.INFO.kind == change.kind)
     space = unique("changes")
-    await server.apply(
+    await policed.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
         f"/api/v1/namespaces/{space}",
     )
@@ -196,11 +192,11 @@ async def test_each_change_is_taken_or_refused_with_its_sentence(
         "metadata": {"name": name or unique("c")},
         "spec": change.before,
     }
-    made = await server.post(f"{ROOT}{middle}/{info.plural}", body)
+    made = await policed.post(f"{ROOT}{middle}/{info.plural}", body)
     assert made.accepted, made.message
     path = f"{ROOT}{middle}/{info.plural}/{body['metadata']['name']}"
-    verdict = await server.patch(path, {"spec": change.patch})
-    await server.delete(path)
+    verdict = await policed.patch(path, {"spec": change.patch})
+    await policed.delete(path)
     if change.words:
         assert verdict.status == INVALID
         assert change.words in verdict.message
@@ -210,29 +206,55 @@ async def test_each_change_is_taken_or_refused_with_its_sentence(
 
 @pytest.mark.parametrize("change", ["3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e45", None])
 async def test_an_identifier_that_a_restore_wrote_stays(
-    server: ApiServer, change: str | None
+    policed: ApiServer, change: str | None
 ) -> None:
     head = {"apiVersion": "cloister.dev/v1alpha1", "kind": "Domain"}
     name = unique("c")
     body = {**head, "metadata": {"name": name}, "spec": {"domain": "a.example.com"}}
     place = f"{ROOT}/namespaces/default/domains"
-    assert (await server.post(place, body)).accepted
+    assert (await policed.post(place, body)).accepted
     path = f"{place}/{name}"
     restored = {"status": {"id": "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"}}
-    assert (await server.patch(f"{path}/status", restored)).accepted
-    verdict = await server.patch(f"{path}/status", {"status": {"id": change}})
+    assert (await policed.patch(f"{path}/status", restored)).accepted
+    verdict = await policed.patch(f"{path}/status", {"status": {"id": change}})
     assert verdict.status == INVALID
     assert IDENTIFIER in verdict.message
-    await server.delete(path)
+    await policed.delete(path)
 
 
-def test_the_table_holds_every_rule_about_a_change() -> None:
+async def test_an_enclaves_other_parts_change_while_its_spec_stays(policed: ApiServer) -> None:
+    info = next(kind.INFO for kind in KINDS if kind.INFO.kind == "Enclave")
+    body = {
+        "apiVersion": info.api_version,
+        "kind": info.kind,
+        "metadata": {"name": unique("c"), "finalizers": ["example.com/kept"]},
+        "spec": ENCLAVE,
+    }
+    place = f"{ROOT}/namespaces/default/{info.plural}"
+    assert (await policed.post(place, body)).accepted
+    path = f"{place}/{body['metadata']['name']}"
+    phase = {"status": {"phase": "Pending"}, "spec": {"tag": "v2"}}
+    written = await policed.patch(f"{path}/status", phase)
+    freed = await policed.patch(path, {"metadata": {"finalizers": None}})
+    await policed.delete(path)
+    assert written.accepted, written.message
+    assert (written.body["status"]["phase"], written.body["spec"]["tag"]) == ("Pending", "v1")
+    assert freed.accepted, freed.message
+
+
+async def test_the_table_holds_every_rule_about_a_change() -> None:
     told = {change.words for change in CHANGES.values()} | {IDENTIFIER}
     rules = set()
     for kind in KINDS:
         schema = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]
         rules |= set(_messages_about_changes(schema))
-    assert rules
+    rules |= {
+        each["message"]
+        for policy in policy_documents()
+        if policy["metadata"]["name"] == "cloister-immutable"
+        for each in policy["spec"].get("validations", ())
+    }
+    assert HOLDER in rules
     assert rules <= told
 
 
