@@ -29,6 +29,7 @@ from cloister_crds.schema.markers import (
     Cel,
     Column,
     ListType,
+    MapType,
     immutable,
     immutable_optional,
     matches,
@@ -413,7 +414,7 @@ class Container(Record):
     )
 
     spec: ContainerSpec
-    status: ContainerStatus = Field(default_factory=ContainerStatus)
+    status: Annotated[ContainerStatus, MapType("atomic")] = Field(default_factory=ContainerStatus)
 
     @property
     def display_name(self) -> str:

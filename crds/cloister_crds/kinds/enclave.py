@@ -8,7 +8,7 @@ from pydantic import Field
 from cloister_crds.kinds.meta import KindInfo, Model, Resource, Status
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.kinds.scalars import Count, Flag, Text, Timestamp, Whole, Word
-from cloister_crds.schema.markers import Column, ListType
+from cloister_crds.schema.markers import Column, ListType, MapType
 
 __all__ = [
     "BootStage",
@@ -275,4 +275,4 @@ class Enclave(Resource):
     )
 
     spec: EnclaveSpec
-    status: EnclaveStatus = Field(default_factory=EnclaveStatus)
+    status: Annotated[EnclaveStatus, MapType("atomic")] = Field(default_factory=EnclaveStatus)

@@ -14,7 +14,16 @@ from typing import Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-__all__ = ["VALIDATIONS", "Cel", "Column", "ListType", "immutable", "immutable_optional", "matches"]
+__all__ = [
+    "VALIDATIONS",
+    "Cel",
+    "Column",
+    "ListType",
+    "MapType",
+    "immutable",
+    "immutable_optional",
+    "matches",
+]
 
 VALIDATIONS = "x-kubernetes-validations"
 """Key under which a structural schema carries CEL rules."""
@@ -124,6 +133,24 @@ class ListType:
         if self.keys:
             result["x-kubernetes-list-map-keys"] = list(self.keys)
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Who can own the fields of an object (``x-kubernetes-map-type``).
+
+    The server records the owners of fields at each write. An atomic object has one owner as a
+    whole, lists in it included, whatever their own types: for what one program writes.
+    """
+
+    kind: Literal["granular", "atomic"]
+    """``granular``: each field has owners of its own; ``atomic``: all have the same."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Put the map type where the generator finds it."""
+        return {**handler(schema), "x-kubernetes-map-type": self.kind}
 
 
 @dataclass(frozen=True, slots=True)

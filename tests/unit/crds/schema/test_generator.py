@@ -9,7 +9,7 @@ import pytest
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field
 
 from cloister_crds.schema.generator import SchemaError, structural_schema
-from cloister_crds.schema.markers import Cel, ListType, immutable, matches
+from cloister_crds.schema.markers import Cel, ListType, MapType, immutable, matches
 
 Short = Annotated[str, Field(max_length=10)]
 
@@ -112,6 +112,24 @@ FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
             "maxItems": 3,
             "x-kubernetes-list-type": "atomic",
             "items": {"type": "string", "maxLength": 10},
+        },
+    ),
+    "an object may have one owner as a whole": (
+        Annotated[Inner, MapType("atomic")],
+        {
+            "type": "object",
+            "description": "Something inside.",
+            "x-kubernetes-map-type": "atomic",
+            "properties": {
+                "word": {"type": "string", "default": "x", "maxLength": 10},
+                "many": {
+                    "type": "array",
+                    "default": ["a"],
+                    "maxItems": 3,
+                    "x-kubernetes-list-type": "atomic",
+                    "items": {"type": "string", "maxLength": 10},
+                },
+            },
         },
     ),
     "a list of type map names its keys": (
