@@ -22,6 +22,10 @@ KEPT: Final = """\
     helm.sh/resource-policy: keep
   {{{{- end }}}}
 """
+SERVED: Final = (
+    '.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"'
+)
+"""Whether the cluster has mutating admission policies: from Kubernetes 1.36."""
 HEAD: Final = re.compile(r"^metadata:\n  name: .*\n", re.MULTILINE)
 NOTICE: Final = "{{{{- /* Generated from {source} by `make crds`; do not edit. */ -}}}}\n"
 
@@ -55,6 +59,10 @@ def templates(root: Path) -> Iterator[tuple[str, str]]:
         text = follow_release(path.read_text(encoding="utf-8"))
         kept = HEAD.sub(lambda found: found[0] + KEPT.format(value="policies"), text)
         yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + kept
+    for path in sorted((folder / "mutations").glob("*.yaml")):
+        text = follow_release(path.read_text(encoding="utf-8")).rstrip("\n")
+        body = f"{{{{- if {SERVED} }}}}\n{text}\n{{{{- end }}}}\n"
+        yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + body
     for path in sorted((folder / "roles").glob("*.yaml")):
         # Namespace and accounts are the chart's own: they have values.
         if path.name != "accounts.yaml":

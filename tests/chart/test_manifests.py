@@ -21,10 +21,14 @@ SYSTEM = "cloister-system"
 ACCOUNT = "ServiceAccount"
 
 
-def plain() -> Rendered:
+MUTATIONS = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+MUTATES = ("--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
+
+
+def plain(*folders: str) -> Rendered:
     """Return the plain manifests, but for namespace and accounts."""
     found: Rendered = {}
-    for folder in ("crds", "policies", "roles"):
+    for folder in folders or ("crds", "policies", "roles"):
         for path in sorted((MANIFESTS / folder).glob("*.yaml")):
             if path.name != "accounts.yaml":
                 found |= objects(path.read_text(encoding="utf-8"))
@@ -45,9 +49,10 @@ def renamed(found: Rendered, namespace: str, accounts: dict[str, str]) -> Render
     return crds | objects(yaml.safe_dump_all(json.loads(text.replace(SYSTEM, namespace))))
 
 
-def of_manifests(rendered: Rendered) -> Rendered:
+def of_manifests(
+    rendered: Rendered, kinds: tuple[str, ...] = (CRD, *POLICIES, *MUTATIONS, *ROLES)
+) -> Rendered:
     """Return the rendered objects that the plain manifests have too, without what keeps them."""
-    kinds = (CRD, *POLICIES, *ROLES)
     found = {
         key: json.loads(json.dumps(each))
         for key, each in rendered.items()
@@ -102,6 +107,15 @@ def test_what_stays_can_be_chosen(helm: Helm) -> None:
     assert kept(helm.rendered(values)) == {"PersistentVolumeClaim"}
     without = helm.rendered(values | {"crds": {"enabled": False}})
     assert not [kind for kind, _, _ in without if kind == CRD]
+
+
+def test_mutating_policies_are_for_clusters_that_have_them(helm: Helm) -> None:
+    values = LEAST | {"keys": {"existingSecret": "own-keys"}}
+    values |= {"operator": {"serviceAccount": {"name": "robot"}}}
+    rendered = helm.rendered(values, *MUTATES)
+    accounts = {"cloister-operator": "robot"}
+    assert of_manifests(rendered, MUTATIONS) == renamed(plain("mutations"), SYSTEM, accounts)
+    assert not kept(rendered) & set(MUTATIONS)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,18 @@ def test_pods_of_both_programs_are_created_under_restricted(
         own_cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
 
 
+def test_mutating_policies_are_there_where_the_server_has_them(
+    own_cluster: local.Cluster, installed: Helm
+) -> None:
+    group = ("--api-group=admissionregistration.k8s.io", "--no-headers", "-oname")
+    served = "mutatingadmissionpolicies" in own_cluster.kubectl("api-resources", *group)
+    manifest = installed.run("get", "manifest", installed.release).stdout
+    assert ("kind: MutatingAdmissionPolicyBinding" in manifest) is served
+    if served:
+        found = names(own_cluster, "mutatingadmissionpolicies,mutatingadmissionpolicybindings")
+        assert {name.rpartition("/")[2] for name in found} == {"cloister-managed-fields"}
+
+
 def test_uninstall_leaves_what_protects_and_is_needed_again(
     own_cluster: local.Cluster, installed: Helm, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Cloister's published admission policies on a real API server."""
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,28 @@ __all__ = [
     "policies_in",
     "policy_documents",
     "remove_policies",
+    "serves_mutations",
 ]
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "crds" / "manifests"
 """Folder of all manifests."""
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+"""Path of the API group of policies."""
 PATHS = {
-    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1"
-    "/validatingadmissionpolicies/{name}",
-    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1"
-    "/validatingadmissionpolicybindings/{name}",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
-"""API path of each kind."""
+"""Path of each kind in the group."""
 
 
-def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return path and body of every policy and binding."""
-    for file in sorted((MANIFESTS / "policies").glob("*.yaml")):
+def _documents(folder: str = "policies") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return path and body of every policy and binding of a folder of the manifests."""
+    for file in sorted((MANIFESTS / folder).glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-            yield PATHS[document["kind"]].format(**document["metadata"]), document
+            place = f"{GROUP}/{PATHS[document['kind']]}/{document['metadata']['name']}"
+            yield place, document
 
 
 def policy_documents() -> list[dict[str, Any]]:
@@ -45,13 +50,24 @@ def policies_in(namespace: str) -> str:
     return text.replace("cloister-system", namespace)
 
 
+async def serves_mutations(server: ApiServer) -> bool:
+    """Return whether a server has mutating admission policies (Kubernetes 1.36)."""
+    found = await server.get(f"{GROUP}/{PATHS['MutatingAdmissionPolicy']}")
+    return found.status != HTTPStatus.NOT_FOUND
+
+
 async def install_policies(server: ApiServer) -> None:
-    """Install the admission policies; they take effect some moments later."""
-    for path, document in _documents():
-        await server.apply(document, path)
+    """Install the admission policies, mutating ones where the server has them.
+
+    They take effect some moments later.
+    """
+    folders = ["policies", *(["mutations"] if await serves_mutations(server) else [])]
+    for folder in folders:
+        for path, document in _documents(folder):
+            await server.apply(document, path)
 
 
 async def remove_policies(server: ApiServer) -> None:
     """Remove the admission policies, so that they do not restrict other tests."""
-    for path, _ in _documents():
+    for path, _ in (*_documents(), *_documents("mutations")):
         await server.delete(path)

@@ -35,6 +35,7 @@ __all__ = [
     "api_cluster",
     "cluster",
     "install_crds",
+    "install_mutations",
     "namespace",
     "node_namespace",
     "pytest_collection_finish",
@@ -146,6 +147,14 @@ def install_crds(cluster: local.Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(folder))
 
 
+def install_mutations(cluster: local.Cluster) -> None:
+    """Apply the mutating policies where the server has them, for accounts as they are there."""
+    group = ("--api-group=admissionregistration.k8s.io", "--no-headers", "-oname")
+    if "mutatingadmissionpolicies" in cluster.kubectl("api-resources", *group):
+        folder = ROOT / "crds" / "manifests" / "mutations"
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+
+
 @cache
 def administrator(kubeconfig: Path) -> KubeConfig:
     """Read a kubeconfig once for all tests."""
@@ -170,6 +179,7 @@ def _bring_up(fixture: str) -> local.Cluster:
     if not done.exists():
         install_crds(found)
         install_roles(found)
+        install_mutations(found)
         done.touch()
     return found
 

@@ -111,7 +111,9 @@ class Helm(dev.chart.helm.Helm):
         name = [] if command == "lint" else [self.release]
         return self.run(command, *name, str(CHART), "--values", str(path), *arguments)
 
-    def rendered(self, values: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    def rendered(
+        self, values: Mapping[str, Any], *arguments: str
+    ) -> dict[tuple[str, str, str], dict[str, Any]]:
         """Return the rendered objects.
 
         Raises
@@ -119,7 +121,7 @@ class Helm(dev.chart.helm.Helm):
         AssertionError
             When the chart refuses.
         """
-        done = self.on_chart("template", values)
+        done = self.on_chart("template", values, *arguments)
         assert done.returncode == 0, done.stderr
         return objects(done.stdout)
 
