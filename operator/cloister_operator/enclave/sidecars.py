@@ -149,7 +149,6 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
-        "privileged": False,
         "readOnlyRootFilesystem": True,
         "runAsGroup": car.user,
         "runAsNonRoot": True,

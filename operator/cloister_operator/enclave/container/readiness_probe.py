@@ -45,7 +45,6 @@ def readiness_probe(check: Healthcheck | None, command: list[str]) -> dict[str, 
         "periodSeconds": max(1, min(_LONGEST_PERIOD, check.interval // (_ROUNDS * _SECOND))),
         "timeoutSeconds": math.ceil(check.timeout.total_seconds()) + _GUEST_TIME,
         "failureThreshold": 1,
-        "successThreshold": 1,
     }
 
 

@@ -54,7 +54,7 @@ _VERSION = 1
 _TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
 _UP = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
-_READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1, "successThreshold": 1}
+_READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1}
 
 
 def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
@@ -105,7 +105,6 @@ def agent_container(
         },
         "securityContext": unprivileged(AGENT),
         "startupProbe": {"exec": {"command": ["/guest", "agent", "-up", AGENT_DIRECTORY]}, **_UP},
-        "terminationMessagePath": _TERMINATION_FILE,
     }
 
 

@@ -131,5 +131,4 @@ def certificate_container(
             "timeoutSeconds": 10,
             "failureThreshold": 86_400,
         },
-        "terminationMessagePath": _TERMINATION,
     }

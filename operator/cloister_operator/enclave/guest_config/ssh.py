@@ -80,7 +80,7 @@ def ssh_container(
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/guest", "ssh", "-spec", f"{SSH_CONFIG_DIRECTORY}/{SHELLS_KEY}"],
-        "ports": [{"name": "ssh", "containerPort": SSH_PORT, "protocol": "TCP"}],
+        "ports": [{"name": "ssh", "containerPort": SSH_PORT}],
         "restartPolicy": "Always",
         "securityContext": unprivileged(SSH),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -75,7 +75,8 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     Returns
     -------
     dict[str, Any]
-        Manifest for one create; a running Pod is never changed.
+        Manifest for one create; a running Pod is never changed. It leaves out what the API server
+        takes for granted, but for imagePullPolicy: that of ``:latest@sha256:…`` would be Always.
     """
     volumes = pod_volumes(plan, settings.service)
     containers = [
@@ -228,7 +229,6 @@ def _security(spec: ContainerConfig) -> dict[str, Any]:
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"add": list(dict.fromkeys((*_LAUNCH, *spec.cap_add))), "drop": ["ALL"]},
-        "privileged": False,
         "readOnlyRootFilesystem": spec.read_only,
         "runAsGroup": 0,
         "runAsUser": 0,

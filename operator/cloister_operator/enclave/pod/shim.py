@@ -33,7 +33,7 @@ def shim_container(
             {"name": "XDG_CONFIG_HOME", "value": SHIM_DATA_PATH},
             {"name": "XDG_DATA_HOME", "value": SHIM_DATA_PATH},
         ],
-        "ports": [{"name": "https", "containerPort": SHIM_PORT, "protocol": "TCP"}],
+        "ports": [{"name": "https", "containerPort": SHIM_PORT}],
         "readinessProbe": {
             "tcpSocket": {"port": SHIM_PORT},
             "periodSeconds": 2,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from typing_extensions import override
@@ -121,6 +122,16 @@ def readable(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "metadata": {**pod["metadata"], "annotations": told}}
 
 
+def unfolded(config_map: dict[str, Any]) -> dict[str, Any]:
+    """Return a ConfigMap with its documents on many lines, as a person can compare them."""
+    data = {
+        name: msgspec.json.format(text, indent=1) if name.endswith(".json") else text
+        for name, text in config_map["data"].items()
+        if name not in PUBLISHED
+    }
+    return {**config_map, "data": data | published(config_map["data"])}
+
+
 def published(data: dict[str, str]) -> dict[str, str]:
     """Return what of a ConfigMap is about the measurement."""
     return {name: text for name, text in data.items() if name in PUBLISHED}
@@ -144,10 +155,12 @@ def manifests() -> dict[str, dict[str, Any]]:
         "pod-successor": build_pod(plan_of(WEB, stopFirst=True), SETTINGS),
         "priority-class": build_priority_class(),
         "pod-keyed": build_pod(keyed, SETTINGS),
-        "config-map": build_config_map(small, SETTINGS, SURROUNDINGS),
-        "config-map-keyed": build_config_map(keyed, SETTINGS, replace(SURROUNDINGS, api=API)),
-        "config-map-networks": build_config_map(isolated, SETTINGS, SURROUNDINGS),
-        "config-map-shells": build_config_map(debug, SETTINGS, SURROUNDINGS),
+        "config-map": unfolded(build_config_map(small, SETTINGS, SURROUNDINGS)),
+        "config-map-keyed": unfolded(
+            build_config_map(keyed, SETTINGS, replace(SURROUNDINGS, api=API))
+        ),
+        "config-map-networks": unfolded(build_config_map(isolated, SETTINGS, SURROUNDINGS)),
+        "config-map-shells": unfolded(build_config_map(debug, SETTINGS, SURROUNDINGS)),
         **confidential(),
         "snapshot": build_snapshot(rich, {"API_KEY": b"k", "tls-key": b"\x00", "OTHER": b"no"}),
         "service": build_service(container, "acme", "web-abcdefghij-1"),
@@ -166,3 +179,11 @@ def test_manifest_is_the_golden_one(name: str) -> None:
     if os.environ.get("CLOISTER_WRITE_GOLDENS"):
         path.write_text(yaml.dump(built, Dumper=Plain, sort_keys=True))
     assert built == yaml.safe_load(path.read_text())
+
+
+def test_documents_of_a_config_map_are_as_short_as_they_can_be() -> None:
+    data = build_config_map(plan_of(config=KEYED), SETTINGS, SURROUNDINGS)["data"]
+    documents = {name: text for name, text in data.items() if name.endswith(".json")}
+    assert {"agent.json", "shim.json", "network.json", "container-0.json"} <= documents.keys()
+    for name, text in documents.items():
+        assert text == msgspec.json.format(text, indent=-1), name

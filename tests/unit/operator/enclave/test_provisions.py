@@ -211,7 +211,7 @@ def test_models_are_verified_before_the_containers(
         assert mount == {"name": "models", "mountPath": "/cloister/mpk", "readOnly": True}
         assert all(each["name"] != "models-store" for each in built["volumeMounts"])
     assert (
-        '"mpk": "' + models[1].mpk
+        '"mpk":"' + models[1].mpk
         in build_config_map(plan, SETTINGS, ClusterNetwork())["data"]["models.json"]
     )
 
