@@ -224,15 +224,16 @@ async def test_an_identifier_that_a_restore_wrote_stays(
 
 async def test_an_enclaves_other_parts_change_while_its_spec_stays(policed: ApiServer) -> None:
     info = next(kind.INFO for kind in KINDS if kind.INFO.kind == "Enclave")
+    name = unique("c")
     body = {
         "apiVersion": info.api_version,
         "kind": info.kind,
-        "metadata": {"name": unique("c"), "finalizers": ["example.com/kept"]},
+        "metadata": {"name": name, "finalizers": ["example.com/kept"]},
         "spec": ENCLAVE,
     }
     place = f"{ROOT}/namespaces/default/{info.plural}"
     assert (await policed.post(place, body)).accepted
-    path = f"{place}/{body['metadata']['name']}"
+    path = f"{place}/{name}"
     phase = {"status": {"phase": "Pending"}, "spec": {"tag": "v2"}}
     written = await policed.patch(f"{path}/status", phase)
     freed = await policed.patch(path, {"metadata": {"finalizers": None}})
