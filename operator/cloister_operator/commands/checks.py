@@ -3,19 +3,21 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import dns.asyncquery
 import dns.exception
 import dns.message
 
-from cloister_clients.findings import Finding, failed, passed, warned
+from cloister_clients.findings import Finding, FindingLevel, failed, passed, warned
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
-from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import NODE, KindRef
 from cloister_clients.registry import RegistryClient
 from cloister_clients.registry.errors import RegistryError
 from cloister_clients.settings import SettingsError
 from cloister_clients.sources import provider_from
 from cloister_clients.sources.errors import SourceError, SourceRefused, SourceUnavailable
+from cloister_operator.commands.loaded_images import unless_loaded
 from cloister_operator.context import USER_AGENT
 from cloister_operator.lookups.gateway_api_versions import (
     OUTDATED_REMEDY,
@@ -75,17 +77,27 @@ async def _source(settings: OperatorSettings) -> Finding:
 
 
 async def _images(settings: OperatorSettings) -> list[Finding]:
-    """Ask the registries for the images that every enclave has."""
-    registry, found = RegistryClient(settings.registry), []
+    """Ask the registries for the images that every enclave has, and the nodes when they fail."""
+    wanted = {"shimImage": settings.shim_image, "guestImage": settings.guest_image}
+    registry = RegistryClient(settings.registry)
     try:
-        for setting, image in (
-            ("shimImage", settings.shim_image),
-            ("guestImage", settings.guest_image),
-        ):
-            found.append(await _image(registry, setting, image))
+        found = [await _image(registry, setting, image) for setting, image in wanted.items()]
     finally:
         await registry.aclose()
-    return found
+    if all(each.level is FindingLevel.PASS for each in found):
+        return found
+    nodes = await _nodes(settings)
+    return [unless_loaded(each, wanted[each.check], nodes) for each in found]
+
+
+async def _nodes(settings: OperatorSettings) -> tuple[dict[str, Any], ...]:
+    """List the nodes; none where the cluster does not tell."""
+    try:
+        config = KubeConfig.load(settings.kubeconfig, settings.context)
+        async with KubeClient(config, field_manager=FIELD_MANAGER, user_agent=USER_AGENT) as client:
+            return (await client.list(NODE)).items
+    except (ConfigError, KubeError):
+        return ()
 
 
 async def _image(registry: RegistryClient, setting: str, image: str) -> Finding:
