@@ -96,6 +96,10 @@ test-versions: venv ## Kinds, policies and clients against API servers of Kubern
 test-gitops: venv ## docs/gitops followed with Flux's and Argo CD's own controllers
 	@$(BIN)/pytest tests/gitops -q --timeout=900
 
+.PHONY: test-kind
+test-kind: venv ## Clusters of kind in a Docker of their own: `kind load`, chart, Container, demo (root, Linux)
+	@$(BIN)/pytest tests/kind -q -s --timeout=1800
+
 .PHONY: test-images
 test-images: venv ## Build the images twice, and start each without rights (root, Linux)
 	@$(BIN)/pytest tests/images -q
@@ -151,6 +155,10 @@ verify: venv ## Fail when a generated file is out of date
 .PHONY: chart
 chart: venv ## Package the chart with the digests of `make images`, into dist
 	@$(BIN)/python -m dev.chart package
+
+.PHONY: kind-load
+kind-load: venv ## Load the images of this checkout into a cluster of kind, and package the chart for them (CLUSTER=…)
+	@$(BIN)/python -m dev.chart load --cluster $(or $(CLUSTER),kind)
 
 .PHONY: install-yaml
 install-yaml: venv ## One manifest of the chart for those without Helm, dist/install.yaml (VALUES=file, NAMESPACE=…)

@@ -1,4 +1,4 @@
-"""``python -m dev.chart manifest|package``: `make install-yaml` and `make chart` call it."""
+"""``python -m dev.chart manifest|package|load``: `make install-yaml`, `chart`, `kind-load`."""
 
 import argparse
 import sys
@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from dev.chart.helm import NAMESPACE
+from dev.chart.loaded import load_images
 from dev.chart.package import LOCK, manifest, package
-from dev.cluster import LocalClusterError
+from dev.cluster import LocalClusterError, Progress
+from dev.images.errors import ImageError
+from dev.images.local import local_images
 
 __all__ = ["main"]
 
@@ -25,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 1 = Helm cannot be built, or refuses.
+        0; 1 = a program cannot be built, or refuses.
     """
     given = _parser().parse_args(arguments)
     given.output.mkdir(parents=True, exist_ok=True)
@@ -34,9 +37,13 @@ def main(arguments: list[str] | None = None) -> int:
         if given.command == "package":
             print(f"packaged the chart and saved it to: {package(given.images, given.output)}")
             return 0
+        if given.command == "load":
+            chart = load_images(local_images(Progress()), given.cluster, given.output)
+            print(f"loaded the images into the nodes of {given.cluster}; install them by {chart}")
+            return 0
         path = given.output / "install.yaml"
         text = manifest(given.images, given.values, given.namespace)
-    except LocalClusterError as error:
+    except (ImageError, LocalClusterError) as error:
         print(error, file=sys.stderr)
         return 1
     path.write_text(text, encoding="utf-8")
@@ -52,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder to write into")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("package", help="package the chart with the digests of its images")
+    loaded = commands.add_parser("load", help="load the images of the checkout into kind's nodes")
+    loaded.add_argument("--cluster", default="kind", help="name of the cluster, as kind has it")
     rendered = commands.add_parser("manifest", help="write install.yaml, for those without Helm")
     rendered.add_argument("--values", type=Path, required=True, help="values of the chart")
     rendered.add_argument("--namespace", default=NAMESPACE, help="where to install it")

@@ -12,7 +12,7 @@ import yaml
 from dev.chart.documents import namespace_text
 from dev.chart.helm import NAMESPACE, Helm
 from dev.chart.package import package
-from dev.cluster import Cluster, Form, LocalClusterError
+from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.processes import wait_until
 from dev.images.local import LocalImages
 
@@ -98,7 +98,7 @@ class LocalInstallation:
     def prepare(self) -> None:
         """Make the namespace, and the volume where the cluster makes none; idempotent."""
         self.apply_text(namespace_text(NAMESPACE))
-        if self.cluster.form is Form.NODE:
+        if not self._makes_volumes():
             self._make_volume()
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
@@ -224,6 +224,11 @@ class LocalInstallation:
         kept = (f"pvc/{VOLUME}", "secret/cloister-keys", "secret/cloister-authority")
         self.cluster.kubectl(*DELETE, "-n", NAMESPACE, *kept)
         self.cluster.kubectl(*DELETE, f"pv/{VOLUME}")
+
+    def _makes_volumes(self) -> bool:
+        """Return whether the cluster makes volumes for claims: it has a default class."""
+        default = r"{.items[*].metadata.annotations.storageclass\.kubernetes\.io/is-default-class}"
+        return "true" in self.cluster.kubectl("get", "storageclass", "-o", f"jsonpath={default}")
 
     def _make_volume(self) -> None:
         """Make the ledger's volume in a directory of the node."""

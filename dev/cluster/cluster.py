@@ -62,7 +62,7 @@ class Cluster:
     def node_name(self) -> str | None:
         """Name of its node, real or simulated; None = it has none."""
         if self.form is Form.KIND:
-            return f"cloister-{self.name}-control-plane"
+            return kind.container(self.name)
         return None if self.form is Form.CONTROL_PLANE else self.name
 
     @property

@@ -23,9 +23,12 @@ from dev.cluster.guest import guest_binary
 from dev.plain_http import NO_TRUST
 
 __all__ = [
+    "INDEX",
+    "Content",
     "Image",
     "busybox_image",
     "guest_image",
+    "json_bytes",
     "pause_image",
     "push",
     "shim_image",
@@ -35,6 +38,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+PLAIN_LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 NOBODY = "65532:65532"
 """User and group of programs that need no privileges."""
@@ -46,6 +50,16 @@ BUSYBOX = (
     *("wget", "yes"),
 )
 """Applets that have a link of their own in `busybox_image`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The blobs of an image."""
+
+    descriptor: dict[str, Any]
+    """Of its manifest."""
+    blobs: dict[str, bytes]
+    """Digest -> content; the last one is the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,7 @@ class Image:
             "ExposedPorts": {f"{port}/tcp": {} for port in self.ports} or None,
             "Labels": dict(self.labels) or None,
         }
-        return _json(
+        return json_bytes(
             {
                 "architecture": self.architecture,
                 "os": "linux",
@@ -118,8 +132,26 @@ class Image:
             }
         )
 
+    def content(self, *, packed: bool = False) -> Content:
+        """Build the whole image: its layer, packed by gzip or not, configuration and manifest."""
+        layer = self.layer()
+        config = self.config(_digest(layer))
+        blob = gzip.compress(layer, compresslevel=1, mtime=0) if packed else layer
+        layers = [_descriptor(LAYER if packed else PLAIN_LAYER, blob)]
+        manifest = json_bytes(
+            {
+                "schemaVersion": 2,
+                "mediaType": MANIFEST,
+                "config": _descriptor(CONFIG, config),
+                "layers": layers,
+            }
+        )
+        blobs = {_digest(each): each for each in (blob, config, manifest)}
+        return Content(_descriptor(MANIFEST, manifest), blobs)
 
-def _json(content: Any) -> bytes:
+
+def json_bytes(content: Any) -> bytes:
+    """Return the one encoding of JSON, which digests are of."""
     return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -159,28 +191,19 @@ def push(
     LocalClusterError
         When the registry refuses or does not respond.
     """
-    layer = image.layer()
-    packed = gzip.compress(layer, compresslevel=1, mtime=0)
-    config = image.config(_digest(layer))
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": _descriptor(CONFIG, config),
-            "layers": [_descriptor(LAYER, packed)],
-        }
-    )
+    content = image.content(packed=True)
+    *blobs, manifest = content.blobs.values()
     base = f"http://{registry}"
     with httpx.Client(base_url=base, timeout=60, trust_env=False, verify=NO_TRUST) as client:
         try:
-            for content in (packed, config):
-                _push_blob(client, repository, content)
+            for blob in blobs:
+                _push_blob(client, repository, blob)
             digest = _push_manifest(client, repository, MANIFEST, manifest, "" if index else tag)
             if index:
                 platform = {"os": "linux", "architecture": image.architecture}
-                entry = {**_descriptor(MANIFEST, manifest), "platform": platform}
-                content = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
-                digest = _push_manifest(client, repository, INDEX, content, tag)
+                entry = {**content.descriptor, "platform": platform}
+                whole = json_bytes({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
+                digest = _push_manifest(client, repository, INDEX, whole, tag)
         except httpx.HTTPError as error:
             raise LocalClusterError(
                 f"pushing {repository} to the registry {registry} failed: {error}"

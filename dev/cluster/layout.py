@@ -20,6 +20,7 @@ from dev.cluster.errors import LocalClusterError
 
 __all__ = [
     "DEFAULT_NAME",
+    "NODE_IMAGE",
     "PACKAGES",
     "Form",
     "Layout",
@@ -37,6 +38,9 @@ DEFAULT_NAME = "cloister"
 
 PACKAGES = "packages_"
 """Name of the lock that is held while packages are installed; no cluster can have this name."""
+
+NODE_IMAGE = "kind_"
+"""Name of the lock that is held while the image of kind's node is made."""
 
 PORTS = range(20000, 32000)
 """Below the ephemeral ports of outgoing connections, so that a port

@@ -15,6 +15,7 @@ from dev.cluster.cluster import COMPONENTS, Cluster
 from dev.cluster.component import Component, start
 from dev.cluster.control_plane import Identities, control_plane, registry
 from dev.cluster.errors import LocalClusterError
+from dev.cluster.kind import docker
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import (
     DEFAULT_NAME,
@@ -42,6 +43,8 @@ __all__ = [
     "up",
 ]
 
+FORM = "CLOISTER_CLUSTER_FORM"
+"""Variable with the form of new clusters with a node, ``node`` or ``kind``; else what is here."""
 RELEASE = "CLOISTER_KUBERNETES"
 """Variable with the minor release of the API servers of new clusters without a node."""
 _API_SERVER = "kube-apiserver"
@@ -69,14 +72,27 @@ def form_here(*, node: bool, simulated: bool = False) -> Form:
     Returns
     -------
     Form
-        kind where Docker runs, a node on Linux as root, otherwise a simulated node.
+        kind where Docker answers, a node on Linux as root, otherwise a simulated node; or what
+        ``$CLOISTER_CLUSTER_FORM`` says.
+
+    Raises
+    ------
+    LocalClusterError
+        When the variable has another value, or says ``kind`` where Docker does not answer.
     """
     if simulated:
         return Form.SIMULATED
     if not node:
         return Form.CONTROL_PLANE
-    if requirements.docker_is_available():
+    asked = os.environ.get(FORM, "")
+    if asked not in {"", Form.NODE, Form.KIND}:
+        raise LocalClusterError(f"{FORM} is {asked!r}: set it to node or kind, or leave it out")
+    if asked == Form.NODE:
+        return Form.NODE
+    if docker.answers():
         return Form.KIND
+    if asked == Form.KIND:
+        raise LocalClusterError(f"{FORM} is kind, and no Docker answers: start it, or unset {FORM}")
     return Form.NODE if os.geteuid() == 0 else Form.SIMULATED
 
 
@@ -86,7 +102,7 @@ def programs_of(form: Form, kubernetes: str = "") -> tuple[str, ...]:
         Form.CONTROL_PLANE: SERVER,
         Form.SIMULATED: (*SERVER, "kube-scheduler", "kwok"),
         Form.NODE: (*SERVER, *NODE),
-        Form.KIND: (),
+        Form.KIND: kind.programs(),
     }[form]
     server = _API_SERVER + _suffix(kubernetes)
     return tuple(server if name == _API_SERVER else name for name in programs)
@@ -149,13 +165,13 @@ def up(
     with lock(name):
         known = Record.read(places.record)
         form = _form(known, node=node, simulated=simulated, progress=progress)
-        if form is Form.KIND:
-            return Cluster(places, kind.up(places, known, progress))
         requirements.check_system(form)
         release = _release(known, form, kubernetes)
         programs = _programs(form, release, progress)
         if known is None and places.folder.exists():
             _remove(places, None)
+        if form is Form.KIND:
+            return Cluster(places, kind.Kind(places, programs, progress).up(known))
         record = known or _new_record(places, form, release, audited=audited)
         started = _bring_up(places, record, programs, progress)
         if started:
@@ -173,6 +189,13 @@ def _form(known: Record | None, *, node: bool, simulated: bool, progress: Progre
             progress.say(
                 "neither root nor Docker: the node is simulated, and Pods do not really run"
             )
+        if form is Form.KIND:
+            progress.say(
+                f"Docker answers: the cluster runs in it, by kind ({FORM}=node: as processes)"
+            )
+        if form is Form.NODE:
+            why = f"{FORM} is node" if os.environ.get(FORM) else "no Docker answers"
+            progress.say(f"{why}: the cluster runs as processes of this machine")
         return form
     # A real node satisfies a request for any kind of node, and for none.
     real = known.form in {Form.NODE, Form.KIND} and node and not simulated
@@ -214,7 +237,8 @@ def _release(known: Record | None, form: Form, kubernetes: str | None) -> str:
 
 
 def _programs(form: Form, kubernetes: str, progress: Progress) -> dict[str, Path]:
-    purposes = ["build", "node-build"] if form is Form.NODE else ["build"]
+    real = form is Form.NODE or (form is Form.KIND and kind.makes_node())
+    purposes = ["build", "node-build"] if real else ["build"]
     needed = programs_of(form, kubernetes)
     todo = bool(binaries.missing(needed))
     if form is Form.NODE:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dev.cluster.errors import LocalClusterError
@@ -18,7 +18,7 @@ from dev.cluster.versions import load
 __all__ = [
     "check_room",
     "check_system",
-    "docker_is_available",
+    "debian_mirrors",
     "install_packages",
     "missing_packages",
     "raise_limits",
@@ -29,7 +29,7 @@ GIB = 1024**3
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
 """Wait up to 300 s for other installations, such as the system's own upgrades."""
 
-MEMORY = {Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
+MEMORY = {Form.KIND: 2.0, Form.NODE: 1.5, Form.SIMULATED: 1.0, Form.CONTROL_PLANE: 0.75}
 """Memory that must be available at start, in GiB."""
 
 INOTIFY = {"max_user_instances": 1024, "max_user_watches": 524288}
@@ -40,23 +40,6 @@ STATE_DISK = 1.0
 BUILD_DISK = 12.0
 
 
-def docker_is_available() -> bool:
-    """Return whether a Docker daemon responds within three seconds."""
-    if shutil.which("docker") is None or shutil.which("kind") is None:
-        return False
-    try:
-        done = subprocess.run(
-            ["docker", "info", "--format", "{{.ServerVersion}}"],
-            capture_output=True,
-            text=True,
-            timeout=3,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0 and bool(done.stdout.strip())
-
-
 def check_system(form: Form) -> None:
     """Check the operating system and the privileges.
 
@@ -65,10 +48,10 @@ def check_system(form: Form) -> None:
     LocalClusterError
         When the cluster cannot run here.
     """
-    if not sys.platform.startswith("linux"):
+    if form is not Form.KIND and not sys.platform.startswith("linux"):
         raise LocalClusterError(
             f"the local cluster runs on Linux, and this is {sys.platform}: "
-            "start Docker and install kind, then run this again"
+            "start Docker, then run this again"
         )
     if form is Form.NODE and os.geteuid() != 0:
         raise LocalClusterError(
@@ -94,7 +77,7 @@ def check_room(form: Form, *, build: bool, cache: Path) -> None:
     LocalClusterError
         When there is too little of either.
     """
-    available = _available_memory() / GIB
+    available = _available_memory() / GIB if sys.platform.startswith("linux") else MEMORY[form]
     if available < MEMORY[form]:
         raise LocalClusterError(
             f"{available:.1f} GiB of memory are available, the {form} cluster needs "
@@ -135,6 +118,26 @@ def raise_limits(progress: Progress) -> None:
         if int(file.read_text()) < wanted:
             progress.say(f"raising fs.inotify.{name} to {wanted} until the machine restarts")
             file.write_text(str(wanted))
+
+
+def debian_mirrors(usual: Mapping[str, str]) -> dict[str, str]:
+    """Return the archives of Debian that this machine's apt uses.
+
+    Parameters
+    ----------
+    usual
+        Label of an archive, such as ``Debian-Security`` -> its address where apt names none.
+    """
+    mirrors = dict(usual)
+    if shutil.which("apt-get") is None:
+        return mirrors
+    asked = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        label, _, address = line.partition(" ")
+        if label in mirrors and address:
+            mirrors[label] = address
+    return mirrors
 
 
 def missing_packages(purposes: Iterable[str]) -> list[str]:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import tomllib
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dev.images.commands import run
+from dev.cluster.requirements import debian_mirrors
 from dev.images.errors import ImageError
 
 __all__ = ["LOCK", "SPEC", "BaseSpec", "LockedPackage", "check", "fetch", "read_lock", "renew"]
@@ -63,7 +62,10 @@ class BaseSpec:
         """Read the file."""
         found = tomllib.loads(SPEC.read_text())
         suite, keyring = found["suite"], found["keyring"]
-        signed, mirrors = f"deb [signed-by={keyring}]", _mirrors(found)
+        signed, mirrors = (
+            f"deb [signed-by={keyring}]",
+            debian_mirrors({"Debian": found["mirror"], "Debian-Security": found["security"]}),
+        )
         return cls(
             suite=suite,
             sources=(
@@ -169,18 +171,6 @@ def check(locked: Sequence[LockedPackage], folder: Path) -> tuple[tuple[str, Pat
             f"{', '.join(wrong)}; {RENEW} if you trust them"
         )
     return tuple((each.name, files[each]) for each in locked)
-
-
-def _mirrors(given: dict[str, str]) -> dict[str, str]:
-    """Return the archive and the security archive: this machine's, or else those of the file."""
-    mirrors = {"Debian": given["mirror"], "Debian-Security": given["security"]}
-    if shutil.which("apt-get") is not None:
-        asked = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)"]
-        for line in run(asked).decode().splitlines():
-            label, _, address = line.partition(" ")
-            if label in mirrors and address:
-                mirrors[label] = address
-    return mirrors
 
 
 def _package(path: Path, architecture: str) -> LockedPackage:

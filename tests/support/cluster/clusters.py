@@ -24,8 +24,10 @@ import pytest
 
 from cloister_clients.kube import KubeConfig
 from dev import cluster as local
+from dev.cluster import kind
 from dev.cluster.binaries import ensure
-from dev.cluster.requirements import docker_is_available
+from dev.cluster.kind import docker
+from dev.cluster.lifecycle import FORM
 from dev.images.errors import ImageError
 from dev.images.local import local_images
 from tests.support.cluster.accounts import install_roles
@@ -61,7 +63,13 @@ def unique(prefix: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Create the session's folder, inherited by workers; name the workers' own clusters."""
+    """Create the session's folder, inherited by workers; name the workers' own clusters.
+
+    On Linux as root the node's parts are processes also where Docker answers: the tests look into
+    them, and reach Pods by their addresses.
+    """
+    if kind.makes_node():
+        os.environ.setdefault(FORM, local.Form.NODE)
     if not hasattr(config, "workerinput"):
         os.environ[MARKS] = tempfile.mkdtemp(prefix="cloister-tests-")
     elif os.environ.get("CLOISTER_OWN_CLUSTERS") == "1":
@@ -163,7 +171,7 @@ def administrator(kubeconfig: Path) -> KubeConfig:
 
 def _no_node() -> str:
     """Return why no real node can run here; empty = one can."""
-    if docker_is_available():
+    if os.environ.get(FORM) != local.Form.NODE and docker.answers():
         return ""
     if sys.platform != "linux":
         return "a real node needs Linux, or Docker with kind"

@@ -11,14 +11,13 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from dev.cluster import Cluster, LocalClusterError, kind, metrics, node
+from dev.cluster import metrics, node
 from dev.cluster.bootstrap import first_objects
 from dev.cluster.component import Component
 from dev.cluster.control_plane import Identities, control_plane, registry
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.lifecycle import programs_of
 from dev.cluster.simulated import STAGES, kwok
-from dev.cluster.versions import load
 
 PORTS = {
     name: 20000 + number
@@ -240,44 +239,3 @@ def test_certificates_are_kept_by_a_second_run_and_are_valid(plan: Plan) -> None
     addresses = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
     assert addresses == {"127.0.0.1", "10.203.7.1", "10.201.7.1"}
     assert "localhost" in names.get_values_for_type(x509.DNSName)
-
-
-def test_kinds_configuration_has_node_image_registry_and_loopback(tmp_path: Path) -> None:
-    config = kind.configuration("one")
-    assert config["name"] == "cloister-one"
-    assert config["networking"]["apiServerAddress"] == "127.0.0.1"
-    assert config["nodes"] == [{"role": "control-plane", "image": load().kind["node_image"]}]
-    (patch,) = config["containerdConfigPatches"]
-    table = tomllib.loads(patch)["plugins"]["io.containerd.cri.v1.images"]
-    assert table["registry"]["config_path"] == kind.HOSTS
-
-
-def test_pods_on_kind_reach_its_registry_by_name_and_this_machine_at_the_gateway(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gateways = ("fc00:f853:ccd:e793::1", "172.18.0.1")
-    network = {"IPAM": {"Config": [{"Subnet": "", "Gateway": each} for each in gateways]}}
-    monkeypatch.setattr(kind, "_run", lambda _: json.dumps([network]))
-    cluster = Cluster(
-        Layout("one", Path("/one")), Record("one", Form.KIND, ports={"registry": 20000})
-    )
-    assert (cluster.registry, cluster.pod_registry) == (
-        *("127.0.0.1:20000", "cloister-one-registry:5000"),
-    )
-    assert cluster.host_address == "172.18.0.1"
-    del network["IPAM"]["Config"][1]
-    with pytest.raises(LocalClusterError, match="no gateway of IPv4"):
-        _ = cluster.host_address
-
-
-def test_kinds_commands_run_a_registry_and_redirect_the_node_to_it(tmp_path: Path) -> None:
-    places = Layout(name="one", folder=tmp_path)
-    record = Record(name="one", form=Form.KIND, ports={"registry": 20001})
-    run, create, connect, write = kind.commands(places, record)
-    assert "127.0.0.1:20001:5000" in run
-    assert create[:3] == ["kind", "create", "cluster"]
-    assert str(places.kubeconfig) in create
-    assert connect == ["docker", "network", "connect", "kind", "cloister-one-registry"]
-    assert write[:3] == ["docker", "exec", "cloister-one-control-plane"]
-    assert "certs.d/127.0.0.1:20001" in write[-1]
-    assert "http://cloister-one-registry:5000" in write[-1]

@@ -11,12 +11,12 @@ import pytest
 
 from dev.cluster import lifecycle, requirements
 from dev.cluster.errors import LocalClusterError
+from dev.cluster.kind import docker as docker_program
 from dev.cluster.layout import Form, Record
 from dev.cluster.progress import Progress, duration
 from dev.cluster.requirements import (
     check_room,
     check_system,
-    docker_is_available,
     install_packages,
     missing_packages,
 )
@@ -135,7 +135,7 @@ def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_systems_are_referred_to_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    with pytest.raises(LocalClusterError, match="start Docker and install kind"):
+    with pytest.raises(LocalClusterError, match="start Docker, then run this again"):
         check_system(Form.CONTROL_PLANE)
 
 
@@ -160,22 +160,21 @@ def test_too_little_memory_and_disk_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("response", "kind", "expected"),
-    [
-        ("echo 28.0", True, True),
-        ("echo 28.0", False, False),
-        ("exit 1", True, False),
-        ("echo", True, False),
-    ],
+    ("response", "expected"), [("echo 28.0", True), ("exit 1", False), ("echo", False)]
 )
-def test_docker_is_available_when_the_daemon_responds(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, response: str, kind: bool, expected: bool
+def test_docker_answers_when_the_daemon_responds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, response: str, expected: bool
 ) -> None:
     script(tmp_path, "docker", response)
-    if kind:
-        script(tmp_path, "kind", "")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert docker_is_available() is expected
+    assert docker_program.answers() is expected
+
+
+def test_docker_does_not_answer_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert docker_program.answers() is False
 
 
 @pytest.mark.parametrize(
@@ -196,9 +195,52 @@ def test_the_form_follows_the_machine(
     wish: dict[str, bool],
     expected: Form,
 ) -> None:
-    monkeypatch.setattr(requirements, "docker_is_available", lambda: docker)
+    monkeypatch.delenv(lifecycle.FORM, raising=False)
+    monkeypatch.setattr(docker_program, "answers", lambda: docker)
     monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
     assert lifecycle.form_here(**wish) is expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "docker", "expected"),
+    [
+        ("node", True, Form.NODE),
+        ("kind", True, Form.KIND),
+        ("kind", False, "no Docker answers"),
+        ("simulated", True, "set it to node or kind"),
+    ],
+)
+def test_the_form_of_a_node_may_be_chosen(
+    monkeypatch: pytest.MonkeyPatch, *, asked: str, docker: bool, expected: Form | str
+) -> None:
+    monkeypatch.setenv(lifecycle.FORM, asked)
+    monkeypatch.setattr(docker_program, "answers", lambda: docker)
+    if isinstance(expected, Form):
+        assert lifecycle.form_here(node=True) is expected
+    else:
+        with pytest.raises(LocalClusterError, match=expected):
+            lifecycle.form_here(node=True)
+    # It is of clusters whose Pods run.
+    assert lifecycle.form_here(node=False) is Form.CONTROL_PLANE
+
+
+@pytest.mark.parametrize(
+    ("asked", "docker", "expected"),
+    [
+        ("", True, "Docker answers: the cluster runs in it, by kind"),
+        ("", False, "no Docker answers: the cluster runs as processes of this machine"),
+        ("node", True, "CLOISTER_CLUSTER_FORM is node: the cluster runs as processes"),
+    ],
+)
+def test_the_way_that_a_new_cluster_takes_is_said(
+    monkeypatch: pytest.MonkeyPatch, *, asked: str, docker: bool, expected: str
+) -> None:
+    monkeypatch.setenv(lifecycle.FORM, asked)
+    monkeypatch.setattr(docker_program, "answers", lambda: docker)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    output = io.StringIO()
+    lifecycle._form(None, node=True, simulated=False, progress=Progress(stream=output))
+    assert expected in output.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +257,8 @@ def test_the_form_follows_the_machine(
 def test_a_cluster_satisfies_a_lesser_request(
     monkeypatch: pytest.MonkeyPatch, known: Form, wish: dict[str, bool], expected: Form | None
 ) -> None:
-    monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
+    monkeypatch.delenv(lifecycle.FORM, raising=False)
+    monkeypatch.setattr(docker_program, "answers", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     wishes = {"simulated": False, **wish}
     record = Record(name="dev", form=known)
@@ -265,7 +308,8 @@ def test_an_api_server_may_be_of_another_release(
 
 
 def test_an_unrequested_simulated_node_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "docker_is_available", lambda: False)
+    monkeypatch.delenv(lifecycle.FORM, raising=False)
+    monkeypatch.setattr(docker_program, "answers", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     output = io.StringIO()
     form = lifecycle._form(None, node=True, simulated=False, progress=Progress(stream=output))

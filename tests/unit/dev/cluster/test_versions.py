@@ -49,7 +49,7 @@ def test_every_module_of_the_checkout_names_the_go_that_builds_it() -> None:
         assert wanted in path.read_text().splitlines(), path
 
 
-@pytest.mark.parametrize("form", [form for form in Form if form is not Form.KIND])
+@pytest.mark.parametrize("form", Form)
 def test_every_program_of_a_form_is_built_by_a_module(form: Form) -> None:
     names = programs_of(form)
     assert names

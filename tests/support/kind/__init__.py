@@ -1,0 +1,1 @@
+"""A Docker of the tests' own, in which kind makes clusters."""
