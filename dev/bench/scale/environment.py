@@ -15,6 +15,7 @@ from dev import cluster as local
 from dev.bench.scale.measurements import AuditLog
 from dev.cluster.images import Image, push
 from dev.cluster.simulated import ANNOTATION
+from tests.support.cluster.clusters import install_mutations
 from tests.support.programs.operator import Installation, file_text, manifest
 
 __all__ = ["REPO", "TAG", "BenchEnvironment", "clear", "create_all", "open_environment"]
@@ -96,6 +97,7 @@ async def open_environment(
     """Prepare everything but the Containers; stop the operators at the end."""
     installation = Installation(cluster, folder)
     installation.prepare()
+    install_mutations(cluster, installation.system)
     image = push(Image(files={"/x": b"x"}, entrypoint=("/x",)), cluster.registry, "bench/web")
     installation.repository(REPO).release(TAG, file_text(image))
     config = KubeConfig.from_file(cluster.kubeconfig)

@@ -155,12 +155,13 @@ def install_crds(cluster: local.Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(folder))
 
 
-def install_mutations(cluster: local.Cluster) -> None:
-    """Apply the mutating policies where the server has them, for accounts as they are there."""
+def install_mutations(cluster: local.Cluster, namespace: str = "cloister-system") -> None:
+    """Apply the mutating policies where the server has them, for accounts in a namespace."""
     group = ("--api-group=admissionregistration.k8s.io", "--no-headers", "-oname")
     if "mutatingadmissionpolicies" in cluster.kubectl("api-resources", *group):
-        folder = ROOT / "crds" / "manifests" / "mutations"
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+        text = (ROOT / "crds/manifests/mutations/managed-fields.yaml").read_text(encoding="utf-8")
+        arguments = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+        cluster.kubectl(*arguments, stdin=text.replace("cloister-system", namespace))
 
 
 @cache
