@@ -9,7 +9,7 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
-from dev.cluster import Cluster
+from dev.cluster import Cluster, KubectlError
 from tests.support.gitops.argocd import ArgoCD, argocd_on
 from tests.support.gitops.pages import ROOT, Page
 from tests.support.gitops.place import Place, reason_of
@@ -282,6 +282,14 @@ def test_what_a_container_owns_is_shown_below_it(
     assert [(each["kind"], each["status"]) for each in status["resources"]] == [
         ("Container", "Synced")
     ]
+    # The project lists them to be shown: nobody writes them through the repository.
+    account = f"system:serviceaccount:{place.namespace}:acme-deployer"
+    who = ("-n", place.namespace, "--as", account)
+    for kind in ("enclaves.cloister.dev", "pods", "services"):
+        for verb in ("create", "patch", "update", "delete"):
+            with pytest.raises(KubectlError) as refused:
+                place.installation.kubectl("auth", "can-i", verb, kind, *who)
+            assert refused.value.stdout.strip() == "no"
 
 
 def test_a_wave_waits_for_what_is_not_healthy(

@@ -2,11 +2,13 @@
 
 They are one program, started under three names, with Debian's redis-server as their store. The
 configuration is what Argo CD's own manifests install, in the namespace ``argocd``; the API server
-asks nobody who they are, since it listens on the loopback alone. There is no Dex and no
-notification controller.
+asks nobody who they are, since it listens on the loopback alone. The application controller, whose
+metrics have every address, has a loopback of its own. There is no Dex and no notification
+controller.
 """
 
 import contextlib
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.direct_client import DirectClient
+from tests.support.gitops.apart import apart
 from tests.support.gitops.program import SHOWN, apply_crds, module_files, run_program
 from tests.support.servers.acme import free_port
 from tests.support.waiting import until_sync
@@ -126,7 +129,8 @@ def argocd_on(cluster: Cluster, direct: DirectClient, folder: Path) -> Iterator[
     wrapper.chmod(0o755)
     for name in ("tls", "ssh", "gpg", "plugins", "tmp"):
         (folder / name).mkdir()
-    redis, repository, server = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    ports = [free_port() for _ in range(3)]
+    redis, repository, server = (f"127.0.0.1:{port}" for port in ports)
     variables = {
         "ARGOCD_FAKE_IN_CLUSTER": "true",
         "ARGOCD_GPG_ENABLED": "false",
@@ -144,6 +148,7 @@ def argocd_on(cluster: Cluster, direct: DirectClient, folder: Path) -> Iterator[
         store = ["redis-server", "--bind", "127.0.0.1", "--port", redis.partition(":")[2]]
         store += ["--save", "", "--appendonly", "no", "--dir", str(folder)]
         stack.enter_context(run_program(store, folder / "redis.log", variables))
+        enter = stack.enter_context(apart([cluster.record.ports["apiserver"], *ports[:2]]))
         upstream = ("--redis", redis, "--repo-server", repository, "--repo-server-plaintext")
         roles = {
             "argocd-repo-server": (
@@ -151,10 +156,7 @@ def argocd_on(cluster: Cluster, direct: DirectClient, folder: Path) -> Iterator[
                 *("--metrics-address", "127.0.0.1", "--metrics-port", str(free_port())),
                 *("--redis", redis, "--disable-tls", "--client-ca-path", ""),
             ),
-            "argocd-application-controller": (
-                *("--namespace", NAMESPACE, "--metrics-port", str(free_port())),
-                *upstream,
-            ),
+            "argocd-application-controller": ("--namespace", NAMESPACE, *upstream),
             "argocd-server": (
                 *_listen(server),
                 *("--metrics-address", "127.0.0.1", "--metrics-port", str(free_port())),
@@ -166,6 +168,8 @@ def argocd_on(cluster: Cluster, direct: DirectClient, folder: Path) -> Iterator[
             log = folder / f"{role}.log"
             named = variables | {"ARGOCD_BINARY_NAME": role}
             command = [str(binary("argocd")), *arguments]
+            if role == "argocd-application-controller":
+                command = [*enter, *command]
             stack.enter_context(run_program(command, log, named, programs=programs))
         rest = stack.enter_context(
             httpx.Client(base_url=f"http://{server}", timeout=30, trust_env=False, verify=NO_TRUST)
@@ -180,7 +184,9 @@ def _listen(address: str) -> tuple[str, ...]:
 
 def _install(cluster: Cluster, manifests: Path) -> None:
     """Apply Argo CD's kinds and configuration, into its namespace."""
-    cluster.kubectl("create", "namespace", NAMESPACE)
+    # A cluster that was kept has it.
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(namespace))
     apply_crds(cluster, sorted((manifests / "crds").glob("*-crd.yaml")))
     files = sorted((manifests / "base" / "config").glob("argocd-*.yaml"))
     named = [word for each in files for word in ("-f", str(each))]
