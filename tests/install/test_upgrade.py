@@ -41,6 +41,7 @@ OF_PROGRAM = ("ConfigMap", "Deployment")
 SHARED = (
     *("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
 )
 """What an upgrade brings before the programs: it is as new as the newer of both."""
 
@@ -83,12 +84,28 @@ class Two:
             if kind in kinds and name in {f"cloister-{program}", *([] if program else [name])}
         ]
         assert chosen
+        for each in chosen:
+            own_by_helm(each, made.helm.release)
         manifests = yaml.safe_dump_all(chosen)
         self.place.cluster.kubectl(
             *("apply", "--server-side", "--field-manager=helm", "-f", "-"), stdin=manifests
         )
         if program:
             self.place.wait_for_rollout(program)
+
+
+def own_by_helm(body: dict[str, Any], release: str) -> None:
+    """Mark an object as one of a Helm release, without which Helm does not take it over."""
+    metadata = body["metadata"]
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        "app.kubernetes.io/managed-by": "Helm",
+    }
+    metadata["annotations"] = {
+        **(metadata.get("annotations") or {}),
+        "meta.helm.sh/release-name": release,
+        "meta.helm.sh/release-namespace": SYSTEM,
+    }
 
 
 @pytest.fixture(scope="module")

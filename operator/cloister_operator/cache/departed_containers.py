@@ -4,8 +4,6 @@ Between the end of a Container and the deletion of its Pods, by the garbage coll
 operator itself, nothing else in the cache tells that they still take its place.
 """
 
-from collections import defaultdict
-
 from cloister_clients.kube.kinds import POD
 from cloister_crds.names import service_name
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
@@ -19,19 +17,13 @@ class DepartedContainers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._names: defaultdict[str, set[str]] = defaultdict(set)
+        self._names: dict[str, set[str]] = {}
         store.subscribe(self._changed)
 
     def pods(self, namespace: str) -> list[CachedObject]:
         """Return the Pods of Containers of a namespace that are gone."""
-        found = []
-        for name in tuple(self._names.get(namespace, ())):
-            left = self._left_of(namespace, name)
-            # Without an Enclave nothing of it can start any more.
-            if not left and not self._has_enclave(namespace, name):
-                self._names[namespace].discard(name)
-            found += left
-        return found
+        names = self._names.get(namespace, ())
+        return [pod for name in names for pod in self._left_of(namespace, name)]
 
     def _left_of(self, namespace: str, name: str) -> list[CachedObject]:
         """Return the Pods of a name that are not of the Container which has the name now."""
@@ -57,12 +49,33 @@ class DepartedContainers:
         return present is not None and present.uid == enclave.place[1]
 
     def _changed(self, change: StoreChange) -> None:
-        """Note a Container that is gone, and an Enclave whose Container is not there."""
-        before, after = change.before, change.after
-        if change.ref == CONTAINER and before is not None:
-            if after is None or after.uid != before.uid:
-                self._names[change.namespace].add(change.name)
+        """Note a Container that is gone, and forget it when nothing of it is left.
+
+        Its Pods may end before its Enclaves, and the other way round.
+        """
+        namespace, before, after = change.namespace, change.before, change.after
+        if change.ref == CONTAINER:
+            # At the start its Enclaves may have been seen before it.
+            known = change.name in self._names.get(namespace, ())
+            if known or (before is not None and (after is None or after.uid != before.uid)):
+                self._note(namespace, change.name)
         elif change.ref == ENCLAVE and after is not None:
             name = dict(after.index_values)["container"].partition("/")[2]
-            if not self._exists(change.namespace, name, after):
-                self._names[change.namespace].add(name)
+            if not self._exists(namespace, name, after):
+                self._note(namespace, name)
+        elif change.ref in {ENCLAVE, POD} and after is None and namespace in self._names:
+            for name in tuple(self._names[namespace]):
+                self._forget(namespace, name)
+
+    def _note(self, namespace: str, name: str) -> None:
+        """Note a name, unless nothing is left of its Container."""
+        self._names.setdefault(namespace, set()).add(name)
+        self._forget(namespace, name)
+
+    def _forget(self, namespace: str, name: str) -> None:
+        """Forget a name of whose Container nothing is left: nothing of it can start any more."""
+        if self._left_of(namespace, name) or self._has_enclave(namespace, name):
+            return
+        self._names[namespace].discard(name)
+        if not self._names[namespace]:
+            del self._names[namespace]

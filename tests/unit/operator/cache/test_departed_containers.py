@@ -98,6 +98,18 @@ def test_the_order_in_which_the_cache_is_filled_does_not_matter() -> None:
     assert cluster.left() == []
 
 
+def test_a_name_is_looked_at_only_while_something_is_left() -> None:
+    """Thousands of Containers end without a Pod of another one being looked at for them."""
+    cluster = serving()
+    cluster.gone(CONTAINER, "web")
+    cluster.gone(POD, "web-a-1")
+    cluster.gone(ENCLAVE, "web-a-1")
+    early = Cluster()
+    early.enclave("web-a-1", "1")
+    early.container("1")
+    assert [vars(each.departed)["_names"] for each in (cluster, early)] == [{}, {}]
+
+
 def test_a_pod_that_starts_after_the_end_of_its_container_is_found() -> None:
     """The Pod of an Enclave may be created while the end of the Container is not known yet."""
     cluster = Cluster()
