@@ -125,10 +125,10 @@ def create_app(
         redoc_url=None,
         openapi_url=None,
         telemetry=NO_TELEMETRY,
+        # Including the routers would build each route a second time, within the first request.
+        routes=[route for router in ROUTERS for route in router.routes],
     )
     app.state.routers = ROUTERS
-    for router in ROUTERS:
-        app.include_router(router)
 
     async def authenticate(authorization: str | None) -> Principal:
         principal: Principal = await running_context(app).authenticate(authorization)

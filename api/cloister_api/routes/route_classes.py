@@ -27,14 +27,19 @@ class TypedRoute(APIRoute):
     """A route that is documented from its return annotation.
 
     ``JsonResponse[Body]`` makes ``Body`` the response model, and the type checker holds the route
-    to it. The framework validates and encodes nothing, because the route returns a response.
+    to it. The framework validates and encodes nothing, because the route returns a response; so
+    what it would build of the declared bodies is left to an application that is documented, which
+    includes the route anew with what is declared here.
     """
 
     def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
-        model = response_model(endpoint)
+        model, declared = response_model(endpoint), options.pop("responses", None)
         if model is not None:
-            options["response_model"] = model
+            options["response_model"] = None
         super().__init__(path, endpoint, **options)
+        if model is not None:
+            self.response_model = model
+        self.responses = declared or {}
 
     @override
     def get_route_handler(self) -> Handler:

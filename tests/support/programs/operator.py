@@ -29,6 +29,7 @@ from tests.support.servers.git import Repositories, Repository
 from tests.support.waiting import until_sync
 
 __all__ = [
+    "CONTAINERS_DOMAIN",
     "Installation",
     "OperatorProcess",
     "condition_of",
