@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -23,7 +24,6 @@ from cloister_api.cache import ClusterCache
 from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.issuer import authority_of
 from cloister_api.certificates.permitted_names import PermittedNames
-from cloister_api.certificates.queue import CertificateQueue
 from cloister_api.certificates.sweep import CertificateSweep
 from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
@@ -62,6 +62,9 @@ from cloister_clients.lanes.outside import OutsideLanes
 from cloister_clients.registry import Platform, RegistryClient
 from cloister_clients.sources import provider_from
 from cloister_crds.installation import InstallationSettings
+
+if TYPE_CHECKING:
+    from cloister_api.certificates.queue import CertificateQueue
 
 __all__ = ["FIELD_MANAGER", "Context", "background", "material_of", "running"]
 
@@ -376,7 +379,7 @@ def resolver_of(base: Infrastructure) -> ReleaseResolver:
     )
 
 
-def queue_of(base: Infrastructure, orders: CertificateOrders) -> CertificateQueue | None:
+def queue_of(base: Infrastructure, orders: CertificateOrders) -> "CertificateQueue | None":
     """Build the queue of the ACME account; None = there is no account.
 
     Raises
@@ -387,6 +390,10 @@ def queue_of(base: Infrastructure, orders: CertificateOrders) -> CertificateQueu
     acme = base.settings.certificates and base.settings.certificates.acme
     if not acme:
         return None
+    from cloister_api.certificates.queue import (  # noqa: PLC0415 - imports the ACME library
+        CertificateQueue,
+    )
+
     return CertificateQueue(acme, orders, base.clock, permitted_names_of(base))
 
 
@@ -396,7 +403,7 @@ def permitted_names_of(base: Infrastructure) -> PermittedNames:
 
 
 def certificates_of(
-    base: Infrastructure, orders: CertificateOrders, queue: CertificateQueue | None
+    base: Infrastructure, orders: CertificateOrders, queue: "CertificateQueue | None"
 ) -> Certificates:
     """Build the service of enclaves' certificates.
 
@@ -433,7 +440,7 @@ def expiry_of(
 def certificate_loops(
     base: Infrastructure,
     orders: CertificateOrders,
-    queue: CertificateQueue | None,
+    queue: "CertificateQueue | None",
     expiry: CertificateExpiry | None,
 ) -> list[Coroutine[None, None, None]]:
     """Return the background tasks of enclaves' certificates; empty = nobody signs them."""

@@ -26,7 +26,11 @@ class SettingsSection(BaseModel):
     """Base of every section: camelCase in the file, unknown keys are errors."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        alias_generator=to_camel,
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
     )
 
 

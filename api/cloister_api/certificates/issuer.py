@@ -2,9 +2,7 @@
 
 import logging
 
-from cloister_api.certificates.account import AcmeAccount
 from cloister_api.certificates.authority import CertificateAuthority
-from cloister_api.certificates.challenges import ChallengeRecords
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_clients.clock import utc_now
 
@@ -53,5 +51,12 @@ def check_issuer(settings: CertificateSettings | None, *, development: bool) -> 
     authority_of(settings, development=development)
     acme = settings and settings.acme
     if acme:
+        from cloister_api.certificates.account import (  # noqa: PLC0415 - imports the ACME library
+            AcmeAccount,
+        )
+        from cloister_api.certificates.challenges import (  # noqa: PLC0415 - as above
+            ChallengeRecords,
+        )
+
         AcmeAccount(acme)
         ChallengeRecords(acme.dns)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-import psycopg
 from sqlalchemy import Table
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
@@ -98,15 +97,16 @@ def copy_rows(
     SQLAlchemyError
         When the database refuses.
     """
+    base = connection.dialect.loaded_dbapi.Error
     try:
         with connection.connection.cursor().copy(statement) as copy:
             copy.set_types(types)
             for row in rows:
                 copy.write_row(row)
-    except psycopg.Error as error:
+    except base as error:
         # This bypasses the engine, whose errors callers expect.
         raise DBAPIError.instance(
-            statement, None, error, psycopg.Error, hide_parameters=True, dialect=connection.dialect
+            statement, None, error, base, hide_parameters=True, dialect=connection.dialect
         ) from error
 
 

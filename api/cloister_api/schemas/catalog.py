@@ -24,7 +24,11 @@ class Part(BaseModel):
     """A part of a record: names as on the wire, nothing unknown, no text for a number."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=False
+        alias_generator=to_camel,
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
     )
 
 

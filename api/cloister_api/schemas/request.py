@@ -7,6 +7,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
+from cloister_crds.schema.descriptions import describe_fields
+
 __all__ = ["EmptyRequest", "RequestBody"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
@@ -16,9 +18,7 @@ LEGACY = frozenset({"group_name", "group_order", "display_order"})
 class RequestBody(BaseModel):
     """Base of request bodies: unknown fields are refused, null means left out."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     IGNORED: ClassVar[frozenset[str]] = LEGACY
     """Fields that are accepted and ignored."""
@@ -28,9 +28,10 @@ class RequestBody(BaseModel):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe that null means left out, and the names that are ignored."""
+        """Describe the fields, that null means left out, and the names that are ignored."""
         described = handler.resolve_ref_schema(handler(schema))
         properties = described.setdefault("properties", {})
+        describe_fields(described, cls)
         for name, field in cls.model_fields.items():
             if not field.is_required():
                 sent = field.alias or name

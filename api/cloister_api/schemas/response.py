@@ -11,6 +11,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
+from cloister_crds.schema.descriptions import describe_fields
+
 __all__ = [
     "ContainerUser",
     "Count",
@@ -40,15 +42,16 @@ Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
 class ResponseBody(BaseModel):
     """A JSON object in a response."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, validate_by_name=True)
+    model_config = ConfigDict(defer_build=True, validate_by_name=True)
 
     @classmethod
     @override
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe a field that may be left out as one that is never null."""
+        """Describe the fields, and one that may be left out as one that is never null."""
         described = handler.resolve_ref_schema(handler(schema))
+        describe_fields(described, cls)
         for name, field in cls.model_fields.items():
             if field.exclude_if is not None:
                 sent = field.alias or name

@@ -87,7 +87,7 @@ class Platform:
 class _Part(BaseModel):
     """A part of a document; what the reader does not use is left out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True)
 
 
 class _PlatformPart(_Part):

@@ -33,7 +33,7 @@ __all__ = [
 class Frozen(BaseModel):
     """What all parts of the file have in common: no changes, no further fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class Egress(StrEnum):

@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import override
 
 from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Uuid, Whole
+from cloister_crds.schema.descriptions import describe_fields
 from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
 
 __all__ = [
@@ -57,9 +58,9 @@ class Model(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
+        defer_build=True,
         frozen=True,
         populate_by_name=True,
-        use_attribute_docstrings=True,
         use_enum_values=False,
         extra="ignore",
     )
@@ -98,8 +99,9 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> dict[str, Any]:
-        """Put the rules of the class where the generator finds them."""
+        """Put descriptions and the rules of the class where the generator finds them."""
         result = handler.resolve_ref_schema(handler(core_schema))
+        describe_fields(result, cls)
         if cls.CEL:
             result[VALIDATIONS] = [rule.validation() for rule in cls.CEL]
         return result
