@@ -6,7 +6,7 @@ its charge nor a charge its invoice: invoice payments join the two.
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 __all__ = ["Charge", "Invoice", "InvoicePayment", "Payment", "Subscription"]
 
@@ -20,7 +20,13 @@ Reference = Annotated[str, BeforeValidator(identifier)]
 """Identifier of another object."""
 
 
-class Payment(BaseModel):
+class StripeObject(BaseModel):
+    """Base of what is read of Stripe's objects; most installations read none."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Payment(StripeObject):
     """The payment intent or charge behind a payment of an invoice."""
 
     payment_intent: Reference | None = None
@@ -29,14 +35,14 @@ class Payment(BaseModel):
     """Charge, where it has no payment intent; None = it has one."""
 
 
-class InvoicePayment(BaseModel):
+class InvoicePayment(StripeObject):
     """A payment, or an attempt of one, of an invoice."""
 
     payment: Payment
     """The payment."""
 
 
-class PaymentList(BaseModel):
+class PaymentList(StripeObject):
     """The payments that are included in an invoice."""
 
     data: tuple[InvoicePayment, ...] = ()
@@ -45,7 +51,7 @@ class PaymentList(BaseModel):
     """Whether there are others, on further pages."""
 
 
-class Invoice(BaseModel):
+class Invoice(StripeObject):
     """An invoice."""
 
     id: str
@@ -74,7 +80,7 @@ class Invoice(BaseModel):
     """How it was paid."""
 
 
-class Charge(BaseModel):
+class Charge(StripeObject):
     """A charge."""
 
     id: str
@@ -99,28 +105,28 @@ class Charge(BaseModel):
     """Payment intent; None = there is none."""
 
 
-class StripePrice(BaseModel):
+class StripePrice(StripeObject):
     """A price of Stripe."""
 
     product: Reference
     """Its product."""
 
 
-class Item(BaseModel):
+class Item(StripeObject):
     """A part of a subscription."""
 
     price: StripePrice
     """Its price."""
 
 
-class ItemList(BaseModel):
+class ItemList(StripeObject):
     """The items of a subscription; Stripe allows no more than it includes (20)."""
 
     data: tuple[Item, ...]
     """All of them."""
 
 
-class Subscription(BaseModel):
+class Subscription(StripeObject):
     """A subscription."""
 
     customer: Reference

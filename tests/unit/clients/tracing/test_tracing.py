@@ -4,8 +4,6 @@ import asyncio
 import json
 import logging
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,26 +47,12 @@ def settings(receiver: Collector, **more: object) -> TracingSettings:
     return TracingSettings.model_validate({"endpoint": receiver.endpoint, **more})
 
 
-def test_nothing_is_recorded_and_nothing_imported_while_tracing_is_off() -> None:
+def test_nothing_is_recorded_while_tracing_is_off() -> None:
     with traced(None, "api"), span("work", attributes={"a": "b"}) as current:
         assert current is NO_SPAN
         current.set("c", 1)
         current.fail("no")
         assert (is_on(), traceparent(), trace_id()) == (False, "", "")
-    # The framework of the API imports the interface, which does nothing by itself.
-    asked = (
-        "import cloister_operator.commands.run, sys; print(*sys.modules)\n"
-        "import cloister_api.commands.serve; print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120
-    )
-    operator, both = (
-        {each.split(".")[1] for each in line.split() if each.startswith("opentelemetry.")}
-        for line in done.stdout.splitlines()
-    )
-    assert operator == set()
-    assert not both & {"sdk", "exporter", "proto"}
 
 
 def test_spans_reach_the_collector_when_the_program_ends(receiver: Collector) -> None:
