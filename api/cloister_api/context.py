@@ -22,7 +22,7 @@ from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.auth.token_reviews import TokenReviews
 from cloister_api.cache import ClusterCache
 from cloister_api.certificates.expiry import CertificateExpiry
-from cloister_api.certificates.issuer import authority_of
+from cloister_api.certificates.issuer import authority_of, open_queue
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.sweep import CertificateSweep
 from cloister_api.http.state_metrics import StateMetrics
@@ -196,8 +196,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         engine = open_ledger(place)
         stack.push_async_callback(engine.dispose)
-        cache = ClusterCache(client, installation.repositories)
-        audit = AuditTrail(engine)
+        cache, audit = ClusterCache(client, installation.repositories), AuditTrail(engine)
         base = Infrastructure(settings, installation, clock, client, cache, engine, audit)
         admin_keys = admin_keys_of(base, material)
         await admin_keys.refresh()
@@ -212,7 +211,8 @@ async def running(
             open_payments(settings.stripe, client, cache.organizations, base.audit, clock)
         )
         organizations = Organizations(client, cache.organizations, admin_keys, clock)
-        utilization, queue = UtilizationStore(engine), queue_of(base, orders)
+        utilization = UtilizationStore(engine)
+        queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = certificates_of(base, orders, queue)
         expiry = expiry_of(base, orders, certificates)
         metering = metering_of(base) if installation.metering else None
@@ -377,24 +377,6 @@ def resolver_of(base: Infrastructure) -> ReleaseResolver:
         credentials=PullCredentials(base.client, base.cache, settings.registry.private_hosts),
         installation=installation,
     )
-
-
-def queue_of(base: Infrastructure, orders: CertificateOrders) -> "CertificateQueue | None":
-    """Build the queue of the ACME account; None = there is no account.
-
-    Raises
-    ------
-    AuthorityError
-        When one of its keys cannot be read.
-    """
-    acme = base.settings.certificates and base.settings.certificates.acme
-    if not acme:
-        return None
-    from cloister_api.certificates.queue import (  # noqa: PLC0415 - imports the ACME library
-        CertificateQueue,
-    )
-
-    return CertificateQueue(acme, orders, base.clock, permitted_names_of(base))
 
 
 def permitted_names_of(base: Infrastructure) -> PermittedNames:

@@ -1,9 +1,10 @@
-"""Processor time of the programs' starts: ``python -m dev.bench start [--python PATH]``.
+"""Processor time of the programs' starts: ``python -m dev.bench start [--python PATH …]``.
 
 A real API server without objects. In each round every program starts once, after the other:
 Python alone, imports, the command line, a bare program of each framework, and ``cloister api`` and
 ``cloister operator`` until they are ready. Processor time hardly depends on what else the machine
-does, and the bare programs beside ours tell how fast it is.
+does, and the bare programs beside ours tell how fast it is. Two virtual environments, such as of
+this state and an earlier one, are measured in turn.
 """
 
 import os
@@ -11,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -83,24 +84,36 @@ def main(options: Sequence[str] = ()) -> int:
 @click.option("--rounds", default=5, show_default=True, help="Number of rounds.")
 @click.option(
     "--python",
+    "pythons",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=Path(sys.executable),
-    help="Python of another virtual environment that Cloister is installed in.",
+    multiple=True,
+    default=[Path(sys.executable)],
+    help="Python of a virtual environment that Cloister is installed in. Default: this one.",
 )
 @click.option("--name", default="bench-start", show_default=True, help="Name of the cluster.")
-def command(*, rounds: int, python: Path, name: str) -> int:
+def command(*, rounds: int, pythons: Sequence[Path], name: str) -> int:
     """Measure imports and starts."""
     local.down(name)
     cluster = local.up(name, node=False)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            works = {**imports(python), **starts(python, cluster, Path(folder))}
-            for work in works.values():
-                work()  # Writes the bytecode.
-            found = [[work() for work in works.values()] for _ in range(rounds)]
+            each = [
+                {**imports(python), **starts(python, cluster, Path(folder, str(place)))}
+                for place, python in enumerate(pythons)
+            ]
+            found = {title: [measure(works[title] for works in each)] for title in each[0]}
+            for _ in range(rounds):
+                for title, measured in found.items():
+                    measured.append(measure(works[title] for works in each))
     finally:
         local.down(name)
-    return report(dict(zip(works, zip(*found, strict=True), strict=True)))
+    # The first round writes the bytecode.
+    return report({title: list(zip(*rest, strict=True)) for title, (_, *rest) in found.items()})
+
+
+def measure(works: Iterable[Work]) -> list[float]:
+    """Return the processor time of each."""
+    return [work() for work in works]
 
 
 def imports(python: Path) -> dict[str, Work]:
@@ -122,6 +135,7 @@ def starts(python: Path, cluster: local.Cluster, folder: Path) -> dict[str, Work
     """Return what runs until it is ready."""
     cloister = str(python.with_name("cloister"))
     fastapi_port, kopf_port, api_port, operator_port = (free_port(set()) for _ in range(4))
+    folder.mkdir()
     installation = Installation(cluster, folder, {"health": {"port": operator_port}})
     installation.prepare()
     operator = installation.write_settings(cluster.kubeconfig)
@@ -191,10 +205,21 @@ def served(arguments: Sequence[str], port: int, environment: dict[str, str]) -> 
             process.wait()
 
 
-def report(found: dict[str, tuple[float, ...]]) -> int:
-    """Print a table, and return whether an import takes more than its target."""
-    print("| processor time | median | least | most |\n|---|---|---|---|")
-    for name, each in found.items():
-        shown = (statistics.median(each), min(each), max(each))
-        print(f"| {name} | {' | '.join(f'{seconds:.2f} s' for seconds in shown)} |")
-    return int(any(statistics.median(found[name]) >= TARGET for name in (API, OPERATOR)))
+def report(found: dict[str, list[tuple[float, ...]]]) -> int:
+    """Print a table, and return whether an import takes more than its target.
+
+    Parameters
+    ----------
+    found
+        What was measured -> seconds of every round, for each environment.
+    """
+    environments = len(found[API])
+    print(f"| processor time |{' median | least, most |' * environments}")
+    print(f"|---|{'---|---|' * environments}")
+    for title, each in found.items():
+        cells = (
+            f" {statistics.median(rounds):.2f} s | {min(rounds):.2f}, {max(rounds):.2f} s |"
+            for rounds in each
+        )
+        print(f"| {title} |{''.join(cells)}")
+    return int(any(statistics.median(found[title][0]) >= TARGET for title in (API, OPERATOR)))

@@ -1,12 +1,18 @@
 """Keys and certificates of the issuer, read or created at the start of the facade."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from cloister_api.certificates.authority import CertificateAuthority
+from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.settings import CertificateSettings
-from cloister_clients.clock import utc_now
+from cloister_api.ledger.certificates import CertificateOrders
+from cloister_clients.clock import Clock, utc_now
 
-__all__ = ["authority_of", "check_issuer"]
+if TYPE_CHECKING:
+    from cloister_api.certificates.queue import CertificateQueue
+
+__all__ = ["authority_of", "check_issuer", "open_queue"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,3 +66,37 @@ def check_issuer(settings: CertificateSettings | None, *, development: bool) -> 
 
         AcmeAccount(acme)
         ChallengeRecords(acme.dns)
+
+
+def open_queue(
+    settings: CertificateSettings | None,
+    orders: CertificateOrders,
+    clock: Clock,
+    permitted: PermittedNames,
+) -> "CertificateQueue | None":
+    """Build the queue of the ACME account; None = there is no account.
+
+    Parameters
+    ----------
+    settings
+        How certificates are signed; None = nobody signs them.
+    orders
+        Orders in the ledger.
+    clock
+        The clock.
+    permitted
+        Which names an Enclave may have certified now.
+
+    Raises
+    ------
+    AuthorityError
+        When one of its keys cannot be read.
+    """
+    acme = settings and settings.acme
+    if not acme:
+        return None
+    from cloister_api.certificates.queue import (  # noqa: PLC0415 - imports the ACME library
+        CertificateQueue,
+    )
+
+    return CertificateQueue(acme, orders, clock, permitted)

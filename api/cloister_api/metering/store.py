@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
-from sqlalchemy import BigInteger, Table, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import BigInteger, Executable, Table, delete, func, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -204,13 +204,13 @@ def write_slices(connection: Connection, enclave: str, begin: int, end: int) -> 
         connection.execute(upsert(connection, RUNTIME_SLICES), rows[first : first + ROWS])
 
 
-def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Build the statement that writes slices."""
-    kind = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement: sqlite.Insert | postgresql.Insert = kind.insert(table)
-    return statement.on_conflict_do_update(
+def upsert(connection: Connection, table: Table) -> Executable:
+    """Build the statement that writes slices, in the SQL of the database that is in use."""
+    statement = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
+    made: Executable = statement.on_conflict_do_update(
         index_elements=["id"], set_={"microseconds": statement.excluded.microseconds}
     )
+    return made
 
 
 def check_runtime(connection: Connection) -> Iterable[str]:

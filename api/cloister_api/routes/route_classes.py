@@ -28,8 +28,8 @@ class TypedRoute(APIRoute):
 
     ``JsonResponse[Body]`` makes ``Body`` the response model, and the type checker holds the route
     to it. The framework validates and encodes nothing, because the route returns a response; so
-    what it would build of the declared bodies is left to an application that is documented, which
-    includes the route anew with what is declared here.
+    what it would build of the declared bodies is left to the application of the document, which
+    includes the route with what is declared here.
     """
 
     def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:

@@ -71,6 +71,7 @@ def imported(module: str) -> dict[str, Any]:
                 "OpenSSL",
                 "psycopg",
                 "requests",
+                "sqlalchemy.dialects.postgresql",
                 "stripe",
                 *TRACING,
             },

@@ -28,7 +28,7 @@ class Outer(Model):
 
 
 class Later(Outer):
-    """A model that inherits fields and declares one anew."""
+    """A model that inherits fields and declares one again."""
 
     first: Outer.Inner
     fifth: int = Field(alias="other")
