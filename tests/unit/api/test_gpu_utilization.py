@@ -159,7 +159,10 @@ def report(text: str) -> Reply:
     return Reply(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
 
-async def test_every_address_of_the_name_is_an_exporter() -> None:
+async def test_every_address_of_the_name_is_an_exporter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
     nodes = Nodes(report(WHOLE), report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read()

@@ -5,13 +5,13 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 
 from cloister_clients.kube.transport import resource_of
 from cloister_clients.settings import SettingsError
@@ -35,6 +35,8 @@ from tests.support.stand_ins.otlp_collector import Collector, collector
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 OF_ANOTHER = f"00-{TRACE}-{PARENT}-01"
 REFUSED = 400
+DEADLINE = 30.0
+"""Seconds in which a program ends, on a machine that is busy with other things."""
 
 
 @pytest.fixture
@@ -195,18 +197,26 @@ def test_a_collector_that_refuses_is_left_alone_and_reported_once(
 
 
 def test_a_collector_that_is_away_costs_one_attempt(
-    caplog: pytest.LogCaptureFixture, library_loggers: None
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, library_loggers: None
 ) -> None:
+    monkeypatch.setattr(open_telemetry, "BACKOFF", Backoff(first=3600.0, longest=3600.0))
+    attempts: list[object] = []
+    export = OTLPSpanExporter.export
+
+    def counted(self: OTLPSpanExporter, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        attempts.append(spans)
+        return export(self, spans)
+
+    monkeypatch.setattr(OTLPSpanExporter, "export", counted)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     sender = Sender(f"http://127.0.0.1:{port}/v1/traces")
     sender.send()
     caplog.clear()
-    began = time.monotonic()
     with caplog.at_level(logging.INFO):
         for _ in range(1000):
             sender.send()
-    assert time.monotonic() - began < 1
+    assert len(attempts) == 1
     assert caplog.messages == []
 
 
@@ -222,7 +232,7 @@ def test_a_program_ends_beside_a_collector_that_does_not_respond(
                 with span("x"):
                     pass
             recorded = time.monotonic() - began
-        assert recorded < time.monotonic() - began < 5
+        assert recorded < time.monotonic() - began < DEADLINE
     assert len([each for each in caplog.messages if "traces cannot be sent" in each]) == 1
 
 
