@@ -304,7 +304,8 @@ def test_a_wave_waits_for_what_is_not_healthy(
     assert place.container("late") is None
     value = ("create", "secret", "generic", "key", "--from-literal=value=x")
     place.installation.kubectl(*value, "-n", place.namespace)
-    until_sync(lambda: place.container("late") is not None, within=60, what="the last wave")
+    # The operator looks again after a minute.
+    until_sync(lambda: place.container("late") is not None, within=120, what="the last wave")
 
 
 def test_a_staged_update_holds_later_waves_back(

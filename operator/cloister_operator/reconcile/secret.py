@@ -18,7 +18,14 @@ from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.reconcile.status_counts import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
-__all__ = ["NO_ORGANIZATION", "core_secret", "reconcile_secret", "value_finding", "written_at"]
+__all__ = [
+    "NO_ORGANIZATION",
+    "core_secret",
+    "looked_at_again",
+    "reconcile_secret",
+    "value_finding",
+    "written_at",
+]
 
 NO_ORGANIZATION = ConditionUpdate(
     "Ready",
@@ -27,8 +34,6 @@ NO_ORGANIZATION = ConditionUpdate(
     message="No Organization owns this namespace; create it in the namespace of one.",
 )
 """The finding about an object whose value the operator may not read."""
-ORPHAN_RECHECK = timedelta(minutes=1)
-"""Time until such an object is checked again."""
 USED_BY_LIMIT = 1000
 """Names in status.usedBy at most; the schema's bound."""
 
@@ -55,6 +60,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     ]
     users = bound_by(secret, containers, context.decision.repositories)
     generation = secret.metadata.generation
+    finding = value_finding(secret, organization, core)
     status = secret.status.model_copy(
         update={
             "observed_generation": generation,
@@ -62,7 +68,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
             "value_updated_at": written_at(core) if core is not None else None,
             "conditions": merge(
                 secret.status.conditions,
-                [value_finding(secret, organization, core)],
+                [finding],
                 generation=generation,
                 now=context.now(),
             ),
@@ -71,7 +77,24 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     result = await write_status_throttled(
         context, key, SECRET_KIND, secret.status.wire(), status.wire()
     )
-    return result if organization is not None else replace(result, requeue_after=ORPHAN_RECHECK)
+    return looked_at_again(result, finding, context.decision.taken_recheck)
+
+
+def looked_at_again(result: Result, finding: ConditionUpdate, recheck: timedelta) -> Result:
+    """Return the result of a reconcile with the time of the next one: core Secrets are not watched.
+
+    Parameters
+    ----------
+    result
+        What the write of the status says.
+    finding
+        The finding about the value.
+    recheck
+        Time between two looks at a value that cannot be used.
+    """
+    if finding.status:
+        return result
+    return replace(result, requeue_after=min(result.requeue_after or recheck, recheck))
 
 
 async def core_secret(

@@ -114,7 +114,7 @@ _TRANSIENT = (
     _transient(
         "SecretValueMissing",
         "The core Secret of a secret, or the key in it, does not exist.",
-        "Create the core Secret that the csec's secretRef names.",
+        "Create the core Secret that the csec's secretRef names; it is seen within a minute.",
     ),
     _transient(
         "SecretValueUnusable",

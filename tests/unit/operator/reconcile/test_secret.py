@@ -1,7 +1,7 @@
 """The status of a Secret: its value, its users, when it was written."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from cloister_crds.kinds import Container, Secret
 from cloister_crds.lifecycle.admission.secret_bindings import bound_by
 from cloister_crds.repositories import RepositoryNames
-from cloister_operator.reconcile.secret import value_finding, written_at
+from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.secret import looked_at_again, value_finding, written_at
 from tests.support.builders.resources import organization_of
 
 
@@ -81,6 +82,25 @@ def test_the_value_of_a_secret_is_checked(
         "ValueFound" if want_ready else "SecretValueMissing",
         "SecretValueUnusable" if core and "api" in core.get("data", {}) else "",
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "core", "want"),
+    [
+        (DONE, {"metadata": {}, "data": {"api": "eA=="}}, None),
+        (DONE, None, timedelta(minutes=1)),
+        (Result(wrote=True), {"metadata": {}}, timedelta(minutes=1)),
+        (Result(timedelta(seconds=2)), None, timedelta(seconds=2)),
+        (Result(timedelta(hours=1)), None, timedelta(minutes=1)),
+    ],
+    ids=["found", "no secret", "no key", "a throttled write", "a late one"],
+)
+def test_a_value_that_is_missing_is_looked_for_again(
+    written: Result, core: dict[str, Any] | None, want: timedelta | None
+) -> None:
+    finding = value_finding(secret(), organization_of(), core)
+    again = looked_at_again(written, finding, timedelta(minutes=1))
+    assert again == Result(want, wrote=written.wrote)
 
 
 def test_the_newest_write_of_a_core_secret_counts() -> None:
