@@ -199,7 +199,10 @@ class ApiSettings(SettingsSection):
     """Kubeconfig file; unset = $KUBECONFIG, the Pod's service account, or ~/.kube/config."""
     kube_context: str | None = None
     """Context of the kubeconfig; unset = its current one."""
-    gitops_managers: tuple[str, ...] = ("argocd-controller", "kustomize-controller", "flux")
+    gitops_managers: tuple[str, ...] = (
+        *("argocd-controller", "kustomize-controller", "helm-controller"),
+        "flux",
+    )
     """Field managers whose fields the facade does not change; a request that would is a 409."""
     write_wait_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
     """How long a write waits until the facade's own cache shows it, in seconds. Default 5."""

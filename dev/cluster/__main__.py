@@ -26,7 +26,9 @@ def main() -> None:
 @name_option
 @click.option("--control-plane", is_flag=True, help="Start no node.")
 @click.option(
-    "--simulated", is_flag=True, help="Simulate the node: Pods become ready, but run nothing."
+    "--simulated",
+    is_flag=True,
+    help="Simulate the node: Pods become ready, those of Jobs complete, and nothing runs.",
 )
 @click.option(
     "--kubernetes",

@@ -1,4 +1,4 @@
-"""A simulated node, by kwok: Pods are bound and become ready, but run nothing.
+"""A simulated node, by kwok: Pods become ready and those of Jobs complete, but nothing runs.
 
 For machines where no kubelet can run, and for tests of scale.
 """

@@ -10,7 +10,15 @@ import pytest
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
-from tests.support.gitops.flux import CONTROLLERS, KUSTOMIZATION, SOURCE, Flux, flux_on
+from tests.support.gitops.flux import (
+    CONTROLLERS,
+    KUSTOMIZATION,
+    RELEASE,
+    SOURCE,
+    Flux,
+    condition,
+    flux_on,
+)
 from tests.support.gitops.pages import Page
 from tests.support.gitops.place import Place, reason_of
 from tests.support.programs.operator import condition_of, manifest
@@ -20,6 +28,7 @@ pytestmark = pytest.mark.programs(*CONTROLLERS)
 
 CONTAINER = of(Container)
 MANAGER = "kustomize-controller"
+RELEASE_MANAGER = "helm-controller"
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +40,13 @@ def page(place: Place) -> Page:
 def flux(
     api_cluster: Cluster, place: Place, page: Page, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Flux]:
-    """Provide Flux, with the page's setup applied but for the secrets."""
+    """Provide Flux, with the page's setup applied but for secrets and chart."""
     folder = tmp_path_factory.mktemp("flux")
     with flux_on(api_cluster, place.direct, place.namespace, folder) as found:
         setup = page.manifests()
         web = setup.pop(("Container", "web"))
         setup.pop(("Kustomization", "acme-secrets"))
+        setup.pop(("HelmRelease", "acme"))
         mine = [
             body for body in setup.values() if body["metadata"].get("namespace") == place.namespace
         ]
@@ -338,3 +348,52 @@ def test_containers_wait_for_the_secrets_that_they_depend_on(
         place.installation.kubectl(
             "delete", "kustomization", "acme-secrets", "-n", namespace, "--timeout=60s"
         )
+
+
+def test_containers_of_a_chart_are_waited_for_and_refused_over_rest(
+    place: Place, flux: Flux, page: Page, web: dict[str, Any]
+) -> None:
+    packed = deepcopy(web)
+    packed["metadata"]["name"] = "packed"
+    place.waiting.add("packed")
+    place.commit_files(
+        {
+            "containers/web.yaml": web,
+            "chart/Chart.yaml": {"apiVersion": "v2", "name": "acme", "version": "0.1.0"},
+            "chart/templates/packed.yaml": packed,
+        }
+    )
+    flux.reconcile(SOURCE, "acme")
+
+    def said(status: str) -> bool:
+        found = condition(place.get(RELEASE, "acme"), "Ready")
+        return found is not None and found["status"] == status
+
+    try:
+        place.installation.apply(page.manifests()["HelmRelease", "acme"])
+        flux.wait(lambda: place.container("packed") is not None, "the Container of the chart")
+        place.wait("packed", lambda it: bool(reason_of(it, "Reconciling")), "deploying")
+        assert said("Unknown")
+        place.waiting.clear()
+        flux.wait(lambda: said("True"), "a HelmRelease that is ready")
+        found = place.wait("packed", lambda it: reason_of(it, "Ready") == "Serving", "serves")
+        generation = found.metadata.generation
+        path = f"/api/containers/{place.container_id('packed')}"
+        for refused in (
+            place.rest.post(f"{path}/relaunch", json={"tag": "v1.1.0"}),
+            place.rest.delete(path),
+        ):
+            assert refused.status_code == 409
+            assert RELEASE_MANAGER in refused.json()["error"]
+        body = place.get(CONTAINER, "packed")
+        assert body["metadata"]["generation"] == generation
+        writers = {
+            each["manager"]
+            for each in body["metadata"]["managedFields"]
+            if each.get("subresource") != "status" and "f:spec" in each["fieldsV1"]
+        }
+        assert writers == {RELEASE_MANAGER}
+    finally:
+        where = ("helmrelease", "acme", "-n", place.namespace)
+        place.installation.kubectl("delete", *where, "--ignore-not-found", "--timeout=60s")
+    until_sync(lambda: place.container("packed") is None, what="the Container to go")

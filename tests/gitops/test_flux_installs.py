@@ -1,6 +1,7 @@
 """The chart by Flux's helm-controller, as docs/gitops/flux.md has it, on a fresh cluster.
 
-The node is simulated by kwok: Pods of the operator and the API become ready and run nothing.
+The node is simulated by kwok: Pods of the operator and the API become ready, that of the check
+before an upgrade completes, and nothing runs.
 """
 
 import base64
