@@ -1,5 +1,6 @@
 """What the image `cloister` has beside its base: wheels of `uv.lock` and one of ours."""
 
+import csv
 import os
 import shutil
 import sys
@@ -10,7 +11,7 @@ from dev.images.commands import run
 from dev.images.errors import ImageError
 from dev.images.release import ROOT, Release
 
-__all__ = ["PYTHON", "install", "wheel"]
+__all__ = ["PYTHON", "install", "leave_out", "wheel"]
 
 PYTHON = "3.13"
 """Python of the base."""
@@ -71,6 +72,20 @@ def install(uv: Path, own: Path, architecture: str, target: Path) -> None:
     )
     with zipfile.ZipFile(own) as archive:
         archive.extractall(target)
+    leave_out(target)
+
+
+def leave_out(target: Path) -> None:
+    """Remove what is not needed from a folder of installed wheels, and from their lists of files.
+
+    The lists (RECORD, "Recording installed projects" of PyPA) have a digest of each program, in
+    which the checkout's place is.
+    """
     for pattern in NOT_NEEDED:
         for path in target.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for record in target.glob("*.dist-info/RECORD"):
+        rows = csv.reader(record.read_text(encoding="utf-8").splitlines())
+        with record.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(row for row in rows if (target / row[0]).exists())
