@@ -2,10 +2,17 @@
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.request import RequestBody
+from cloister_api.schemas.request import RequestBody, whole
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
 
 __all__ = [
@@ -116,7 +123,7 @@ HostName = Annotated[
 ]
 Domain = Annotated[str, StringConstraints(min_length=3, max_length=253, pattern=HOSTNAME_PATTERN)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-Gpus = Annotated[int, Field(ge=0, le=64)]
+Gpus = Annotated[int, Field(ge=0, le=64), BeforeValidator(whole)]
 
 
 class ContainerRequest(RequestBody):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.request import RequestBody
+from cloister_api.schemas.request import RequestBody, whole
 
 __all__ = [
     "KEY_PATTERN_WORDS",
@@ -81,12 +81,6 @@ def fitting(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 KeyName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=KEY_NAME_PATTERN)]
-
-
-def whole(value: Any) -> Any:
-    """Take a number without a fraction for the integer that it is in JSON Schema, such as 1.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
 
 Cap = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from cloister_crds.schema.descriptions import describe_fields
 
-__all__ = ["EmptyRequest", "RequestBody"]
+__all__ = ["EmptyRequest", "RequestBody", "whole"]
 
 LEGACY = frozenset({"group_name", "group_order", "display_order"})
 """Fields that old clients send and nothing reads (spec 20.1)."""
@@ -67,3 +67,8 @@ def optional(form: dict[str, Any]) -> dict[str, Any]:
     if {"type": "null"} not in forms:
         forms = [*forms, {"type": "null"}]
     return {**kept, "anyOf": forms}
+
+
+def whole(value: Any) -> Any:
+    """Return the integer that a number without a fraction is in JSON Schema, such as 1 for 1.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -244,3 +244,23 @@ def test_no_limit_is_missing_here() -> None:
         if bounded(shape) and (form, field) not in here
     ]
     assert lacking == []
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "field"),
+    [
+        (CreateContainerRequest, CONTAINER, "gpus"),
+        (RelaunchRequest, {}, "gpus"),
+        (ValidateReleaseRequest, {"repo": "a/b", "tag": "v1"}, "gpus"),
+        (CreateApiKeyRequest, {"name": "ada"}, "max_tokens"),
+    ],
+)
+def test_a_number_without_a_fraction_is_the_integer_that_it_is(
+    model: type[RequestBody], body: dict[str, Any], field: str
+) -> None:
+    """JSON has one kind of number (JSON Schema Core, 4.2.3): 2.0 is the integer 2."""
+    read = model.model_validate_json(json.dumps({**body, field: 2.0}))
+    assert repr(getattr(read, field)) == "2"
+    for wrong in (2.5, True, "2"):
+        with pytest.raises(ValidationError, match=field):
+            model.model_validate_json(json.dumps({**body, field: wrong}))
