@@ -85,11 +85,13 @@ test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 
 test-gateway: venv ## Ten updates in a row through the real Envoy Gateway, without a failed request (root, Linux)
 	@CLOISTER_TEST_GATEWAY=envoy-gateway CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
 
+# Apart: the operator deletes Enclaves of other tests, which have no Container.
 .PHONY: test-versions
 test-versions: venv ## Kinds, policies and clients against API servers of Kubernetes 1.35 and 1.37 (KUBERNETES=…)
 	@for release in $(or $(KUBERNETES),1.35 1.37); do \
 	  echo "Kubernetes $$release"; \
-	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/crds tests/api/kube tests/api/operator/test_schema_walk.py -q -n $(WORKERS); \
+	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/crds tests/api/kube -q -n $(WORKERS); \
+	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/operator/test_schema_walk.py -q; \
 	done
 
 .PHONY: test-gitops

@@ -29,8 +29,11 @@ SAMPLES = MANIFESTS.parents[1] / "tests" / "data" / "cluster-scoped.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 POLICIES = "admissionregistration.k8s.io"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
-NEWER = {"ClusterTrustBundle", "DeviceTaintRule", "StorageVersionMigration"}
-"""Kinds that Kubernetes serves by default since 1.37."""
+NEWER = {
+    *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+    *("ClusterTrustBundle", "DeviceTaintRule", "StorageVersionMigration"),
+}
+"""Kinds that Kubernetes serves by default since 1.36, and since 1.37."""
 
 
 async def cluster_scoped(server: ApiServer) -> dict[str, str]:
