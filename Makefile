@@ -107,7 +107,7 @@ test-images: venv ## Build the images twice, and start each without rights (root
 	@$(BIN)/pytest tests/images -q
 
 .PHONY: test-supply
-test-supply: venv ## Signatures of images, chart and bills by the real cosign, and what is refused
+test-supply: images ## Signatures of images, chart and bills by the real cosign, and what is refused
 	@$(BIN)/pytest tests/release/supply -q
 
 .PHONY: test-release
