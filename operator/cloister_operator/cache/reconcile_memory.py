@@ -10,7 +10,7 @@ lost                      consequence
                           Enclave without its children is noticed again by the same read
 `missing_api`             noticed again when the children cannot be built again
 created ConfigMap         it is read from the server before the Pod is created
-`status_deferred_since`   a status of an attempt under way is written up to a second later
+deferred status           the progress of a boot is written up to two seconds later
 refused Enclave           it is created, and refused, once more
 `refused`                 as above
 `applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more
@@ -18,6 +18,7 @@ refused Enclave           it is created, and refused, once more
 """
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from cachetools import FIFOCache
 
@@ -46,9 +47,6 @@ class AttemptState:
     """What it lacks while the API's address is not known, as a sentence; empty = nothing."""
     refused: str = ""
     """Why the API server does not accept one of its children, for good; empty = it does."""
-    status_deferred_since: float | None = None
-    """Since when its status differs from the written one, by the queue's time; None = it does not,
-    or may not wait."""
 
 
 @dataclass(slots=True)
@@ -67,6 +65,7 @@ class ReconcileMemory:
         self._attempts: dict[str, AttemptState] = {}
         self._organizations: dict[str, OrganizationState] = {}
         self._refused: dict[str, tuple[str, str]] = {}
+        self._deferred: dict[str, float] = {}
         self._config_maps: FIFOCache[str, Body] = FIFOCache(
             _CONFIG_MAP_BYTES, getsizeof=memory_size
         )
@@ -75,7 +74,7 @@ class ReconcileMemory:
     def __len__(self) -> int:
         """Return how many entries there are, of all kinds."""
         of_enclaves = (self._attempts, self._config_maps)
-        others = len(self._organizations) + len(self._refused)
+        others = len(self._organizations) + len(self._refused) + len(self._deferred)
         return others + sum(len(each) for each in of_enclaves)
 
     def attempt(self, enclave: Enclave) -> AttemptState:
@@ -109,6 +108,35 @@ class ReconcileMemory:
         """Return the last refused request and why; None = none was refused."""
         return self._refused.get(container.metadata.uid)
 
+    def defer_status(
+        self, resource: Container | Enclave, delay: timedelta, now: float
+    ) -> timedelta | None:
+        """Return how long a status that differs from the written one may still wait.
+
+        Parameters
+        ----------
+        resource
+            What it is the status of.
+        delay
+            How long it may wait since it first differed.
+        now
+            The queue's time.
+
+        Returns
+        -------
+        timedelta | None
+            None = it is written now.
+        """
+        since = now
+        if self._is_cached(resource):
+            since = self._deferred.setdefault(resource.metadata.uid, now)
+        left = since + delay.total_seconds() - now
+        return timedelta(seconds=left) if left > 0 else None
+
+    def forget_deferred(self, resource: Container | Enclave) -> None:
+        """Note that a status is written, or does not differ."""
+        self._deferred.pop(resource.metadata.uid, None)
+
     def keep_config_map(self, enclave: Enclave, created: Body) -> None:
         """Keep the ConfigMap that was just created, which saves the reconcile of the Pod a read."""
         if self._is_cached(enclave):
@@ -133,6 +161,7 @@ class ReconcileMemory:
         gone = change.before
         if gone is None or (change.after is not None and change.after.uid == gone.uid):
             return
+        self._deferred.pop(gone.uid, None)
         if change.ref == ENCLAVE:
             self._attempts.pop(gone.uid, None)
             self._config_maps.pop(gone.uid, None)

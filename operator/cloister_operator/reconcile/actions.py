@@ -64,6 +64,7 @@ from cloister_operator.rollout.decision import (
     TransferHostname,
 )
 from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.merge_patch import merge_patch
 
 __all__ = ["apply_action"]
 
@@ -120,7 +121,8 @@ async def apply_action(
         case EnsureDeployment():
             await _ensure_deployment(context, key, observed, action.repo)
         case RecordServing():
-            await _record_promoted(context, key, action.enclave, action.at)
+            serving = next(e for e in observed.enclaves if e.metadata.name == action.enclave)
+            await _record_promoted(context, key, serving, action.at)
         case RecordDemoted():
             over = next(e for e in observed.enclaves if e.metadata.name == action.enclave)
             await record_demoted(context, key, over, action.at)
@@ -419,10 +421,19 @@ async def _ensure_deployment(
         await context.writer.refresh(DEPLOYMENT, key.namespace, name)
 
 
-async def _record_promoted(context: ProcessContext, key: Key, enclave: str, at: datetime) -> None:
-    """Record when an Enclave began to serve; one that is gone needs no record."""
-    patch = {"status": {"promotedAt": utc_text(at)}}
+async def _record_promoted(
+    context: ProcessContext, key: Key, enclave: Enclave, at: datetime
+) -> None:
+    """Record when an Enclave began to serve, together with what else is new of its status.
+
+    One that is gone needs no record.
+    """
+    name = enclave.metadata.name
+    entry = context.store.get(ENCLAVE, key.namespace, name)
+    known = context.models.read(Enclave, entry) if entry is not None else enclave
+    news = merge_patch(known.status.wire(), enclave.status.wire())
+    patch = {"status": {**news, "promotedAt": utc_text(at)}}
     try:
-        await context.writer.patch_status(key, ENCLAVE, key.namespace, enclave, patch)
+        await context.writer.patch_status(key, ENCLAVE, key.namespace, name, patch)
     except NotFound:
-        logger.info("Enclave %s/%s is gone; promotedAt is not written", key.namespace, enclave)
+        logger.info("Enclave %s/%s is gone; promotedAt is not written", key.namespace, name)

@@ -1,7 +1,7 @@
 """The reconciler of a Container: gather, decide, apply, report."""
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.state.observed import Observed
@@ -13,12 +13,16 @@ from cloister_operator.reconcile.gather import observe
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import ClaimHostname, Decision
+from cloister_operator.rollout.status import is_progress
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
 __all__ = ["reconcile_container"]
 
 logger = logging.getLogger(__name__)
+
+STATUS_DELAY = timedelta(seconds=2)
+"""The progress of a first deployment is written so late at most, together with what follows."""
 
 
 async def reconcile_container(context: ProcessContext, key: Key) -> Result:
@@ -47,6 +51,10 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
         # The next decision reports the missing address, before the action fails again.
         await _report(context, key, observed, decision)
         raise
+    deferred = _defer_status(context, container, decision)
+    if deferred is not None:
+        waits = (each for each in (decision.requeue_after, deferred) if each is not None)
+        return Result(min(waits), wrote=bool(decision.actions))
     wrote = await _report(context, key, observed, decision)
     return Result(decision.requeue_after, wrote=wrote or bool(decision.actions))
 
@@ -103,6 +111,24 @@ def _enqueue_changed(context: ProcessContext, key: Key, observed: Observed) -> N
             continue
         if enclave.status.phase != context.models.read(Enclave, entry).status.phase:
             context.queue.add(Key("Enclave", key.namespace, enclave.metadata.name))
+
+
+def _defer_status(
+    context: ProcessContext, container: Container, decision: Decision
+) -> timedelta | None:
+    """Return how long the status still waits; None = it is written now, if it differs.
+
+    Progress waits only while more keys are due than workers can take: then a write of it would keep
+    others from being ready.
+    """
+    busy = len(context.queue.schedule) > context.settings.workers
+    differs = decision.status != container.status
+    if busy and differs and is_progress(container.status, decision.status):
+        left = context.memory.defer_status(container, STATUS_DELAY, context.queue.now())
+        if left is not None:
+            return left
+    context.memory.forget_deferred(container)
+    return None
 
 
 async def _report(

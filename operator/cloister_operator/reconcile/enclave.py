@@ -92,14 +92,11 @@ async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> N
 
 def _defer_status(context: ProcessContext, enclave: Enclave, newest: Enclave) -> timedelta | None:
     """Return how long the status still waits; None = it is written now, if it differs."""
-    state, now = context.memory.attempt(enclave), context.queue.now()
     if newest.status != enclave.status and is_under_way(enclave.status, newest.status):
-        if state.status_deferred_since is None:
-            state.status_deferred_since = now
-        left = state.status_deferred_since + STATUS_DELAY.total_seconds() - now
-        if left > 0:
-            return timedelta(seconds=left)
-    state.status_deferred_since = None
+        left = context.memory.defer_status(enclave, STATUS_DELAY, context.queue.now())
+        if left is not None:
+            return left
+    context.memory.forget_deferred(enclave)
     return None
 
 

@@ -162,8 +162,11 @@ def reevaluate_after(
 
 
 def is_under_way(before: EnclaveStatus, after: EnclaveStatus) -> bool:
-    """Return whether an attempt was starting and still is, so that its next change matters more."""
-    return {before.phase, after.phase} <= _UNDER_WAY
+    """Return whether an attempt was starting and has not failed: its next change matters more.
+
+    That is its next step, and of one that is ready that it serves.
+    """
+    return before.phase in _UNDER_WAY and after.phase in {*_UNDER_WAY, EnclavePhase.READY}
 
 
 def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:

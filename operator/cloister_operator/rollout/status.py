@@ -19,7 +19,7 @@ from cloister_crds.lifecycle.admission.confidentiality import confidentiality_co
 from cloister_crds.lifecycle.admission.host_selection import find_host, host_conditions
 from cloister_crds.lifecycle.admission.key_check import keys_checked_condition
 from cloister_crds.lifecycle.names.domains import find_domain
-from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, holds, merge
 from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_operator.rollout.cleanup import (
     HISTORY_LIMIT,
@@ -33,7 +33,7 @@ from cloister_operator.rollout.phases import move
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
 
-__all__ = ["next_status", "paused_status"]
+__all__ = ["is_progress", "next_status", "paused_status"]
 
 
 _UPDATE_PHASES = {
@@ -50,6 +50,17 @@ _PAUSED = (
     "An administrator paused this container: it is not started, updated or stopped until the "
     "annotation cloister.dev/paused is taken away."
 )
+
+
+def is_progress(before: ContainerStatus, after: ContainerStatus) -> bool:
+    """Return whether a first deployment goes on and neither serves nor fails yet.
+
+    Such a change may be written late, since the next one matters more.
+    """
+    under_way = {None, ContainerPhase.PENDING, ContainerPhase.DEPLOYING, ContainerPhase.STARTED}
+    return {before.phase, after.phase} <= under_way and not any(
+        holds(each.conditions, "Stalled") for each in (before, after)
+    )
 
 
 def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:

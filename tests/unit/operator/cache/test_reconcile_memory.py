@@ -1,5 +1,6 @@
 """The memory of reconciles: an entry lives as long as its object is in the informer cache."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,8 +42,9 @@ def cached_organization(store: Store) -> Organization:
 def remember_all(memory: ReconcileMemory, enclave: Enclave) -> None:
     """Remember everything that reconciles remember of an Enclave."""
     state = memory.attempt(enclave)
-    state.children_complete, state.missing_api, state.status_deferred_since = True, "lacks", 1.0
+    state.children_complete, state.missing_api = True, "lacks"
     memory.keep_config_map(enclave, {"data": {}})
+    memory.defer_status(enclave, timedelta(seconds=1), 1.0)
 
 
 def test_nothing_remains_of_an_enclave_that_left_the_cache(
@@ -51,7 +53,7 @@ def test_nothing_remains_of_an_enclave_that_left_the_cache(
     for number in range(100):
         enclave = cached_enclave(store, uid=f"u-{number}", version=3 * number + 1)
         remember_all(memory, enclave)
-        assert len(memory) == 2
+        assert len(memory) == 3
         store.remove(ENCLAVE, NAMESPACE, enclave.metadata.name, 3 * number + 2)
         assert len(memory) == 0
 
@@ -114,3 +116,12 @@ def test_guards_are_remembered_until_a_resync_or_the_end_of_the_organization(
     assert memory.organization(organization).applied == {}
     store.remove(ORGANIZATION, "", organization.metadata.name, 2)
     assert len(memory) == 0
+
+
+def test_a_status_waits_since_it_first_differed(store: Store, memory: ReconcileMemory) -> None:
+    enclave, delay = cached_enclave(store), timedelta(seconds=2)
+    assert memory.defer_status(enclave, delay, 10.0) == delay
+    assert memory.defer_status(enclave, delay, 11.5) == timedelta(seconds=0.5)
+    assert memory.defer_status(enclave, delay, 12.0) is None
+    memory.forget_deferred(enclave)
+    assert memory.defer_status(enclave, delay, 13.0) == delay

@@ -1,13 +1,16 @@
 """Decisions on the way to the first ready, and when it stops and starts again."""
 
+import pytest
+
 from cloister_crds.config.model import ContainerConfig as FileContainer
 from cloister_crds.kinds import Secret
-from cloister_crds.kinds.container import ContainerPhase, DesiredState
-from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_crds.kinds.container import ContainerPhase, ContainerStatus, DesiredState
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, holds, merge
 from cloister_crds.lifecycle.state.observed import (
     Known,
     NeedRelease,
 )
+from cloister_operator.rollout.status import is_progress
 from tests.support.builders.resources import (
     DOMAIN,
     IMAGE,
@@ -140,3 +143,21 @@ def test_a_stop_during_an_update_ends_both(serving: SimulatedCluster) -> None:
     serving.settle()
     assert not serving.enclaves
     assert serving.container.status.update is None
+
+
+@pytest.mark.parametrize("before", [None, *ContainerPhase])
+@pytest.mark.parametrize("after", list(ContainerPhase))
+def test_only_the_progress_of_a_first_deployment_may_be_written_late(
+    before: ContainerPhase | None, after: ContainerPhase
+) -> None:
+    under_way = {ContainerPhase.PENDING, ContainerPhase.DEPLOYING, ContainerPhase.STARTED}
+    expected = before in {None, *under_way} and after in under_way
+    assert is_progress(ContainerStatus(phase=before), ContainerStatus(phase=after)) is expected
+
+
+def test_a_deployment_that_stalls_or_goes_on_is_written_at_once() -> None:
+    going = ContainerStatus(phase=ContainerPhase.DEPLOYING)
+    update = ConditionUpdate("Stalled", status=True, reason="LimitReached", message="No place.")
+    stalled = going.model_copy(update={"conditions": merge((), [update], generation=1, now=NOW)})
+    assert not is_progress(going, stalled)
+    assert not is_progress(stalled, going)
