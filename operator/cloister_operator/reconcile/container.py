@@ -11,6 +11,7 @@ from cloister_operator.reconcile.actions import apply_action
 from cloister_operator.reconcile.children import ApiUnresolved
 from cloister_operator.reconcile.gather import observe
 from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.status_timing import defer_status
 from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import ClaimHostname, Decision
 from cloister_operator.rollout.status import is_progress
@@ -20,9 +21,6 @@ from cloister_operator.writer.merge_patch import merge_patch
 __all__ = ["reconcile_container"]
 
 logger = logging.getLogger(__name__)
-
-STATUS_DELAY = timedelta(seconds=2)
-"""The progress of a first deployment is written so late at most, together with what follows."""
 
 
 async def reconcile_container(context: ProcessContext, key: Key) -> Result:
@@ -51,7 +49,9 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
         # The next decision reports the missing address, before the action fails again.
         await _report(context, key, observed, decision)
         raise
-    deferred = _defer_status(context, container, decision)
+    differs = decision.status != container.status
+    progress = differs and is_progress(container.status, decision.status)
+    deferred = defer_status(context, container, progress=progress, delay=timedelta())
     if deferred is not None:
         waits = (each for each in (decision.requeue_after, deferred) if each is not None)
         return Result(min(waits), wrote=bool(decision.actions))
@@ -111,24 +111,6 @@ def _enqueue_changed(context: ProcessContext, key: Key, observed: Observed) -> N
             continue
         if enclave.status.phase != context.models.read(Enclave, entry).status.phase:
             context.queue.add(Key("Enclave", key.namespace, enclave.metadata.name))
-
-
-def _defer_status(
-    context: ProcessContext, container: Container, decision: Decision
-) -> timedelta | None:
-    """Return how long the status still waits; None = it is written now, if it differs.
-
-    Progress waits only while more keys are due than workers can take: then a write of it would keep
-    others from being ready.
-    """
-    busy = len(context.queue.schedule) > context.settings.workers
-    differs = decision.status != container.status
-    if busy and differs and is_progress(container.status, decision.status):
-        left = context.memory.defer_status(container, STATUS_DELAY, context.queue.now())
-        if left is not None:
-            return left
-    context.memory.forget_deferred(container)
-    return None
 
 
 async def _report(

@@ -15,7 +15,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
 from cloister_operator.reconcile.repositories import containers_of
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.status_timing import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_deployment"]

@@ -23,6 +23,7 @@ from cloister_operator.reconcile.orphans import (
     delete_ownerless_pod,
 )
 from cloister_operator.reconcile.result import DONE, Result
+from cloister_operator.reconcile.status_timing import defer_status
 from cloister_operator.rollout.enclave_status import (
     PodAction,
     is_under_way,
@@ -37,7 +38,7 @@ __all__ = ["reconcile_enclave"]
 logger = logging.getLogger(__name__)
 
 STATUS_DELAY = timedelta(seconds=1)
-"""The status of an attempt under way is written so late at most, together with what follows."""
+"""Progress of an attempt is written so late at most while the operator is not busy."""
 
 
 async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
@@ -67,7 +68,8 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
             wrote = True
     finally:
         # Reported even when the Pod could not be created: the status names what is missing.
-        deferred = _defer_status(context, enclave, newest)
+        progress = newest.status != enclave.status and is_under_way(enclave.status, newest.status)
+        deferred = defer_status(context, enclave, progress=progress, delay=STATUS_DELAY)
         if deferred is None:
             wrote = await _report(context, key, enclave, newest) or wrote
     if pod is not None and pod_action(newest, pod) is PodAction.DELETE:
@@ -88,16 +90,6 @@ async def _confirm_pod(context: ProcessContext, key: Key, enclave: Enclave) -> N
     known = enclave.status.pod_uid and enclave.metadata.deletion_timestamp is None
     if known and context.store.get(POD, key.namespace, key.name) is None:
         await context.writer.refresh(POD, key.namespace, key.name)
-
-
-def _defer_status(context: ProcessContext, enclave: Enclave, newest: Enclave) -> timedelta | None:
-    """Return how long the status still waits; None = it is written now, if it differs."""
-    if newest.status != enclave.status and is_under_way(enclave.status, newest.status):
-        left = context.memory.defer_status(enclave, STATUS_DELAY, context.queue.now())
-        if left is not None:
-            return left
-    context.memory.forget_deferred(enclave)
-    return None
 
 
 async def _report(context: ProcessContext, key: Key, enclave: Enclave, newest: Enclave) -> bool:

@@ -14,7 +14,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.sidecars import isolates_containers
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.status_timing import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_host"]

@@ -22,7 +22,7 @@ from cloister_operator.reconcile.organization_end import (
     ensure_finalizer,
 )
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.status_timing import write_status_throttled
 from cloister_operator.reconcile.tenant_isolation import ensure_isolation
 from cloister_operator.workqueue.keys import Key
 

@@ -15,7 +15,7 @@ from cloister_operator.cache.projections import CONTAINER, SECRET_KIND, Body
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.status_timing import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = [

@@ -6,7 +6,7 @@ from cloister_crds.lifecycle.pause import is_paused
 from cloister_operator.cache.projections import CONTAINER, SSH_KEY
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_counts import write_status_throttled
+from cloister_operator.reconcile.status_timing import write_status_throttled
 from cloister_operator.workqueue.keys import Key
 
 __all__ = ["reconcile_ssh_key"]

@@ -27,6 +27,8 @@ FEW = 5
 """Events of the Organization and the Host, at most."""
 MOST = 13
 """Writes for a Container from its creation to readiness, at most; 12 are usual."""
+MEAN = 10
+"""Writes for a Container at most, on an average of all; 8 where the machine is slow."""
 EACH = Counter(
     {
         ("create", "hostnameclaims"): 1,
@@ -111,6 +113,8 @@ def test_a_container_costs_few_writes(ran: Ran) -> None:
     costly = {name: +(writes - EACH) for name, writes in each.items() if writes - EACH}
     assert not costly
     assert EACH.total() == MOST
+    # Progress is not written while the operator is busy.
+    assert sum(writes.total() for writes in each.values()) <= MEAN * COUNT
 
 
 def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
@@ -173,7 +177,7 @@ def beside_counts(patch: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_reconcile_writes_one_status(ran: Ran) -> None:
     patches = sum(written(event) == ("patch", "containers/status") for event in ran.events)
-    assert 3 * COUNT <= patches <= ran.reconciles
+    assert COUNT <= patches <= ran.reconciles
 
 
 def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:

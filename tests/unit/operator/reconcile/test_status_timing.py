@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cloister_operator.reconcile.status_counts import is_urgent
+from cloister_operator.reconcile.status_timing import is_urgent
 
 READY = [{"type": "Ready", "status": "True", "reason": "Provisioned"}]
 

@@ -1,8 +1,12 @@
-"""Throttled writes of a status that counts other objects: once in two seconds at most for each.
+"""When a status is written that may be late: one that counts, and one that tells of progress alone.
 
-A burst of changes makes one write, and where many objects count, each is written less often. Not
-throttled are the response to a new spec, a condition that changes, and counts that leave or reach
-zero: whether an Organization may be deleted depends on them.
+Counts of other objects are written once in two seconds at most for each object. A burst of changes
+makes one write, and where many objects count, each is written less often. Not throttled are the
+response to a new spec, a condition that changes, and counts that leave or reach zero: whether an
+Organization may be deleted depends on them.
+
+Progress of a first deployment is written late, together with what follows, while many are deployed
+at once: a write would only keep others from being ready, and the next step mostly overtakes it.
 """
 
 import time
@@ -11,12 +15,16 @@ from datetime import timedelta
 from typing import Any
 
 from cloister_clients.kube import KindRef
+from cloister_crds.kinds import Container, Enclave
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import Result
 from cloister_operator.workqueue.keys import Key
 from cloister_operator.writer.merge_patch import merge_patch
 
-__all__ = ["is_urgent", "write_status_throttled"]
+__all__ = ["BUSY_DELAY", "defer_status", "is_urgent", "write_status_throttled"]
+
+BUSY_DELAY = timedelta(seconds=15)
+"""Progress is written so late at most while more keys are due than workers can take."""
 
 Object = dict[str, Any]
 
@@ -69,3 +77,29 @@ def _unthrottled(status: Mapping[str, Any]) -> Object:
 
 def _counts_any(status: Mapping[str, Any]) -> bool:
     return any((status.get("counts") or {}).values()) or bool(status.get("usedBy"))
+
+
+def defer_status(
+    context: ProcessContext, resource: Container | Enclave, *, progress: bool, delay: timedelta
+) -> timedelta | None:
+    """Return how long a status still waits; None = it is written now, if it differs.
+
+    Parameters
+    ----------
+    context
+        The process.
+    resource
+        The object as it is stored.
+    progress
+        Whether the status differs from the stored one by progress alone.
+    delay
+        How long progress waits while the operator is not busy.
+    """
+    if progress:
+        busy = len(context.queue.schedule) > context.settings.workers
+        longest = BUSY_DELAY if busy else delay
+        left = context.memory.defer_status(resource, longest, context.queue.now())
+        if left is not None:
+            return left
+    context.memory.forget_deferred(resource)
+    return None
