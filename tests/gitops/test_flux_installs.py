@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cloister_clients.kube.kinds import SECRET
 from dev import cluster as local
@@ -137,8 +138,8 @@ def test_flux_installs_and_upgrades_the_chart_and_corrects_drift(fresh: Fresh) -
     patched.raise_for_status()
     fresh.installed(2)
     assert fresh.keys() == keys
-    settings = fresh.cluster.kubectl("get", "configmap", "cloister-api", "-n", NAMESPACE, "-oyaml")
-    assert "writeWaitSeconds: 6" in settings
+    read = ("get", "configmap", "cloister-api", "-n", NAMESPACE, "-ojsonpath={.data.api\\.yaml}")
+    assert yaml.safe_load(fresh.cluster.kubectl(*read))["writeWaitSeconds"] == 6
 
     fresh.flux.reconcile(RELEASE, "cloister")
     fresh.installed(2)

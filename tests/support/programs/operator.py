@@ -211,12 +211,19 @@ class Installation:
     def prepare(self) -> None:
         """Install the CRDs, and create the Lease's namespace and the folder of repositories."""
         self.repositories.path.mkdir(parents=True, exist_ok=True)
+        until_sync(self._is_removed, within=60, what="the end of the one of this name before")
         names = [f"crd/{kind.INFO.crd_name}" for kind in KINDS]
         folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.system}}
         self.apply(namespace, *roles_in(self.system))
+
+    def _is_removed(self) -> bool:
+        """Return whether no namespace of an installation of this name is still being deleted."""
+        since = "-ojsonpath={.items[*].metadata.deletionTimestamp}"
+        names = (self.system, self.namespace)
+        return not self.kubectl("get", "namespace", *names, "--ignore-not-found", since).strip()
 
     def create_organization(self, *, host: dict[str, Any] | None = None) -> None:
         """Create the Organization with its namespace, which the operator adopts, and a Host."""
