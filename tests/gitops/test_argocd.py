@@ -128,6 +128,15 @@ def test_stopped_as_asked_is_healthy(place: Place, argocd: ArgoCD, web: dict[str
     argocd.wait_for("Healthy", commit)
 
 
+def test_a_field_that_is_removed_gets_its_default(
+    place: Place, argocd: ArgoCD, web: dict[str, Any]
+) -> None:
+    follow(place, argocd, web={**web, "spec": {**web["spec"], "state": "Stopped"}})
+    place.wait("web", lambda it: reason_of(it, "Ready") == "Stopped", "stopped")
+    follow(place, argocd, web=web)
+    place.wait("web", lambda it: reason_of(it, "Ready") == "Serving", "serves again")
+
+
 def test_a_staged_update_is_suspended_until_the_repository_promotes_it(
     place: Place, argocd: ArgoCD, web: dict[str, Any]
 ) -> None:

@@ -10,7 +10,7 @@ lost                      consequence
                           Enclave without its children is noticed again by the same read
 `missing_api`             noticed again when the children cannot be built again
 created ConfigMap         it is read from the server before the Pod is created
-deferred status           the progress of a boot is written up to two seconds later
+deferred status           progress is written up to 15 seconds later
 refused Enclave           it is created, and refused, once more
 `refused`                 as above
 `applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more

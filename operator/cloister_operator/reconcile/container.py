@@ -49,9 +49,10 @@ async def reconcile_container(context: ProcessContext, key: Key) -> Result:
         # The next decision reports the missing address, before the action fails again.
         await _report(context, key, observed, decision)
         raise
-    differs = decision.status != container.status
-    progress = differs and is_progress(container.status, decision.status)
-    deferred = defer_status(context, container, progress=progress, delay=timedelta())
+    progress = is_progress(container.status, decision.status)
+    deferred = defer_status(
+        context, container, decision.status, progress=progress, delay=timedelta()
+    )
     if deferred is not None:
         waits = (each for each in (decision.requeue_after, deferred) if each is not None)
         return Result(min(waits), wrote=bool(decision.actions))

@@ -68,8 +68,10 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
             wrote = True
     finally:
         # Reported even when the Pod could not be created: the status names what is missing.
-        progress = newest.status != enclave.status and is_under_way(enclave.status, newest.status)
-        deferred = defer_status(context, enclave, progress=progress, delay=STATUS_DELAY)
+        progress = is_under_way(enclave.status, newest.status)
+        deferred = defer_status(
+            context, enclave, newest.status, progress=progress, delay=STATUS_DELAY
+        )
         if deferred is None:
             wrote = await _report(context, key, enclave, newest) or wrote
     if pod is not None and pod_action(newest, pod) is PodAction.DELETE:

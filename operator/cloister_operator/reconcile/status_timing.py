@@ -16,6 +16,8 @@ from typing import Any
 
 from cloister_clients.kube import KindRef
 from cloister_crds.kinds import Container, Enclave
+from cloister_crds.kinds.container import ContainerStatus
+from cloister_crds.kinds.enclave import EnclaveStatus
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.result import Result
 from cloister_operator.workqueue.keys import Key
@@ -80,7 +82,12 @@ def _counts_any(status: Mapping[str, Any]) -> bool:
 
 
 def defer_status(
-    context: ProcessContext, resource: Container | Enclave, *, progress: bool, delay: timedelta
+    context: ProcessContext,
+    resource: Container | Enclave,
+    after: ContainerStatus | EnclaveStatus,
+    *,
+    progress: bool,
+    delay: timedelta,
 ) -> timedelta | None:
     """Return how long a status still waits; None = it is written now, if it differs.
 
@@ -90,12 +97,14 @@ def defer_status(
         The process.
     resource
         The object as it is stored.
+    after
+        The desired status.
     progress
-        Whether the status differs from the stored one by progress alone.
+        Whether they differ, if at all, by progress alone.
     delay
         How long progress waits while the operator is not busy.
     """
-    if progress:
+    if progress and after != resource.status:
         busy = len(context.queue.schedule) > context.settings.workers
         longest = BUSY_DELAY if busy else delay
         left = context.memory.defer_status(resource, longest, context.queue.now())

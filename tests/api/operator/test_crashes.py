@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from cloister_crds.kinds.container import Container, ContainerPhase, ContainerStatus
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.faults.crashing_operators import QUICK_LEASE
-from tests.support.programs.operator import Installation, OperatorProcess, file_text
+from tests.support.programs.operator import Installation, OperatorProcess, file_text, manifest
 from tests.support.stand_ins.pod_status import fail_pod, run_pod
 from tests.support.waiting import until_sync
+
+MANY = 40
+"""Containers, more than twice as many as there are workers."""
 
 
 @pytest.fixture
@@ -86,6 +90,35 @@ def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> Non
     assert len(mine) == 1
     for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
         assert len(prepared.objects(kind)) == 1, kind
+
+
+def statuses(installation: Installation) -> list[ContainerStatus]:
+    """Return the statuses of all Containers."""
+    bodies = installation.objects("containers.cloister.dev")
+    return [Container.read(each).status for each in bodies]
+
+
+def test_killed_while_many_are_deployed_at_once(prepared: Installation) -> None:
+    """Progress that was deferred is lost with the process; the next one writes it."""
+    spec = {"host": prepared.host, "repo": "acme/web", "tag": "v1"}
+    names = (f"web-{number}" for number in range(MANY))
+    prepared.apply(*(manifest("Container", each, spec, prepared.namespace) for each in names))
+    first = prepared.operator()
+    until_sync(
+        lambda: first.text.count("CreateEnclave") > 4, within=60, every=0.01, what="Enclaves"
+    )
+    first.kill()
+    assert any(each.phase is None for each in statuses(prepared)), "killed too late"
+    prepared.operator().wait_until_it_leads()
+
+    def told() -> bool:
+        return all(
+            each.phase is ContainerPhase.DEPLOYING and each.candidate for each in statuses(prepared)
+        )
+
+    until_sync(told, within=60, what="the progress of all")
+    for kind in ("enclaves.cloister.dev", "pods"):
+        assert len(prepared.objects(kind)) == MANY, kind
 
 
 def test_an_enclave_that_waits_for_the_api_is_continued_by_the_next_operator(

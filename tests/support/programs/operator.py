@@ -211,7 +211,9 @@ class Installation:
     def prepare(self) -> None:
         """Install the CRDs, and create the Lease's namespace and the folder of repositories."""
         self.repositories.path.mkdir(parents=True, exist_ok=True)
-        until_sync(self._is_removed, within=60, what="the end of the one of this name before")
+        until_sync(
+            self._is_removed, within=60, what="the end of an earlier installation of this name"
+        )
         names = [f"crd/{kind.INFO.crd_name}" for kind in KINDS]
         folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
