@@ -1,0 +1,45 @@
+"""The hosted workflows call targets that exist, with the release of Python that is required."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def targets_of(text: str) -> set[str]:
+    """Return the targets that a workflow makes, by command or by its matrix."""
+    called = re.findall(r"\bmake ((?:[a-z-]+ ?)+)$", text, re.MULTILINE)
+    jobs = yaml.safe_load(text)["jobs"].values()
+    matrices = (each.get("strategy", {}).get("matrix", {}).get("target", ()) for each in jobs)
+    return {word for line in called for word in line.split()} | {
+        target for matrix in matrices for target in matrix
+    }
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda each: each.name)
+def test_every_target_exists(path: Path) -> None:
+    targets = targets_of(path.read_text())
+    assert targets
+    assert targets <= TARGETS
+
+
+def test_what_is_too_long_for_a_push_runs_every_night() -> None:
+    text = (ROOT / ".github/workflows/nightly.yml").read_text()
+    assert {"test-gateway", "test-gitops", "test-kind", "test-versions"} <= targets_of(text)
+    minute, hour, *days = yaml.safe_load(text)[True]["schedule"][0]["cron"].split()
+    assert minute.isdigit()
+    assert hour.isdigit()
+    assert days == ["*", "*", "*"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda each: each.name)
+def test_the_lowest_python_is_taken(path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = set(re.findall(r'python-version: "(.+)"', path.read_text()))
+    assert {f">={each}" for each in versions} == {project["requires-python"]}
