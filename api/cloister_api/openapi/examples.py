@@ -88,7 +88,16 @@ RECORDS: dict[str, Any] = {
             },
         ],
     },
-    "HostResponse": {"name": "small", "is_default": True, "available_gpu_values": [1, 8]},
+    "HostResponse": {
+        "name": "small",
+        "is_default": True,
+        "available_gpu_values": [1, 8],
+        "tee": "SNP",
+        "network_isolation": "Container",
+        "ready": True,
+        "gpu_type": "H100",
+        "cpu_type": "EPYC-Genoa",
+    },
     "ReleaseVerdictResponse": {
         "valid": True,
         "errors": [],
@@ -161,6 +170,9 @@ RECORDS: dict[str, Any] = {
         "txt_record_value": "cloister-verification:api.example.com:7f3a",
         "cname_target": "5d41402abc4b2a76b9719d911017c592.targets.example.org",
         "cname_configured": None,
+        "checked_at": None,
+        "lost_at": None,
+        "message": "",
     },
     "RegistryStatusResponse": {
         "has_credentials": True,

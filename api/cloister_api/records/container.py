@@ -28,6 +28,7 @@ from cloister_crds.kinds.container import (
     UpdateType,
 )
 from cloister_crds.kinds.meta import GROUP
+from cloister_crds.lifecycle.admission.host_selection import not_ready_condition
 from cloister_crds.lifecycle.kept_request import requested, requested_spec
 from cloister_crds.names import generated_hostname
 
@@ -283,8 +284,14 @@ def host_record(host: Host, *, default: bool) -> HostResponse:
     default
         Whether Containers that name none run on it.
     """
+    gpu = host.spec.gpu
     return HostResponse(
         name=host.metadata.name,
         is_default=default,
-        available_gpu_values=sorted(host.spec.gpu.counts) if host.spec.gpu else [],
+        available_gpu_values=sorted(gpu.counts) if gpu else [],
+        tee=host.spec.tee,
+        network_isolation=host.spec.network_isolation,
+        ready=not_ready_condition(host) is None,
+        gpu_type=(gpu.type or None) if gpu else None,
+        cpu_type=host.spec.cpu_type or None,
     )

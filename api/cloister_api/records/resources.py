@@ -22,6 +22,7 @@ from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredentia
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.domain import DomainRecords
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
@@ -99,6 +100,7 @@ def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainRespo
     """Return the record of a custom domain; what the operator has not reported yet is empty."""
     status = domain.status
     records = status.records or DomainRecords()
+    ready = condition(status.conditions, "Ready")
     return DomainResponse(
         id=domain.identifier,
         domain=domain.spec.domain,
@@ -113,6 +115,9 @@ def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainRespo
         txt_record_value=records.txt_value,
         cname_target=records.cname_target,
         cname_configured=status.cname_configured,
+        checked_at=timestamp(status.checked_at) if status.checked_at else None,
+        lost_at=timestamp(status.lost_at) if status.lost_at else None,
+        message=ready.message if ready is not None else "",
     )
 
 

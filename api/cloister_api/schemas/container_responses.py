@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 from cloister_api.schemas.containers import api_name
 from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp, Uuid
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
+from cloister_crds.kinds.host import TEE, NetworkIsolation
 
 __all__ = [
     "ContainerMetricsResponse",
@@ -148,6 +149,16 @@ class HostResponse(ResponseBody):
     """Whether containers that name none run on it."""
     available_gpu_values: list[Count]
     """GPU counts that may be requested."""
+    tee: TEE
+    """Trusted execution environment; `None`: nothing on it is confidential."""
+    network_isolation: NetworkIsolation
+    """What separates the containers of one enclave on the network."""
+    ready: bool
+    """Whether enclaves can be placed on it."""
+    gpu_type: Omittable[str] = None
+    """GPU model."""
+    cpu_type: Omittable[str] = None
+    """Processor model."""
 
 
 class ReleaseProblem(ResponseBody):

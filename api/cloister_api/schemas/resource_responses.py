@@ -136,6 +136,12 @@ class DomainResponse(ResponseBody):
     """Target of the CNAME record."""
     cname_configured: bool | None
     """Whether the CNAME record was right at the last check; null = not checked yet."""
+    checked_at: Timestamp | None
+    """When DNS was last checked; null = not yet."""
+    lost_at: Timestamp | None
+    """When it lost its verification; null = it did not, or is verified again."""
+    message: str
+    """What the last check found and what to do; empty until the operator has seen the domain."""
 
 
 class RegistryStatusResponse(ResponseBody):

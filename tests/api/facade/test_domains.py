@@ -21,6 +21,9 @@ FIELDS = (
         "txt_record_value",
         "cname_target",
         "cname_configured",
+        "checked_at",
+        "lost_at",
+        "message",
     ),
 )
 

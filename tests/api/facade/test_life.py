@@ -331,7 +331,13 @@ async def test_the_list_of_hosts_is_the_log_in_check(
     async with facade.client(world.key) as client:
         hosts = (await client.get("/api/containers/hosts")).json()
     found = {host["name"]: host for host in hosts}
-    assert found[world.host]["available_gpu_values"] == []
+    shown = found[world.host]
+    assert shown["available_gpu_values"] == []
+    assert (shown["tee"], shown["network_isolation"], shown["ready"]) == (
+        "None",
+        "Container",
+        True,
+    )
     assert [host["is_default"] for host in hosts].count(True) == 1
 
 

@@ -251,6 +251,43 @@ def test_hosts_show_their_gpu_counts() -> None:
         "name": "h",
         "is_default": True,
         "available_gpu_values": [1, 8],
+        "tee": "None",
+        "network_isolation": "Container",
+        "ready": True,
+    }
+
+
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", True)])
+def test_a_host_shows_its_machines_and_whether_it_is_ready(status: str, *, ready: bool) -> None:
+    condition = {
+        "type": "Ready",
+        "status": status,
+        "reason": "NoNode",
+        "lastTransitionTime": "2026-11-22T04:00:00Z",
+    }
+    host = Host.read(
+        {
+            "metadata": {"name": "h"},
+            "spec": {
+                "tee": "SNP",
+                "teeUnit": "Pod",
+                "runtimeClassName": "kata-qemu-snp",
+                "networkIsolation": "Pod",
+                "cpuType": "EPYC-Genoa",
+                "gpu": {"resource": "nvidia.com/gpu", "type": "H100"},
+            },
+            "status": {"conditions": [condition]},
+        }
+    )
+    assert fields_of(host_record(host, default=False)) == {
+        "name": "h",
+        "is_default": False,
+        "available_gpu_values": [1, 8],
+        "tee": "SNP",
+        "network_isolation": "Pod",
+        "ready": ready,
+        "gpu_type": "H100",
+        "cpu_type": "EPYC-Genoa",
     }
 
 

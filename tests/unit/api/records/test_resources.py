@@ -142,7 +142,36 @@ def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
         "txt_record_value": "cloister-verification=api.example.test:abc",
         "cname_target": "0123.dns.test",
         "cname_configured": configured,
+        "checked_at": None,
+        "lost_at": None,
+        "message": "",
     }
+
+
+def test_a_domain_shows_what_the_last_check_found() -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "DomainLost",
+        "message": "the TXT record is gone; create it again",
+        "lastTransitionTime": "2026-11-22T05:00:00Z",
+    }
+    status = {
+        "conditions": [ready],
+        "checkedAt": "2026-11-22T06:00:00.5Z",
+        "lostAt": "2026-11-22T05:00:00Z",
+    }
+    body = {
+        "metadata": {**META, "name": "d"},
+        "spec": {"domain": "api.example.test"},
+        "status": status,
+    }
+    shown = fields_of(domain_record(Domain.read(body), ()))
+    assert (shown["checked_at"], shown["lost_at"], shown["message"]) == (
+        "2026-11-22T06:00:00Z",
+        "2026-11-22T05:00:00Z",
+        "the TXT record is gone; create it again",
+    )
 
 
 @pytest.mark.parametrize("expired", [False, True])
