@@ -98,6 +98,12 @@ RECORDS: dict[str, Any] = {
         "gpu_type": "H100",
         "cpu_type": "EPYC-Genoa",
     },
+    "ReleaseResponse": {
+        "tag": "v1.0.0",
+        "published_at": AT,
+        "prerelease": False,
+        "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+    },
     "ReleaseVerdictResponse": {
         "valid": True,
         "errors": [],

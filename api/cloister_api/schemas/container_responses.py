@@ -18,6 +18,7 @@ __all__ = [
     "MeasurementResponse",
     "NameVerdictResponse",
     "ReleaseProblem",
+    "ReleaseResponse",
     "ReleaseVerdictResponse",
     "UtilizationPoint",
 ]
@@ -159,6 +160,19 @@ class HostResponse(ResponseBody):
     """GPU model."""
     cpu_type: Omittable[str] = None
     """Processor model."""
+
+
+class ReleaseResponse(ResponseBody):
+    """A published release of a repository."""
+
+    tag: str
+    """Its tag."""
+    published_at: Timestamp
+    """When it was published; of plain git the date of the tag."""
+    prerelease: bool
+    """Whether the forge calls it a pre-release."""
+    commit: Omittable[str] = None
+    """Commit of the tag, where the list of the source has it."""
 
 
 class ReleaseProblem(ResponseBody):

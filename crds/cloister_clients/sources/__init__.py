@@ -19,13 +19,19 @@ from cloister_clients.sources.errors import (
     TagNotFound,
 )
 from cloister_clients.sources.provider import check_prerequisites, provider_from
-from cloister_clients.sources.release import PublishedRelease, PublishedTag, SourceProvider
+from cloister_clients.sources.release import (
+    ListedRelease,
+    PublishedRelease,
+    PublishedTag,
+    SourceProvider,
+)
 from cloister_clients.sources.settings import SourceKind, SourceSettings
 
 __all__ = [
     "ConfigFileNotFound",
     "ConfigFileNotRegular",
     "FileTooLarge",
+    "ListedRelease",
     "NameInvalid",
     "PublishedRelease",
     "PublishedTag",

@@ -19,8 +19,20 @@ from cloister_clients.sources.errors import (
     TagNotFound,
 )
 from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
-from cloister_clients.sources.release import PublishedRelease, PublishedTag, check_pin
-from cloister_clients.sources.rest import Forge, ForgeResponse, integer, moment, text
+from cloister_clients.sources.release import (
+    ListedRelease,
+    PublishedRelease,
+    PublishedTag,
+    check_pin,
+)
+from cloister_clients.sources.rest import (
+    Forge,
+    ForgeResponse,
+    integer,
+    listed_releases,
+    moment,
+    text,
+)
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GiteaProvider"]
@@ -89,6 +101,15 @@ class GiteaProvider:
                 commit=await self._commit_of(repo, tag),
                 published=moment(newest, "published_at"),
             )
+
+    async def releases(self, repo: str, limit: int) -> tuple[ListedRelease, ...]:
+        """Return the newest published releases, see `SourceProvider.releases`."""
+        check_repository(repo)
+        async with self._forge.lookup(repo):
+            response = await self._get(repo, f"/releases?draft=false&limit={limit}")
+            if response is None:
+                raise RepositoryNotFound(repo)
+            return listed_releases(await response.json())[:limit]
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -4,7 +4,7 @@ import re
 
 from cloister_clients.sources.errors import NameInvalid
 
-__all__ = ["check_commit", "check_question", "check_repository", "check_tag", "is_commit"]
+__all__ = ["check_commit", "check_question", "check_repository", "check_tag", "is_commit", "is_tag"]
 
 _PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -70,6 +70,15 @@ def check_tag(tag: str) -> str:
             "it, such as v1.2.3"
         )
     return tag
+
+
+def is_tag(name: str) -> bool:
+    """Return whether a listed name can be asked for."""
+    try:
+        check_tag(name)
+    except NameInvalid:
+        return False
+    return True
 
 
 def is_commit(text: str) -> bool:

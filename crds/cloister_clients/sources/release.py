@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cloister_clients.sources.errors import TagMoved
 
-__all__ = ["PublishedRelease", "PublishedTag", "SourceProvider", "check_pin"]
+__all__ = ["ListedRelease", "PublishedRelease", "PublishedTag", "SourceProvider", "check_pin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,20 @@ class PublishedTag:
     """When it was published, in UTC."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListedRelease:
+    """An entry of a repository's list of releases."""
+
+    tag: str
+    """Its tag."""
+    published: datetime
+    """When it was published, in UTC."""
+    prerelease: bool = False
+    """Whether the forge calls it a pre-release; plain git has none."""
+    commit: str | None = None
+    """Commit that the tag points to; None = the list does not say."""
+
+
 class SourceProvider(Protocol):
     """Where repositories live."""
 
@@ -66,6 +80,23 @@ class SourceProvider(Protocol):
 
     async def latest(self, repo: str) -> PublishedTag | None:
         """Return the newest published release; None when the repository has none.
+
+        Raises
+        ------
+        SourceError
+            Of the class that says why, see `cloister_clients.sources.errors`.
+        """
+        ...
+
+    async def releases(self, repo: str, limit: int) -> tuple[ListedRelease, ...]:
+        """Return the newest published releases, pre-releases too, newest first.
+
+        Parameters
+        ----------
+        repo
+            Repository, ``owner/name``.
+        limit
+            Releases at most, up to 100.
 
         Raises
         ------

@@ -38,6 +38,8 @@ from cloister_clients.sources.errors import (
     SourceUnauthorized,
     SourceUnavailable,
 )
+from cloister_clients.sources.names import is_tag
+from cloister_clients.sources.release import ListedRelease
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
@@ -280,6 +282,32 @@ class Forge:
         if response.status == 429 or b"rate limit" in response.body.lower():  # noqa: PLR2004 - Too Many
             return SECONDARY_WAIT
         return None
+
+
+def listed_releases(data: Any) -> tuple[ListedRelease, ...]:
+    """Return the published releases of a forge's list, newest first.
+
+    Parameters
+    ----------
+    data
+        The list. Drafts, and tags whose names nobody can ask for, are left out.
+
+    Raises
+    ------
+    SourceUnavailable
+        When an entry has no tag or no time.
+    """
+    found = [
+        ListedRelease(
+            tag=text(each, "tag_name"),
+            published=moment(each, "published_at"),
+            prerelease=each.get("prerelease") is True,
+        )
+        for each in (data if isinstance(data, list) else [])
+        if isinstance(each, dict) and not each.get("draft") and each.get("published_at")
+    ]
+    askable = (each for each in found if is_tag(each.tag))
+    return tuple(sorted(askable, key=lambda each: each.published, reverse=True))
 
 
 def text(data: dict[str, Any], *path: str) -> str:

@@ -5,10 +5,12 @@ has a deadline for everything that it looks up.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
+
+from cachetools import TTLCache
 
 from cloister_api.errors import ApiError, unavailable
 from cloister_api.settings import LookupSettings
@@ -17,7 +19,7 @@ from cloister_clients.lanes.lane import HostLeftAlone
 from cloister_clients.lanes.outside import OutsideLanes, in_turn, registry_of
 from cloister_clients.registry import Platform, RegistryClient, RegistryError
 from cloister_clients.registry.stored import StoredCredentials, fitting_credentials
-from cloister_clients.sources import PublishedRelease, SourceProvider
+from cloister_clients.sources import ListedRelease, PublishedRelease, SourceProvider
 from cloister_crds.lifecycle.state.observed import Failed
 
 __all__ = ["LookupDeadline", "Lookups"]
@@ -26,6 +28,12 @@ T = TypeVar("T")
 
 LookupDeadline = float
 """Time of the event loop until which a request may look things up, in seconds."""
+
+
+LIST_SECONDS = 60.0
+"""For how long the list of a repository's releases is kept."""
+MAX_LISTS = 1024
+"""How many of these lists are kept."""
 
 
 class Lookups:
@@ -48,6 +56,9 @@ class Lookups:
         self._settings = settings
         self._clock = clock
         self._requests: dict[str, int] = {}
+        self._lists: TTLCache[tuple[str, int], tuple[ListedRelease, ...]] = TTLCache(
+            MAX_LISTS, LIST_SECONDS, timer=lambda: clock().timestamp()
+        )
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -88,15 +99,46 @@ class Lookups:
         SourceError
             When there is no such release, or the source does not respond.
         """
+        return await self._of_source(lambda: self._source.resolve(repo, tag), organization, until)
+
+    async def releases(self, repo: str, limit: int, organization: str) -> tuple[ListedRelease, ...]:
+        """Return the newest releases of a repository, as they were in the last minute.
+
+        Parameters
+        ----------
+        repo
+            ``owner/name``.
+        limit
+            Releases at most.
+        organization
+            Slug of the organization that asks, in whose lane the lookup waits.
+
+        Raises
+        ------
+        ApiError
+            429 when the organization looks up too much at once, 503 when the source is not queried
+            at present or not in time.
+        SourceError
+            When there is no such repository, or the source does not respond.
+        """
+        known = self._lists.get((repo, limit))
+        if known is not None:
+            return known
+        with self.request(organization) as until:
+            found = await self._of_source(
+                lambda: self._source.releases(repo, limit), organization, until
+            )
+        self._lists[repo, limit] = found
+        return found
+
+    async def _of_source(
+        self, ask: Callable[[], Awaitable[T]], organization: str, until: LookupDeadline
+    ) -> T:
+        """Query the source of repositories when it is the organization's turn."""
         lanes = self._lanes
         try:
             async with asyncio.timeout_at(until):
-                return await in_turn(
-                    lanes.sources,
-                    organization,
-                    lanes.source_host,
-                    lambda: self._source.resolve(repo, tag),
-                )
+                return await in_turn(lanes.sources, organization, lanes.source_host, ask)
         except HostLeftAlone as left:
             seconds = (left.until - self._clock()).total_seconds()
             raise unavailable(left_alone(left), retry_after=seconds) from left

@@ -15,7 +15,7 @@ from cloister_api.services.containers.refusals import denial, refusal, to_wire
 from cloister_clients.kube import KubeClient
 from cloister_clients.registry import PrivateRegistry
 from cloister_clients.registry.stored import StoredCredentials, stored_credentials
-from cloister_clients.sources import SourceError
+from cloister_clients.sources import ListedRelease, SourceError
 from cloister_crds.config import Rules, parse
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds import Organization
@@ -132,6 +132,12 @@ class ReleaseResolver:
         """
         with self._lookups.request(organization.metadata.name) as until:
             return await self._find(repo, tag, organization, until)
+
+    async def listed(
+        self, repo: str, limit: int, organization: Organization
+    ) -> tuple[ListedRelease, ...]:
+        """Return the newest releases of a repository, see `Lookups.releases`."""
+        return await self._lookups.releases(repo, limit, organization.metadata.name)
 
     async def _find(
         self, repo: str, tag: str, organization: Organization, until: LookupDeadline

@@ -7,11 +7,13 @@ from typing import Any
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
+from cloister_api.records.timestamps import timestamp
 from cloister_api.schemas.container_responses import (
     DeadlinesResponse,
     HostResponse,
     NameVerdictResponse,
     ReleaseProblem,
+    ReleaseResponse,
     ReleaseVerdictResponse,
 )
 from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
@@ -23,7 +25,7 @@ from cloister_api.services.containers.refusals import to_wire
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import FIELDS, ReleaseResolver, refusal_of_source
 from cloister_api.services.containers.specs import SpecRefusedError, changed_spec
-from cloister_clients.sources import SourceError
+from cloister_clients.sources import ListedRelease, SourceError
 from cloister_crds.config import ServiceConfig
 from cloister_crds.config.effective import boot_allowance
 from cloister_crds.installation import InstallationSettings
@@ -70,6 +72,20 @@ class Validation:
         hosts = self._cache.host_list()
         default = pick_host(None, hosts)
         return [host_record(host, default=host is default) for host in hosts]
+
+    async def releases(self, principal: Principal, repo: str, limit: int) -> list[ReleaseResponse]:
+        """Return the newest releases of a repository, newest first.
+
+        Raises
+        ------
+        ApiError
+            400 when there is no such repository, 429 and 503 as in `Lookups.releases`.
+        """
+        try:
+            found = await self._resolver.listed(repo, limit, principal.organization)
+        except SourceError as error:
+            raise refusal_of_source(error) from error
+        return [listed_record(each) for each in found]
 
     async def release(
         self, principal: Principal, body: ValidateReleaseRequest
@@ -238,6 +254,16 @@ class Validation:
 def is_name(text: str) -> bool:
     """Return whether a text can be the name of a container."""
     return len(text) <= NAME_LIMIT and NAME.fullmatch(text) is not None
+
+
+def listed_record(release: ListedRelease) -> ReleaseResponse:
+    """Return the record of a listed release."""
+    return ReleaseResponse(
+        tag=release.tag,
+        commit=release.commit,
+        published_at=timestamp(release.published),
+        prerelease=release.prerelease,
+    )
 
 
 def verdict(

@@ -5,6 +5,7 @@ Nothing is checked out: the tag is fetched without history, and one file is read
 """
 
 import asyncio
+import contextlib
 import hashlib
 import heapq
 import re
@@ -20,7 +21,6 @@ from cloister_clients.sources.errors import (
     ConfigFileNotFound,
     ConfigFileNotRegular,
     FileTooLarge,
-    NameInvalid,
     SourceError,
     SourceRefused,
     SourceUnavailable,
@@ -29,8 +29,13 @@ from cloister_clients.sources.errors import (
 from cloister_clients.sources.git.errors import cleaned, explain
 from cloister_clients.sources.git.program import Git, Output, workplace
 from cloister_clients.sources.git.remote import Remote, remote_of
-from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
-from cloister_clients.sources.release import PublishedRelease, PublishedTag, check_pin
+from cloister_clients.sources.names import check_question, check_repository, is_commit, is_tag
+from cloister_clients.sources.release import (
+    ListedRelease,
+    PublishedRelease,
+    PublishedTag,
+    check_pin,
+)
 from cloister_clients.sources.settings import SourceSettings
 
 __all__ = ["GitProvider"]
@@ -149,6 +154,26 @@ class _Lookup:
                 found[reference] = _date(int(seconds))
         return found
 
+    async def commits(self) -> dict[str, str]:
+        """Return the commits that the fetched tags point to, by their names.
+
+        Tags of what is no commit are left out: nothing can be deployed from them.
+        """
+        names = "%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname:strip=2)"
+        output = await self.git.run("for-each-ref", f"--format={names}", "refs/tags", limit=1048576)
+        found: dict[str, str] = {}
+        for line in output.out.decode("utf-8", "replace").splitlines():
+            kind, identity, pointed, target, tag = line.split(" ", 4)
+            if kind == "commit":
+                found[tag] = identity
+            elif pointed == "commit":
+                found[tag] = target
+            elif pointed == "tag":
+                # Tags of tags are followed one by one by this release of git.
+                with contextlib.suppress(TagNotFound):
+                    found[tag] = await self.commit_of(tag)
+        return found
+
     async def committed(self, commit: str) -> datetime:
         """Return the date of a commit; the beginning of time when it has none."""
         output = await self.git.run("log", "-1", "--format=%ct", commit, "--")
@@ -206,6 +231,25 @@ class GitProvider:
             self._newest[repo] = (digest, newest)
             return newest
 
+    async def releases(self, repo: str, limit: int) -> tuple[ListedRelease, ...]:
+        """Return the newest tags by their dates, see `SourceProvider.releases`.
+
+        Of more than 64 tags, only the 64 that are last in the order of versions are considered.
+        """
+        check_repository(repo)
+        async with self._lookup(repo) as lookup:
+            candidates = await asyncio.to_thread(_candidates, await lookup.listing())
+            if not candidates:
+                return ()
+            dated = await self._by_date(lookup, candidates)
+            commits = await lookup.commits()
+            listed = [
+                ListedRelease(tag=name, published=published, commit=commits[name])
+                for name, published in dated
+                if name in commits
+            ]
+            return tuple(listed[:limit])
+
     async def aclose(self) -> None:
         """Drop the cache; there are no connections to close."""
         self._newest.clear()
@@ -260,6 +304,16 @@ class GitProvider:
         """Fetch the likeliest tags and return the one with the latest date."""
         if not candidates:
             return None
+        for name, published in await self._by_date(lookup, candidates):
+            try:
+                commit = await lookup.commit_of(name)
+            except TagNotFound:
+                continue
+            return PublishedTag(tag=name, commit=commit, published=published)
+        return None
+
+    async def _by_date(self, lookup: _Lookup, candidates: list[str]) -> list[tuple[str, datetime]]:
+        """Fetch tags, and return them with their dates, the newest first."""
         references = [f"refs/tags/{name}" for name in candidates]
         await lookup.fetch(*references, tag=None, object_filter="tree:0")
         dates = await lookup.dates(*references)
@@ -268,13 +322,7 @@ class GitProvider:
             for name in candidates
             if f"refs/tags/{name}" in dates
         )
-        for published, _, name in reversed(ranked):
-            try:
-                commit = await lookup.commit_of(name)
-            except TagNotFound:
-                continue
-            return PublishedTag(tag=name, commit=commit, published=published)
-        return None
+        return [(name, published) for published, _, name in reversed(ranked)]
 
 
 def _candidates(listing: bytes) -> list[str]:
@@ -283,18 +331,9 @@ def _candidates(listing: bytes) -> list[str]:
     for line in listing.decode("utf-8", "replace").splitlines():
         reference = line.partition("\t")[2]
         name = reference.removeprefix("refs/tags/")
-        if name != reference and _is_tag(name):
+        if name != reference and is_tag(name):
             names.append(name)
     return heapq.nlargest(MAX_CANDIDATES, names, key=_version_order)
-
-
-def _is_tag(name: str) -> bool:
-    """Return whether a listed name can be requested."""
-    try:
-        check_tag(name)
-    except NameInvalid:
-        return False
-    return True
 
 
 def _version_order(name: str) -> tuple[tuple[int, int, str], ...]:

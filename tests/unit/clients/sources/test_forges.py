@@ -161,6 +161,29 @@ async def test_the_latest_of_no_repository_is_an_error(
         await provider.latest("acme/other")
 
 
+async def test_the_newest_releases_are_listed_with_prereleases_and_without_drafts(
+    server: ForgeStandIn, provider: SourceProvider, repository: Repository
+) -> None:
+    repository.release("v1", FILE)
+    assert await provider.releases(REPO, 5) == ()
+    server.publish(REPO, "v1", "2026-01-01T00:00:00Z")
+    server.publish(REPO, "v2-rc", "2026-02-01T00:00:00Z", prerelease=True)
+    server.publish(REPO, "v3", draft=True)
+    server.publish(REPO, "a..b", "2026-04-01T00:00:00Z")
+    server.publish(REPO, "v0", "2025-12-31T23:59:59+02:00")
+    listed = await provider.releases(REPO, 2)
+    assert [(each.tag, each.prerelease, each.commit) for each in listed] == [
+        ("v2-rc", True, None),
+        ("v1", False, None),
+    ]
+    assert listed[0].published == datetime(2026, 2, 1, tzinfo=UTC)
+    assert [each.tag for each in await provider.releases(REPO, 9)] == ["v2-rc", "v1", "v0"]
+    with pytest.raises(RepositoryNotFound):
+        await provider.releases("acme/other", 5)
+    with pytest.raises(NameInvalid):
+        await provider.releases("../other", 5)
+
+
 async def test_a_tag_that_moved_from_its_pin_is_refused(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:

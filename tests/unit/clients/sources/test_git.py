@@ -193,6 +193,28 @@ async def test_the_latest_release_is_the_tag_with_the_last_date(
     assert latest.published == datetime.fromtimestamp(1_700_000_200, tz=UTC)
 
 
+async def test_the_newest_tags_are_listed_with_their_commits(
+    provider: GitProvider, repository: Repository
+) -> None:
+    assert await provider.releases(REPO, 3) == ()
+    old = repository.release("v1", FILE, when=1_700_000_000)
+    new = repository.release("v2", FILE + b"\n", when=1_700_000_100)
+    repository.tag("again", old, annotated=True, when=1_700_000_200)
+    repository.tag("twice", "refs/tags/again", annotated=True, when=1_700_000_300)
+    listed = await provider.releases(REPO, 9)
+    assert [(each.tag, each.commit) for each in listed] == [
+        ("twice", old),
+        ("again", old),
+        ("v2", new),
+        ("v1", old),
+    ]
+    assert not any(each.prerelease for each in listed)
+    assert listed[2].published == datetime.fromtimestamp(1_700_000_100, tz=UTC)
+    assert [each.tag for each in await provider.releases(REPO, 1)] == ["twice"]
+    with pytest.raises(RepositoryNotFound):
+        await provider.releases("acme/other", 3)
+
+
 async def test_of_two_tags_of_one_moment_the_higher_version_is_the_latest(
     provider: GitProvider, repository: Repository
 ) -> None:
