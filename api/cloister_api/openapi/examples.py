@@ -110,6 +110,11 @@ RECORDS: dict[str, Any] = {
         "warnings": [],
         "config": {"cpus": 2},
         "deadlines": {"pull_seconds": 3600, "boot_seconds": 2010},
+        "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "published_at": AT,
+        "file": {"name": "service-config.yml", "digest": f"sha256:{'ab' * 32}", "lines": {}},
+        "secrets": [{"name": "OPENAI_API_KEY", "found": "organization"}],
+        "hostname": "web.acme.containers.example.org",
     },
     "NameVerdictResponse": {
         "available": True,

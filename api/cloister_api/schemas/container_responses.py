@@ -8,15 +8,18 @@ from cloister_api.schemas.containers import api_name
 from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp, Uuid
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
 from cloister_crds.kinds.host import TEE, NetworkIsolation
+from cloister_crds.lifecycle.admission.secret_bindings import SecretOwner
 
 __all__ = [
     "ContainerMetricsResponse",
     "ContainerResponse",
     "ContainerUpdateResponse",
+    "FileResponse",
     "HostResponse",
     "MeasuredInitdata",
     "MeasurementResponse",
     "NameVerdictResponse",
+    "NamedSecretResponse",
     "ReleaseProblem",
     "ReleaseResponse",
     "ReleaseVerdictResponse",
@@ -200,6 +203,27 @@ class DeadlinesResponse(ResponseBody):
     that a health check of the file may need."""
 
 
+class FileResponse(ResponseBody):
+    """The configuration file of a release, as far as its problems are about it."""
+
+    name: str
+    """Its name in the repository."""
+    digest: str
+    """`sha256:` and the hash of its bytes."""
+    lines: dict[str, str]
+    """Lines around the problems by number, each up to 400 characters of it; empty without
+    problems."""
+
+
+class NamedSecretResponse(ResponseBody):
+    """A secret that a configuration file names."""
+
+    name: str
+    """Its name."""
+    found: SecretOwner
+    """Who has it: one of the `organization` has to be in `secrets` of the create."""
+
+
 class ReleaseVerdictResponse(ResponseBody):
     """Whether a create would take a release."""
 
@@ -213,6 +237,17 @@ class ReleaseVerdictResponse(ResponseBody):
     """The parsed configuration file; null when it could not be read."""
     deadlines: Omittable[DeadlinesResponse] = None
     """How long its enclave may take to start; absent when the file could not be read."""
+    commit: Omittable[str] = None
+    """Commit of the tag; absent when the release was not found."""
+    published_at: Omittable[Timestamp] = None
+    """When the release was published."""
+    file: Omittable[FileResponse] = None
+    """The file that was judged."""
+    secrets: Omittable[list[NamedSecretResponse]] = None
+    """Secrets that the file names, by name; absent when it could not be read."""
+    hostname: Omittable[str] = None
+    """Public host name that the container will have; absent without `instance_name` and
+    `container_id`."""
 
 
 class NameVerdictResponse(ResponseBody):

@@ -1,5 +1,7 @@
 """Creates that are refused: what is said, and that nothing is left behind."""
 
+import hashlib
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ import yaml
 
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Host, HostnameClaim
+from cloister_crds.kinds import Host, HostnameClaim, Secret
 from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, config_file
@@ -205,7 +207,52 @@ async def test_validate_reports_all_problems_and_creates_nothing(
         bad = (await client.post("/api/containers/validate", json={**body, "tag": "bad"})).json()
         assert bad["valid"] is False
         assert {"cpus", "containers"} <= {each["field"] for each in bad["errors"]}
+        assert bad["file"]["lines"] == {"1": "cpus: 3", "2": ""}
+        assert "secrets" not in bad
     assert await world.containers() == []
+
+
+async def test_validate_shows_the_file_its_secrets_and_the_address(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    document = yaml.safe_load(config_file(world.image))
+    names = ["OF_REPOSITORY", "OF_ORGANIZATION", "OF_NOBODY"]
+    document["containers"][0]["secrets"] = names
+    file = yaml.safe_dump(document).encode()
+    commit = world.repository.release("secretive", file)
+    reference = {"secretRef": {"name": "core", "key": "value"}}
+    for name, repo in ((names[0], world.repo), (names[1], None)):
+        spec = {"name": name, **reference, **({"repo": repo} if repo else {})}
+        body = {"metadata": {"name": name.lower().replace("_", "-")}, "spec": spec}
+        await world.kube.create(of(Secret), body, world.namespace)
+    question = {"repo": world.repo, "tag": "secretive"}
+    async with facade.client(world.key) as client:
+
+        async def verdict(**more: Any) -> dict[str, Any]:
+            answer = await client.post("/api/containers/validate", json={**question, **more})
+            assert answer.status_code == 200, answer.text
+            told: dict[str, Any] = answer.json()
+            return told
+
+        async def known() -> bool:
+            found = {each["name"]: each["found"] for each in (await verdict())["secrets"]}
+            return found == {names[2]: "missing", names[1]: "organization", names[0]: "repository"}
+
+        await until(known)
+        told = await verdict(instance_name="web")
+        assert (told["commit"], told["file"]["name"]) == (commit, "service-config.yml")
+        assert told["file"]["digest"] == f"sha256:{hashlib.sha256(file).hexdigest()}"
+        # A secret that is not there is no mistake at a place of the file.
+        assert told["file"]["lines"] == {}
+        assert told["hostname"] == f"web.{world.organization}.{DOMAIN}"
+        assert datetime.fromisoformat(told["published_at"]).tzinfo is not None
+        assert "hostname" not in await verdict()
+        assert "hostname" not in await verdict(instance_name="-")
+        custom = await verdict(instance_name="web", custom_domain="www.example.test")
+        assert custom["hostname"] == "www.example.test"
+        made = await client.post("/api/containers", json=world.body("one"))
+        relaunch = await verdict(container_id=made.json()["id"])
+        assert relaunch["hostname"] == made.json()["domain"]
 
 
 async def test_validate_warns_of_a_secret_that_the_create_must_bind(

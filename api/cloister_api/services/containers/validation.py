@@ -1,6 +1,7 @@
 """Checks that change nothing: validate a release, validate a name, list hosts."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from cloister_api.records.container import host_record
 from cloister_api.records.timestamps import timestamp
 from cloister_api.schemas.container_responses import (
     DeadlinesResponse,
+    FileResponse,
     HostResponse,
+    NamedSecretResponse,
     NameVerdictResponse,
     ReleaseProblem,
     ReleaseResponse,
@@ -20,6 +23,7 @@ from cloister_api.schemas.containers import ValidateNameRequest, ValidateRelease
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.containers.creator import holder_of
 from cloister_api.services.containers.facts import facts_of_change, facts_of_create
+from cloister_api.services.containers.file_excerpt import excerpt
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.refusals import to_wire
 from cloister_api.services.containers.replacements import Replacements
@@ -31,8 +35,10 @@ from cloister_crds.config.effective import boot_allowance
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.admission.host_selection import pick_host
+from cloister_crds.lifecycle.admission.secret_bindings import secret_owners
 from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
 from cloister_crds.lifecycle.names.domains import find_domain
+from cloister_crds.lifecycle.state.observed import ReleaseFacts
 from cloister_crds.names import generated_hostname
 from cloister_crds.problems import Problem, Severity
 
@@ -139,7 +145,21 @@ class Validation:
         config = found.release.config
         problems = validate_for_organization(found.added_to(facts))
         shown = config.model_dump(mode="json") if config is not None else None
-        return verdict((*taken, *problems), shown, self._deadlines(config))
+        judged = verdict((*taken, *problems), shown, self._deadlines(config))
+        named = body.instance_name is not None or held is not None
+        details = {
+            **release_details(found.release, facts, problems),
+            "hostname": self._public_name(principal, facts) if named else None,
+        }
+        return judged.model_copy(update=details)
+
+    def _public_name(self, principal: Principal, facts: RequestFacts) -> str | None:
+        """Return the public host name of a request; None = its name is none."""
+        if facts.spec.custom_domain:
+            return facts.spec.custom_domain
+        if not is_name(facts.name):
+            return None
+        return self._hostname(principal, facts.name, debug=facts.spec.debug)
 
     def _deadlines(self, config: ServiceConfig | None) -> DeadlinesResponse | None:
         """Return how long an enclave of a file may take to start; None = there is no file."""
@@ -254,6 +274,40 @@ class Validation:
 def is_name(text: str) -> bool:
     """Return whether a text can be the name of a container."""
     return len(text) <= NAME_LIMIT and NAME.fullmatch(text) is not None
+
+
+def release_details(
+    release: ReleaseFacts, facts: RequestFacts, problems: Iterable[Problem]
+) -> dict[str, Any]:
+    """Return the fields of a verdict that say what was judged.
+
+    Parameters
+    ----------
+    release
+        The release.
+    facts
+        The request that it was judged for.
+    problems
+        What was found.
+    """
+    config = release.config
+    named = (
+        secret_owners(
+            config, repo=release.repo, secrets=facts.secrets, repositories=facts.repositories
+        )
+        if config is not None
+        else None
+    )
+    return {
+        "commit": release.commit,
+        "published_at": timestamp(release.published),
+        "file": FileResponse(
+            name=release.file_name, digest=release.digest, lines=excerpt(release.raw, problems)
+        ),
+        "secrets": None
+        if named is None
+        else [NamedSecretResponse(name=name, found=owner) for name, owner in named.items()],
+    }
 
 
 def listed_record(release: ListedRelease) -> ReleaseResponse:

@@ -5,6 +5,7 @@ own secret of that name, else an organization secret that the Container binds.
 """
 
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container, ContainerSpec
@@ -14,7 +15,18 @@ from cloister_crds.lifecycle.state.observed import SecretRefKey
 from cloister_crds.problems import Problem, Severity
 from cloister_crds.repositories import RepositoryNames
 
-__all__ = ["bind", "binding_problems", "bound_by", "named_secrets"]
+__all__ = ["SecretOwner", "bind", "binding_problems", "bound_by", "named_secrets", "secret_owners"]
+
+
+class SecretOwner(StrEnum):
+    """Who has a secret that a file names."""
+
+    REPOSITORY = "repository"
+    """The repository of the file; it needs no binding."""
+    ORGANIZATION = "organization"
+    """The organization; the Container has to bind it."""
+    NOBODY = "missing"
+    """It has to be created."""
 
 
 def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
@@ -50,12 +62,7 @@ def bind(
     tuple[tuple[SecretRefKey, ...], tuple[str, ...]]
         The secrets that were found, ordered by name, and the names that were not.
     """
-    of_repo = {
-        each.spec.name: each
-        for each in secrets
-        if each.spec.repo is not None and repositories.same(each.spec.repo, repo)
-    }
-    of_organization = {each.spec.name: each for each in secrets if each.spec.repo is None}
+    of_repo, of_organization = _by_name(repo, secrets, repositories)
     allowed = frozenset(bound)
     found, missing = [], []
     for name in sorted(set(names)):
@@ -66,6 +73,46 @@ def bind(
             reference = secret.spec.secret_ref
             found.append(SecretRefKey(name=name, secret=reference.name, key=reference.key))
     return tuple(found), tuple(missing)
+
+
+def _by_name(
+    repo: str, secrets: Iterable[Secret], repositories: RepositoryNames
+) -> tuple[dict[str, Secret], dict[str, Secret]]:
+    """Return the secrets of a repository and those of the organization, by name."""
+    of_repo: dict[str, Secret] = {}
+    of_organization: dict[str, Secret] = {}
+    for each in secrets:
+        if each.spec.repo is None:
+            of_organization[each.spec.name] = each
+        elif repositories.same(each.spec.repo, repo):
+            of_repo[each.spec.name] = each
+    return of_repo, of_organization
+
+
+def secret_owners(
+    config: ServiceConfig, *, repo: str, secrets: Iterable[Secret], repositories: RepositoryNames
+) -> dict[str, SecretOwner]:
+    """Return who has each secret that a file names, whether it is bound or not.
+
+    Parameters
+    ----------
+    config
+        The parsed file.
+    repo
+        Repository of the file, ``owner/name``.
+    secrets
+        All Secrets (csec) of the namespace.
+    repositories
+        How names of repositories are compared.
+    """
+    of_repo, of_organization = _by_name(repo, secrets, repositories)
+
+    def owner(name: str) -> SecretOwner:
+        if name in of_repo:
+            return SecretOwner.REPOSITORY
+        return SecretOwner.ORGANIZATION if name in of_organization else SecretOwner.NOBODY
+
+    return {name: owner(name) for name in named_secrets(config)}
 
 
 def binding_problems(
