@@ -23,7 +23,7 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
-from cloister_crds.kinds.enclave import EnclavePhase
+from cloister_crds.kinds.enclave import EnclavePhase, EnclaveStatus
 from cloister_crds.kinds.meta import Resource
 from cloister_crds.lifecycle.admission.limits import (
     Place,
@@ -204,6 +204,18 @@ class CachedEnclave:
     """Its resourceVersion."""
     place: Place | None
     """Place of its Container under the limit, while it may have a Pod; None = it has none."""
+    revision: str
+    """Name of its request."""
+    attempt: int
+    """Number of the attempt at the request, from 1."""
+    tag: str
+    """Tag of its release."""
+    commit: str
+    """Commit of the tag."""
+    config_digest: str
+    """Digest of its configuration file."""
+    status: EnclaveStatus
+    """Its status, with at most 32 stages of the boot and 64 containers."""
 
 
 def project_enclave(item: dict[str, Any]) -> CachedEnclave:
@@ -241,6 +253,12 @@ def project_enclave(item: dict[str, Any]) -> CachedEnclave:
         place=place_of(meta.creation_timestamp, enclave.spec.container.uid)
         if may_have_pod(enclave)
         else None,
+        revision=enclave.spec.revision,
+        attempt=enclave.spec.attempt,
+        tag=enclave.spec.tag,
+        commit=enclave.spec.commit,
+        config_digest=enclave.spec.config_digest,
+        status=enclave.status,
     )
 
 

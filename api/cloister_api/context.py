@@ -12,9 +12,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from cloister_api.accounts import Accounts, open_accounts
+from cloister_api.assembly.container_services import (
+    accepts_webhooks,
+    creator_of,
+    resolver_of,
+    updater_of,
+    validation_of,
+)
+from cloister_api.assembly.infrastructure import Infrastructure
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
@@ -41,10 +47,10 @@ from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.containers.creator import ContainerCreator
-from cloister_api.services.containers.lookups import Lookups
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.replacements import Replacements
-from cloister_api.services.containers.resolution import PullCredentials, ReleaseResolver
+from cloister_api.services.containers.resolution import ReleaseResolver
+from cloister_api.services.containers.status import ContainerStatuses
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.idempotency import IdempotentRequests
@@ -58,9 +64,6 @@ from cloister_api.utilization.gpu_exporters import GpuExporters
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient
-from cloister_clients.lanes.outside import OutsideLanes
-from cloister_clients.registry import Platform, RegistryClient
-from cloister_clients.sources import provider_from
 from cloister_crds.installation import InstallationSettings
 
 if TYPE_CHECKING:
@@ -75,26 +78,6 @@ FIELD_MANAGER = "cloister-api"
 
 METERING_SECONDS = 15.0
 """Seconds after which another facade meters run time when this one is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Infrastructure:
-    """What the services are built on."""
-
-    settings: ApiSettings
-    """The administrator's settings."""
-    installation: InstallationSettings
-    """What the operator has published of its settings."""
-    clock: Clock
-    """The clock."""
-    client: KubeClient
-    """Client of the cluster."""
-    cache: ClusterCache
-    """Custom resources in memory."""
-    engine: AsyncEngine
-    """The ledger."""
-    audit: AuditTrail
-    """Audit trail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +104,8 @@ class Context:
     """Encoded records of containers."""
     reader: ContainerReader
     """Reads containers."""
+    statuses: ContainerStatuses
+    """Reports how containers are."""
     measurements: MeasurementReader
     """Measurements of active enclaves."""
     creator: ContainerCreator
@@ -272,16 +257,7 @@ def build(
     claims = HostnameClaims(client, clock)
     updater = updater_of(base, reader, resolver, claims)
     replacements = Replacements(client, cache, reader, settings.gitops_managers)
-    creator = ContainerCreator(
-        client=client,
-        cache=cache,
-        reader=reader,
-        resolver=resolver,
-        claims=claims,
-        idempotency=idempotency,
-        replacements=replacements,
-        containers_domain=domain,
-    )
+    creator = creator_of(base, reader, resolver, claims, idempotency, replacements)
     validation = validation_of(base, reader, resolver, claims, replacements)
     records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
     related = related_services(
@@ -299,6 +275,7 @@ def build(
         records=records,
         record_cache=RecordCache(records),
         reader=reader,
+        statuses=ContainerStatuses(client, cache, settings.gitops_managers),
         measurements=MeasurementReader(client),
         creator=creator,
         updater=updater,
@@ -311,71 +288,6 @@ def build(
         gpus=gpus,
         payments=payments,
         state_metrics=state_metrics,
-    )
-
-
-def validation_of(
-    base: Infrastructure,
-    reader: ContainerReader,
-    resolver: ReleaseResolver,
-    claims: HostnameClaims,
-    replacements: Replacements,
-) -> Validation:
-    """Build what judges names and releases."""
-    return Validation(
-        cache=base.cache,
-        reader=reader,
-        resolver=resolver,
-        claims=claims,
-        replacements=replacements,
-        installation=base.installation,
-    )
-
-
-def updater_of(
-    base: Infrastructure, reader: ContainerReader, resolver: ReleaseResolver, claims: HostnameClaims
-) -> ContainerUpdater:
-    """Build what changes containers."""
-    return ContainerUpdater(
-        client=base.client,
-        cache=base.cache,
-        reader=reader,
-        resolver=resolver,
-        claims=claims,
-        containers_domain=base.installation.containers_domain,
-        gitops_managers=base.settings.gitops_managers,
-        webhooks=accepts_webhooks(base.settings),
-    )
-
-
-def accepts_webhooks(settings: ApiSettings) -> bool:
-    """Return whether the installation accepts release webhooks."""
-    return settings.webhooks.release_secret_file is not None
-
-
-def resolver_of(base: Infrastructure) -> ReleaseResolver:
-    """Build the resolver of releases and images."""
-    settings, installation = base.settings, base.installation
-    # Which file is read, and how large it may be, is the operator's word.
-    sources = settings.sources.model_copy(update=installation.of_sources)
-    lanes = OutsideLanes(
-        total=settings.lookups.at_once,
-        per_organization=settings.lookups.per_organization,
-        sources=sources,
-        clock=base.clock,
-    )
-    lookups = Lookups(
-        provider_from(sources),
-        RegistryClient(settings.registry),
-        lanes=lanes,
-        platform=Platform.parse(installation.platform),
-        settings=settings.lookups,
-        clock=base.clock,
-    )
-    return ReleaseResolver(
-        lookups,
-        credentials=PullCredentials(base.client, base.cache, settings.registry.private_hosts),
-        installation=installation,
     )
 
 

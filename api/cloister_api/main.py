@@ -35,6 +35,7 @@ from cloister_api.routes import (
     billing,
     catalog,
     certificates,
+    container_status,
     containers,
     deployments,
     domains,
@@ -62,6 +63,7 @@ logger = logging.getLogger(__name__)
 ROUTERS: tuple[APIRouter, ...] = (
     shim.router,
     containers.router,
+    container_status.router,
     certificates.router,
     keys.router,
     catalog.router,

@@ -65,6 +65,53 @@ RECORDS: dict[str, Any] = {
         "update_tag": "v1.1.0",
         "update_status": "deploying",
     },
+    "ContainerStatusResponse": {
+        "id": ID,
+        "status": "ready",
+        "observed": True,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Serving",
+                "message": "v1.0.0 serves.",
+                "since": AT,
+                "meaning": "The release that spec requests serves.",
+            }
+        ],
+        "history": [
+            {
+                "enclave": "web-a-1",
+                "tag": "v1.0.0",
+                "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+                "outcome": "Served",
+                "at": AT,
+            }
+        ],
+        "unenforced": [],
+        "managed_by": [{"manager": "kustomize-controller", "fields": ["repo", "tag"]}],
+        "serving": {
+            "enclave": "web-a-1",
+            "revision": "a",
+            "attempt": 1,
+            "tag": "v1.0.0",
+            "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+            "config_digest": f"sha256:{'ab' * 32}",
+            "host": "small",
+            "boot_stages": [{"name": "config", "status": "ok", "duration_ms": 12}],
+            "containers": [{"name": "web", "state": "Running", "restart_count": 0}],
+            "phase": "Ready",
+            "measurement": f"sha256:{'cd' * 32}",
+            "ready_at": AT,
+        },
+    },
+    "EventResponse": {
+        "at": AT,
+        "type": "Warning",
+        "reason": "ImagePull",
+        "message": "The node cannot pull the image of web.",
+        "count": 1,
+    },
     "ContainerMetricsResponse": {
         "interval": "15m0s",
         "data_points": [

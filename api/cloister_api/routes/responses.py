@@ -59,7 +59,9 @@ REQUEST_ID = ResponseHeader(
 RETRY_AFTER = ResponseHeader(
     "Retry-After", "Seconds after which the request may be tried again.", minimum=1
 )
-ETAG = ResponseHeader("ETag", "Version of the record, for If-Match.")
+ETAG = ResponseHeader(
+    "ETag", "Version of the record, for If-Match; one that begins with `W/` is for none."
+)
 RATE_LIMIT_POLICY = ResponseHeader(
     "RateLimit-Policy",
     "Requests `q` that may be made in `w` seconds; only where there is a limit.",

@@ -1,0 +1,1 @@
+"""Builds services from what they are built on."""
