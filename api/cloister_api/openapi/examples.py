@@ -255,6 +255,7 @@ RECORDS: dict[str, Any] = {
     "ReadinessResponse": {"status": "waiting", "for": ["not listed yet"]},
     "ApiKeyResponse": {
         "key": KEY,
+        "id": 7,
         "name": "build bot",
         "disabled": False,
         "expires_at": None,
@@ -327,6 +328,7 @@ BODIES: dict[str, Any] = {
     "PutRegistryCredentialsRequest": {"username": "ada", "token": "made-up"},
     "CreateApiKeyRequest": {"name": "build bot", "max_tokens": 1_000_000},
     "UpdateApiKeyRequest": {"key": KEY, "name": "build bot 2"},
+    "ChangeApiKeyRequest": {"disabled": True},
     "KeyUsageRequest": {"key": KEY},
     "EmptyRequest": {},
     "SignCertificateRequest": {"csr": PEM},

@@ -16,7 +16,7 @@ from cloister_api.routes.parameters import (
 from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
-from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest
+from cloister_api.schemas.keys import ChangeApiKeyRequest, CreateApiKeyRequest, UpdateApiKeyRequest
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
@@ -25,6 +25,10 @@ router = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StrictRoute)
 
 UNSTORED = {"cache-control": "no-store"}
 """Header of responses that hold values of keys."""
+DELETED = MessageResponse(message="API key deleted")
+Number = Annotated[
+    str, Path(description="Its number.", json_schema_extra={"pattern": "^[1-9][0-9]{0,17}$"})
+]
 UNKNOWN = "-"
 """Target in the audit trail while it is not known which key is meant."""
 
@@ -81,4 +85,31 @@ async def delete_key(
         action.target = str(found.id)
         await context.accounts.keys.delete(found)
     await context.accounts.key_cache.refresh()
-    return JsonResponse(MessageResponse(message="API key deleted"))
+    return JsonResponse(DELETED)
+
+
+@router.patch("/by-id/{number}", responses=responses(404, 409, headers=(CACHE_CONTROL,)))
+async def change_key(
+    request: Request, number: Number, body: ChangeApiKeyRequest
+) -> JsonResponse[ApiKeyResponse]:
+    """Change name or cap of a key, or switch it off or on, whoever created it."""
+    context, principal = context_of(request), principal_of(request)
+    async with AuditedAction(request, "api_key.update", number) as action:
+        key = await context.accounts.keys.numbered(principal, number)
+        action.target = str(key.id)
+        await context.accounts.keys.update(key, body)
+    await context.accounts.key_cache.refresh()
+    record = await context.accounts.keys.record(principal, key.id)
+    return JsonResponse(record, headers=UNSTORED)
+
+
+@router.delete("/by-id/{number}", responses=responses(404))
+async def delete_numbered_key(request: Request, number: Number) -> JsonResponse[MessageResponse]:
+    """Delete a key, whoever created it."""
+    context, principal = context_of(request), principal_of(request)
+    async with AuditedAction(request, "api_key.delete", number) as action:
+        key = await context.accounts.keys.numbered(principal, number)
+        action.target = str(key.id)
+        await context.accounts.keys.delete(key)
+    await context.accounts.key_cache.refresh()
+    return JsonResponse(DELETED)

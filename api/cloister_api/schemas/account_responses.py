@@ -38,6 +38,8 @@ class ApiKeyResponse(ResponseBody):
 
     key: str
     """Full value for the caller's own keys, else 8 characters and 24 asterisks."""
+    id: int
+    """Number of the key; not secret."""
     name: str
     """Name that usage is reported under."""
     disabled: bool

@@ -13,6 +13,7 @@ from cloister_api.schemas.request import RequestBody, whole
 __all__ = [
     "KEY_PATTERN_WORDS",
     "METADATA_BYTES",
+    "ChangeApiKeyRequest",
     "CreateApiKeyRequest",
     "KeyUsageRequest",
     "UpdateApiKeyRequest",
@@ -107,6 +108,17 @@ class UpdateApiKeyRequest(RequestBody):
     """New name; None = the present one."""
     max_tokens: Cap | None = None
     """New cap; 0 = none; None = the present one."""
+
+
+class ChangeApiKeyRequest(RequestBody):
+    """Body of PATCH /api/keys/by-id/:id."""
+
+    name: KeyName | None = None
+    """New name; None = the present one."""
+    max_tokens: Cap | None = None
+    """New cap; 0 = none; None = the present one."""
+    disabled: bool | None = None
+    """Whether it is switched off; None = as it is."""
 
 
 class KeyUsageRequest(RequestBody):

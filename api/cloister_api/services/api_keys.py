@@ -1,10 +1,11 @@
 """Regular API keys: list, create, change, delete (spec 9, 25).
 
 The caller is the user who created the admin key: keys of that user are shown in full, those of
-others masked. Any administrator changes and deletes any key of the organization whose full value
-is known.
+others masked. Any administrator changes and deletes any key of the organization, by its full value
+or by its number, which all of them see.
 """
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -15,12 +16,20 @@ from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.schemas.account_responses import ApiKeyResponse
-from cloister_api.schemas.keys import CreateApiKeyRequest, UpdateApiKeyRequest, compact
+from cloister_api.schemas.keys import (
+    ChangeApiKeyRequest,
+    CreateApiKeyRequest,
+    UpdateApiKeyRequest,
+    compact,
+)
 from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
 
 __all__ = ["ApiKeyService"]
+
+NUMBER = re.compile("[1-9][0-9]{0,17}")
+"""Numbers of keys, all of which the database can compare."""
 
 
 class ApiKeyService:
@@ -131,8 +140,37 @@ class ApiKeyService:
             raise not_found("API key")
         return key
 
-    async def update(self, key: ApiKey, body: UpdateApiKeyRequest) -> None:
-        """Change a key's name or cap.
+    async def numbered(self, principal: Principal, number: str) -> ApiKey:
+        """Return the key of the organization with a number; any text from the path.
+
+        Raises
+        ------
+        ApiError
+            404 when it is deleted, another organization's, or no number of a key.
+        """
+        key = None
+        if NUMBER.fullmatch(number):
+            key = await self._keys.numbered(int(number), principal.organization_id)
+        if key is None:
+            raise not_found("API key")
+        return key
+
+    async def record(self, principal: Principal, number: int) -> ApiKeyResponse:
+        """Return the record of a key.
+
+        Raises
+        ------
+        ApiError
+            404 when it was deleted meanwhile.
+        MaterialError
+            When values were sealed with other key material.
+        """
+        key = await self.numbered(principal, str(number))
+        own = await self._keys.values(principal.organization_id, principal.user)
+        return key_record(key, own.get(key.id))
+
+    async def update(self, key: ApiKey, body: UpdateApiKeyRequest | ChangeApiKeyRequest) -> None:
+        """Change a key's name or cap, or switch it off or on.
 
         Raises
         ------
@@ -144,6 +182,8 @@ class ApiKeyService:
             values["name"] = body.name
         if body.max_tokens is not None:
             values["max_tokens"] = body.max_tokens or None
+        if isinstance(body, ChangeApiKeyRequest) and body.disabled is not None:
+            values["disabled"] = body.disabled
         if not values:
             return
         try:
@@ -182,6 +222,7 @@ def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
     """
     return ApiKeyResponse(
         key=masked(key.shown) if value is None else value,
+        id=key.id,
         name=key.name,
         disabled=key.disabled,
         expires_at=moment_text(key.expires_at),

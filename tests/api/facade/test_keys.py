@@ -16,6 +16,7 @@ from tests.support.waiting import until
 OTHER = "bob@example.test"
 FIELDS = [
     "key",
+    "id",
     "name",
     "disabled",
     "expires_at",
@@ -171,6 +172,63 @@ async def test_the_keys_of_others_are_masked(facade: Facade, paying: FacadeInsta
         assert (gone.status_code, list(gone.json())) == (200, ["message"])
         assert (await other.get("/api/keys")).json() == []
         assert (await other.delete(f"/api/keys/{mine['key']}")).status_code == 404
+
+
+async def test_keys_of_others_are_changed_and_deleted_by_their_number(
+    facade: Facade, paying: FacadeInstallation
+) -> None:
+    async with facade.client(paying.key) as client:
+        mine = await made(client, name="of a leaver")
+        second = await made(client, name="second")
+        async with facade.client(await paying.new_key(user=OTHER)) as other:
+            path = f"/api/keys/by-id/{mine['id']}"
+
+            async def known() -> bool:
+                return (await other.get("/api/keys")).status_code == 200
+
+            await until(known)
+            checked = {"api_key": mine["key"]}
+            assert (await client.post("/api/shim/validate-key", json=checked)).status_code == 200
+            off = await other.patch(path, json={"disabled": True})
+            assert (off.status_code, off.headers["cache-control"]) == (200, "no-store")
+            masked = {"key": mine["key"][:8] + "*" * 24, "is_owner": False}
+            assert off.json() == {
+                **mine,
+                **masked,
+                "disabled": True,
+                "last_used_at": off.json()["last_used_at"],
+            }
+            assert mine["key"] not in off.text
+            assert (await client.post("/api/shim/validate-key", json=checked)).status_code == 401
+            on = await client.patch(path, json={"disabled": False, "name": "kept", "max_tokens": 9})
+            assert (on.json()["key"], on.json()["name"], on.json()["max_tokens"]) == (
+                mine["key"],
+                "kept",
+                9,
+            )
+            assert (await client.post("/api/shim/validate-key", json=checked)).status_code == 200
+            cleared = await other.patch(path, json={"max_tokens": 0, "name": None})
+            assert (cleared.json()["name"], cleared.json()["max_tokens"]) == ("kept", None)
+            taken = await other.patch(path, json={"name": second["name"]})
+            assert (taken.status_code, taken.json()["code"]) == (409, "CONFLICT")
+            gone = await other.delete(path)
+            assert (gone.status_code, list(gone.json())) == (200, ["message"])
+            assert (await other.delete(path)).status_code == 404
+            assert (await other.patch(path, json={"name": "x"})).status_code == 404
+            assert [each["id"] for each in (await client.get("/api/keys")).json()] == [second["id"]]
+        for number in ("0", "-1", "x", "9" * 19, "1e3", "\N{ARABIC-INDIC DIGIT ONE}"):
+            answer = await client.delete(f"/api/keys/by-id/{number}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), number
+    rows = [row for row in await paying.audit() if row.target == str(mine["id"])]
+    assert [(row.actor, row.action, row.result) for row in rows[1:]] == [
+        (OTHER, "api_key.update", "200"),
+        (ADMIN, "api_key.update", "200"),
+        (OTHER, "api_key.update", "200"),
+        (OTHER, "api_key.update", "409 CONFLICT"),
+        (OTHER, "api_key.delete", "200"),
+        (OTHER, "api_key.delete", "404 NOT_FOUND"),
+        (OTHER, "api_key.update", "404 NOT_FOUND"),
+    ]
 
 
 async def test_the_value_reaches_no_log_and_no_audit_row(

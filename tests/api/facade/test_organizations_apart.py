@@ -111,6 +111,7 @@ async def made(client: httpx.AsyncClient, world: FacadeInstallation) -> Owned:
         "deployment_id": container.json()["deployment_id"],
         "domain": domain,
         "key": key.json()["key"],
+        "number": str(key.json()["id"]),
         **names,
     }
     return Owned(values, await seen(client))
@@ -133,6 +134,7 @@ def unknown_like(values: dict[str, str]) -> dict[str, str]:
         "deployment_id": str(uuid.uuid4()),
         "domain": "nobody.example.test",
         "key": generate(REGULAR_PREFIX),
+        "number": "999999999",
         "secrets": "NOBODYS",
         "ssh-keys": "nobodys",
     }

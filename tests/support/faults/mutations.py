@@ -350,6 +350,8 @@ ELSEWHERE: dict[str, str] = {
     "create_key": LEDGER,
     "update_key": LEDGER,
     "delete_key": LEDGER,
+    "change_key": LEDGER,
+    "delete_numbered_key": LEDGER,
     "report_usage": LEDGER,
     "sign_certificate": LEDGER,
     "validate_release": NOTHING,

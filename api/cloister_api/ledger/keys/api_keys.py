@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import RowMapping, Select, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -58,7 +58,7 @@ class ApiKey:
     metadata: dict[str, Any]
     """Metadata that its creator stored with it."""
     disabled: bool
-    """Whether an administrator of the installation switched it off."""
+    """Whether an administrator switched it off."""
     deleted_at: datetime | None
     """When it was deleted, in UTC; None = it was not."""
     last_used_at: datetime | None
@@ -223,10 +223,15 @@ class ApiKeys:
 
     async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
         """Return the live key of an organization that has an index; None = there is none."""
+        return await self._one(API_KEYS.c.key_index == index, organization_id)
+
+    async def numbered(self, number: int, organization_id: str) -> ApiKey | None:
+        """Return the live key of an organization that has a number; None = there is none."""
+        return await self._one(API_KEYS.c.id == number, organization_id)
+
+    async def _one(self, which: ColumnElement[bool], organization_id: str) -> ApiKey | None:
         query = records().where(
-            API_KEYS.c.key_index == index,
-            API_KEYS.c.organization_id == organization_id,
-            API_KEYS.c.deleted_at.is_(None),
+            which, API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None)
         )
         async with self._engine.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()

@@ -15,6 +15,7 @@ from cloister_api.schemas.containers import (
 )
 from cloister_api.schemas.keys import (
     METADATA_BYTES,
+    ChangeApiKeyRequest,
     CreateApiKeyRequest,
     KeyUsageRequest,
     UpdateApiKeyRequest,
@@ -135,6 +136,8 @@ LIMITS: list[tuple[type[RequestBody], dict[str, Any], str, Any, Any]] = [
     ),
     (UpdateApiKeyRequest, {"key": "tk_x"}, "name", "a" * 128, "a" * 129),
     (UpdateApiKeyRequest, {"key": "tk_x"}, "max_tokens", 2**53 - 1, 2**53),
+    (ChangeApiKeyRequest, {}, "name", "a" * 128, "a" * 129),
+    (ChangeApiKeyRequest, {}, "max_tokens", 2**53 - 1, 2**53),
 ]
 """Form, body, field, what is taken, what is not."""
 FORMS: list[tuple[type[RequestBody], dict[str, Any], str, tuple[Any, ...], tuple[Any, ...]]] = [

@@ -33,6 +33,7 @@ VALUES = {
     "{domain}": "api.example.com",
     "{registry}": "ghcr",
     "{key}": "tk_made-up",
+    "{number}": "7",
 }
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 ADMIN = [
