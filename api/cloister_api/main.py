@@ -32,6 +32,7 @@ from cloister_api.http.middleware import RequestGuard, Shutdown
 from cloister_api.installation import PublishedInstallation
 from cloister_api.openapi import routes as reference
 from cloister_api.routes import (
+    audit_trail,
     billing,
     catalog,
     certificates,
@@ -75,6 +76,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     releases.router,
     usage_reports.router,
     billing.router,
+    audit_trail.router,
     webhooks.router,
     health.router,
     reference.router,

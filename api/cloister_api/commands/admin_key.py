@@ -34,18 +34,19 @@ class AdminKeyLedger:
     audit: AuditTrail
     """Audit trail."""
 
-    async def record(self, action: str, target: str, organization: str) -> None:
+    async def record(self, action: str, key: AdminKey) -> None:
         """Write the audit row of a command."""
         await self.audit.add(
             AuditRow(
                 at=utc_now(),
                 request_id=str(uuid.uuid4()),
-                organization=organization,
+                organization=key.organization,
                 actor=f"command line: {getpass.getuser()}",
                 key_id=None,
                 action=action,
-                target=target,
+                target=key.id,
                 result="ok",
+                organization_id=key.organization_id,
             )
         )
 
@@ -121,7 +122,7 @@ async def create_key(
             now=now,
             expires_at=now + timedelta(days=days) if days else None,
         )
-        await ledger.record("admin_key.create", key.id, slug)
+        await ledger.record("admin_key.create", key)
     return value
 
 
@@ -174,5 +175,5 @@ async def revoke_key(settings: ApiSettings, key_id: str) -> bool:
         known = {key.id: key for key in await ledger.keys.all()}
         done = await ledger.keys.revoke(key_id, because="by an administrator", now=utc_now())
         if done:
-            await ledger.record("admin_key.revoke", key_id, known[key_id].organization)
+            await ledger.record("admin_key.revoke", known[key_id])
     return done

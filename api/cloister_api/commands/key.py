@@ -95,5 +95,6 @@ async def set_disabled(settings: ApiSettings, number: int, *, disabled: bool) ->
                 action="api_key.disable" if disabled else "api_key.enable",
                 target=str(number),
                 result="ok",
+                organization_id=known[number].organization_id,
             )
         )

@@ -7,12 +7,12 @@ keys, variables or secrets.
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import exists, insert, select
+from sqlalchemy import ColumnElement, exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables.core import AUDIT
 
-__all__ = ["AuditRow", "AuditTrail"]
+__all__ = ["AuditQuery", "AuditRow", "AuditTrail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,56 @@ class AuditRow:
     """Identifier of what it was done to; its name where it has none yet."""
     result: str
     """HTTP status and code, such as ``201`` or ``409 CONFLICT``."""
+    organization_id: str | None = None
+    """Identifier of the Organization; None = written by a release before 0.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """Which rows of an organization are read, newest first."""
+
+    organization: str
+    """Slug of the organization."""
+    organization_id: str
+    """Identifier of the Organization."""
+    present_since: datetime | None
+    """When the Organization was created, after which rows without an identifier are of this one;
+    None = they are of an unknown one."""
+    limit: int
+    """Rows at most."""
+    actor: str | None = None
+    """Who did it; None = anybody."""
+    action: str | None = None
+    """What was done; None = anything."""
+    target: str | None = None
+    """Identifier of what it was done to; None = anything."""
+    since: datetime | None = None
+    """Earliest time, in UTC; None = any."""
+    before: int | None = None
+    """Number of the row that the page follows; None = from the newest."""
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """What the rows have in common."""
+        rows = AUDIT.c
+        own = rows.organization_id == self.organization_id
+        if self.present_since is not None:
+            own |= rows.organization_id.is_(None) & (rows.at >= self.present_since)
+        found = [rows.organization == self.organization, own]
+        found += [
+            column == value
+            for column, value in (
+                (rows.actor, self.actor),
+                (rows.action, self.action),
+                (rows.target, self.target),
+            )
+            if value is not None
+        ]
+        if self.since is not None:
+            found.append(rows.at >= self.since)
+        if self.before is not None:
+            found.append(rows.id < self.before)
+        return found
 
 
 class AuditTrail:
@@ -67,6 +117,18 @@ class AuditTrail:
         )
         async with self._engine.connect() as connection:
             return bool((await connection.execute(query)).scalar_one())
+
+    async def page(self, query: AuditQuery) -> list[tuple[int, AuditRow]]:
+        """Return rows with their numbers, newest first."""
+        chosen = (
+            select(AUDIT).where(*query.conditions).order_by(AUDIT.c.id.desc()).limit(query.limit)
+        )
+        async with self._engine.connect() as connection:
+            found = (await connection.execute(chosen)).mappings().all()
+        return [
+            (row["id"], AuditRow(**{name: row[name] for name in row if name != "id"}))
+            for row in found
+        ]
 
     async def of(self, organization: str) -> list[AuditRow]:
         """Return the rows of an organization, oldest first."""

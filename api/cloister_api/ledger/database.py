@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-NEWEST = "0011"
+NEWEST = "0012"
 """The last migration of this release."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""

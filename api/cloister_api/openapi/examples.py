@@ -269,6 +269,16 @@ RECORDS: dict[str, Any] = {
         "created_at": AT,
         "last_used_at": None,
     },
+    "AuditRowResponse": {
+        "id": 42,
+        "at": AT,
+        "request_id": "0f0c6a3e-5b0e-4c79-9d1c-2f5f6f0f7a11",
+        "actor": "ada@example.org",
+        "key_id": OTHER_ID,
+        "action": "container.create",
+        "target": ID,
+        "result": "201",
+    },
     "MessageResponse": {"message": "API key updated"},
     "UsageResponse": {**COUNTS, "cost": 0.0018, "keys": {}},
     "KeyUsageResponse": {

@@ -276,6 +276,7 @@ class Payments:
                     action="billing.change",
                     target=customer,
                     result="200",
+                    organization_id=present.identifier,
                 )
             )
         raise unavailable("the subscriptions change faster than they can be written; try again")

@@ -47,6 +47,7 @@ class AuditedAction:
                 action=self._action,
                 target=self.target[:MAX_TARGET],
                 result=result_of(error, self._success),
+                organization_id=self._principal.organization_id,
             )
         )
 

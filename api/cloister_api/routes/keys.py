@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StrictRoute)
 
 UNSTORED = {"cache-control": "no-store"}
 """Header of responses that hold values of keys."""
-DELETED = MessageResponse(message="API key deleted")
+DELETED = "API key deleted"
 Number = Annotated[
     str, Path(description="Its number.", json_schema_extra={"pattern": "^[1-9][0-9]{0,17}$"})
 ]
@@ -85,7 +85,7 @@ async def delete_key(
         action.target = str(found.id)
         await context.accounts.keys.delete(found)
     await context.accounts.key_cache.refresh()
-    return JsonResponse(DELETED)
+    return JsonResponse(MessageResponse(message=DELETED))
 
 
 @router.patch("/by-id/{number}", responses=responses(404, 409, headers=(CACHE_CONTROL,)))
@@ -112,4 +112,4 @@ async def delete_numbered_key(request: Request, number: Number) -> JsonResponse[
         action.target = str(key.id)
         await context.accounts.keys.delete(key)
     await context.accounts.key_cache.refresh()
-    return JsonResponse(DELETED)
+    return JsonResponse(MessageResponse(message=DELETED))

@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import Request
 
-from cloister_api.errors import bad_request
+from cloister_api.errors import ApiError, bad_request
 from cloister_api.routes.parameters import MAX_LIMIT
 
-__all__ = ["paginate"]
+__all__ = ["decode_cursor", "next_page", "not_a_cursor", "paginate"]
 
 SortKey = tuple[str, ...]
 T = TypeVar("T")
@@ -63,9 +63,28 @@ def paginate(
     if len(ordered) <= size:
         return ordered, {}
     page = ordered[:size]
+    return page, next_page(request, size, sort_key(page[-1]), kept)
+
+
+def next_page(
+    request: Request, size: int, last: SortKey, kept: Mapping[str, str | None] | None = None
+) -> dict[str, str]:
+    """Return the header that leads to the next page.
+
+    Parameters
+    ----------
+    request
+        The request.
+    size
+        Entries of a page.
+    last
+        Sort key of the last entry of this one.
+    kept
+        Other parameters of the query that the next page needs too; None = none.
+    """
     others = {name: value for name, value in (kept or {}).items() if value is not None}
-    query = urlencode({**others, "limit": size, "cursor": encode_cursor(sort_key(page[-1]))})
-    return page, {"link": f'<{request.url.path}?{query}>; rel="next"'}
+    query = urlencode({**others, "limit": size, "cursor": encode_cursor(last)})
+    return {"link": f'<{request.url.path}?{query}>; rel="next"'}
 
 
 def encode_cursor(key: SortKey) -> str:
@@ -85,6 +104,11 @@ def decode_cursor(cursor: str) -> SortKey:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(text, type=SortKey)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise bad_request(
-            "cursor", "cursor: is not one of this API; take it from the header Link of a list"
-        ) from error
+        raise not_a_cursor() from error
+
+
+def not_a_cursor() -> ApiError:
+    """Build a 400: the cursor is not of this API."""
+    return bad_request(
+        "cursor", "cursor: is not one of this API; take it from the header Link of a list"
+    )

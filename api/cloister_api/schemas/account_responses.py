@@ -11,6 +11,7 @@ from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timest
 
 __all__ = [
     "ApiKeyResponse",
+    "AuditRowResponse",
     "KeyCheckResponse",
     "KeyUsageResponse",
     "ListedModel",
@@ -64,6 +65,27 @@ class ApiKeyResponse(ResponseBody):
     """When it was created."""
     last_used_at: Timestamp | None
     """When it was last used; null = never."""
+
+
+class AuditRowResponse(ResponseBody):
+    """An attempted change."""
+
+    id: int
+    """Number of the row."""
+    at: Timestamp
+    """When it was attempted."""
+    request_id: str
+    """Identifier of the request."""
+    actor: str
+    """User who created the admin key; for a command `command line:` and the user of the machine."""
+    key_id: str | None
+    """Identifier of the admin key; null = none was used."""
+    action: str
+    """What was attempted, such as `container.create`."""
+    target: str
+    """Identifier of what it was done to; its name where it has none yet."""
+    result: str
+    """HTTP status and code, such as `201` or `409 CONFLICT`; of a command `ok`."""
 
 
 class MessageResponse(ResponseBody):

@@ -28,6 +28,7 @@ __all__ = [
     "ValidateNameRequest",
     "ValidateReleaseRequest",
     "api_name",
+    "without_nul",
 ]
 
 CONTRACT_TO_API = {

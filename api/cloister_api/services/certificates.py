@@ -341,20 +341,22 @@ class Certificates:
         self, enclave: CachedEnclave, action: str, result: str, request_id: str, now: datetime
     ) -> None:
         """Write an audit row."""
-        slugs = (
-            one.value.metadata.name
+        found = (
+            one.value
             for one in self._cache.organizations.all()
             if one.value.spec.namespace == enclave.namespace
         )
+        organization = next(found, None)
         await self._audit.add(
             AuditRow(
                 at=now,
                 request_id=request_id,
-                organization=next(slugs, enclave.namespace),
+                organization=organization.metadata.name if organization else enclave.namespace,
                 actor=f"enclave {enclave.name}"[:253],
                 key_id=None,
                 action=action,
                 target=enclave.uid,
                 result=result,
+                organization_id=organization.identifier if organization else None,
             )
         )

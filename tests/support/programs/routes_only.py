@@ -73,7 +73,7 @@ class AdmittingService(UnreachableService):
         return self
 
 
-class DiscardedTrail:
+class DiscardedTrail(UnreachableService):
     """An audit trail that discards all rows."""
 
     async def add(self, row: Any) -> None:

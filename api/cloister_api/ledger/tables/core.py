@@ -112,7 +112,9 @@ AUDIT = Table(
     Column("action", String(64), nullable=False),
     Column("target", String(253), nullable=False),
     Column("result", String(64), nullable=False),
+    Column("organization_id", String(64), nullable=True),
     Index(None, "organization", "at"),
+    Index(None, "organization", "id"),
     Index(None, "target", "action"),
 )
 """Audit trail: one row for every write; it is only ever added to."""

@@ -18,8 +18,9 @@ from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import bare_app, bare_client
 from tests.unit.api.routes.test_every_operation import READ_WITH_QUERY, example, filled, form_of
 
-FRAMEWORK = {"content-type", "cookie"}
-"""Headers that the framework reads by itself."""
+FRAMEWORK = {"content-type", "cookie", "accept"}
+"""Headers that the framework reads by itself, and one that a document must not declare (OpenAPI
+3.1, "Parameter Object")."""
 ALL = [(method.upper(), path) for path, method, _ in operations(described())]
 
 
