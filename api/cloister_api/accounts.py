@@ -25,8 +25,10 @@ from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import MaterialError, ReloadingKeyMaterial
 from cloister_api.ledger.keys.reporters import Reporters
 from cloister_api.ledger.replicas import Replicas
+from cloister_api.metering.store import MeteringStore
 from cloister_api.services.api_keys import ApiKeyService
 from cloister_api.settings import ApiSettings
+from cloister_api.usage.breakdown import Breakdowns
 from cloister_api.usage.ingest import Ingest
 from cloister_api.usage.queries import UsageQueries
 from cloister_api.usage.retention import prune
@@ -60,6 +62,10 @@ class Accounts:
     """Reports of usage."""
     usage: UsageQueries
     """Queries of usage."""
+    breakdowns: Breakdowns
+    """Queries of usage by group."""
+    runtime: MeteringStore
+    """Run time of containers."""
     pruning: Callable[[], Coroutine[None, None, None]]
     """Deletes expired usage, until cancelled."""
 
@@ -129,6 +135,8 @@ async def open_accounts(
             catalog=catalog,
             ingest=Ingest(reporters, UsageWriter(writing, material), installation.service, clock),
             usage=UsageQueries(engine),
+            breakdowns=Breakdowns(engine),
+            runtime=MeteringStore(engine),
             pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
         )
     finally:

@@ -291,6 +291,28 @@ RECORDS: dict[str, Any] = {
         "data_points": [{"time": AT, **COUNTS, "models": {"north": COUNTS}}],
         "interval": "15m0s",
     },
+    "BreakdownResponse": {
+        "data_points": [
+            {
+                "time": AT,
+                "groups": [{"key": "build bot", "model": "north", **COUNTS, "cost": 0.0018}],
+            }
+        ],
+        "interval": "15m0s",
+    },
+    "RunTimeResponse": {
+        "metering": True,
+        "containers": [
+            {
+                "container_id": ID,
+                "name": "web",
+                "cpus": 2,
+                "memory_mb": 8192,
+                "gpus": 0,
+                "seconds": 86400.0,
+            }
+        ],
+    },
     "TransactionsResponse": {"transactions": []},
     "ModelRecord": MODEL,
     "ModelListResponse": {

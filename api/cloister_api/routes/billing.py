@@ -1,24 +1,37 @@
 """/api/billing (spec 10, 27)."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated
 
+from fastapi import APIRouter, Query, Request
+
+from cloister_api.metering.store import RunTime
 from cloister_api.routes.dependencies import context_of, principal_of
 from cloister_api.routes.parameters import OptionalTime, Time, window_of
 from cloister_api.routes.responses import responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.account_responses import (
+    BreakdownResponse,
     KeyUsageResponse,
+    RunTimeRecord,
+    RunTimeResponse,
     TimeSeriesResponse,
     TransactionsResponse,
     UsageResponse,
 )
 from cloister_api.schemas.keys import KeyUsageRequest
-from cloister_api.usage.windows import Window
+from cloister_api.usage.breakdown import BreakdownBy
+from cloister_api.usage.windows import Window, span_of
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRoute)
+
+By = Annotated[BreakdownBy, Query(description="What it is grouped by.")]
+EVER = 2**40
+"""Unix second after all others."""
+MICROSECONDS = 1_000_000
+"""Of a second."""
 
 
 def optional_window(time: str | None) -> Window | None:
@@ -64,6 +77,46 @@ async def get_time_series(request: Request, time: Time) -> JsonResponse[TimeSeri
         principal.organization_id, window_of(time), context.clock()
     )
     return JsonResponse(series)
+
+
+@router.get("/breakdown", responses=responses(400))
+async def get_breakdown(
+    request: Request, time: Time, by: By = BreakdownBy.KEY
+) -> JsonResponse[BreakdownResponse]:
+    """Return what the organization used and what it cost over time, by key or model."""
+    context, principal = context_of(request), principal_of(request)
+    breakdown = await context.accounts.breakdowns.of(
+        principal.organization_id, window_of(time), by, context.clock()
+    )
+    return JsonResponse(breakdown)
+
+
+@router.get("/runtime", responses=responses(400))
+async def get_run_time(
+    request: Request, time: OptionalTime = None
+) -> JsonResponse[RunTimeResponse]:
+    """Return how long the containers of the organization served."""
+    context, principal = context_of(request), principal_of(request)
+    window = optional_window(time)
+    begin, end = 0, EVER
+    if window is not None:
+        span = span_of(window, context.clock())
+        begin, end = span.begin, span.end
+    found = await context.accounts.runtime.of(principal.organization_id, begin, end)
+    records = [run_time_record(each) for each in found]
+    return JsonResponse(RunTimeResponse(metering=context.installation.metering, containers=records))
+
+
+def run_time_record(served: RunTime) -> RunTimeRecord:
+    """Return the record of the run time of a container with one size."""
+    return RunTimeRecord(
+        container_id=served.container,
+        name=served.name,
+        cpus=served.cpus,
+        memory_mb=served.memory_mb,
+        gpus=served.gpus,
+        seconds=served.microseconds / MICROSECONDS,
+    )
 
 
 @router.get("/transactions", responses=responses(502))

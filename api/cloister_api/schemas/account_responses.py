@@ -7,11 +7,13 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from cloister_api.schemas.catalog import ModelType, Pricing, UsageMetric
-from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp
+from cloister_api.schemas.response import Count, Omittable, ResponseBody, Timestamp, Uuid
 
 __all__ = [
     "ApiKeyResponse",
     "AuditRowResponse",
+    "BreakdownPoint",
+    "BreakdownResponse",
     "KeyCheckResponse",
     "KeyUsageResponse",
     "ListedModel",
@@ -21,12 +23,16 @@ __all__ = [
     "NamedKeyUsage",
     "PaidModelUsage",
     "RejectedUsageEvent",
+    "RunTimeRecord",
+    "RunTimeResponse",
     "TimeSeriesResponse",
     "Transaction",
     "TransactionsResponse",
+    "UsageGroup",
     "UsagePoint",
     "UsageReportResponse",
     "UsageResponse",
+    "UsageRest",
 ]
 
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
@@ -208,6 +214,76 @@ class TimeSeriesResponse(Documented):
     """Ordered by time; the last one holds now."""
     interval: str
     """Size of a point, such as `15m0s`."""
+
+
+class UsageRest(ResponseBody):
+    """Use of the groups that are not shown one by one."""
+
+    tokens: Count
+    """Input and output tokens."""
+    input_tokens: Count
+    """Input tokens."""
+    output_tokens: Count
+    """Output tokens."""
+    requests: Count
+    """Requests."""
+    cost: float
+    """Cost in dollars."""
+
+
+class UsageGroup(UsageRest):
+    """Use of a key, of a model, or of a model by a key."""
+
+    key: Omittable[str] = None
+    """Name of the key, where it is grouped by it."""
+    model: Omittable[str] = None
+    """Name of the model, where it is grouped by it."""
+
+
+class BreakdownPoint(ResponseBody):
+    """Use in one interval by group."""
+
+    time: Timestamp
+    """When it begins."""
+    groups: list[UsageGroup]
+    """Those with use in it, of the 50 groups that cost most in the window."""
+    others: Omittable[UsageRest] = None
+    """Sum of all other groups; absent without use."""
+
+
+class BreakdownResponse(ResponseBody):
+    """Use over time by group."""
+
+    data_points: list[BreakdownPoint]
+    """Ordered by time; the last one holds now."""
+    interval: str
+    """Size of a point, such as `15m0s`."""
+
+
+class RunTimeRecord(ResponseBody):
+    """How long a container served with one size."""
+
+    container_id: Uuid
+    """Identifier of the container, which may be deleted by now."""
+    name: str
+    """Its name."""
+    cpus: Count
+    """Processors of the enclave."""
+    memory_mb: Count
+    """Memory of the enclave in MB."""
+    gpus: Count
+    """GPUs of the enclave."""
+    seconds: float
+    """How long it served."""
+
+
+class RunTimeResponse(ResponseBody):
+    """How long the containers of the organization served."""
+
+    metering: bool
+    """Whether run time is metered now; without it nothing is added."""
+    containers: list[RunTimeRecord]
+    """One entry for each container and size."""
 
 
 class Transaction(ResponseBody):

@@ -33,6 +33,11 @@ class Window:
         fitting = [one.seconds for one in LEVELS if one.points and not self.interval % one.seconds]
         return max(fitting)
 
+    @property
+    def key_level(self) -> int:
+        """Size of the buckets by key that its points are added up from."""
+        return max(one.seconds for one in KEY_LEVELS if not self.interval % one.seconds)
+
 
 WINDOWS = {
     "5m": Window(5 * MINUTE, 5),

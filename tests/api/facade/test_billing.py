@@ -1,8 +1,12 @@
 """Usage as administrators ask for it, at a real facade."""
 
+import uuid
+
 import pytest
 
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.metering.slices import SECONDS, ServedEnclave
+from cloister_api.metering.store import MeteringStore
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import key_of
 from tests.api.facade.test_usage_reports import Reporter
@@ -38,6 +42,19 @@ async def test_usage_is_visible_at_once_in_every_form(
         series = (await client.get("/api/billing/time-series?time=24h")).json()
         assert (series["interval"], len(series["data_points"])) == ("15m0s", 96)
         assert sum(point["requests"] for point in series["data_points"]) == 3
+        for by, group in (
+            ("key", {"key": "ci"}),
+            ("model", {"model": "north"}),
+            ("key,model", {"key": "ci", "model": "north"}),
+        ):
+            asked = {"time": "24h", "by": by}
+            parts = (await client.get("/api/billing/breakdown", params=asked)).json()
+            assert (parts["interval"], len(parts["data_points"])) == ("15m0s", 96)
+            shown = [each for point in parts["data_points"] for each in point["groups"]]
+            assert group.items() <= shown[0].items()
+            assert sum(each["tokens"] for each in shown) == 330
+            foreign = (await other.get("/api/billing/breakdown", params=asked)).json()
+            assert not any(point["groups"] for point in foreign["data_points"])
         assert (await other.get("/api/billing/usage")).json()["tokens"] == 0
         assert (await other.post("/api/billing/usage/key", json={"key": key})).status_code == 404
         masked = key[:8] + "*" * 24
@@ -55,6 +72,9 @@ async def test_usage_is_visible_at_once_in_every_form(
     [
         ("/api/billing/time-series", "Missing"),
         ("/api/billing/time-series?time=2h", "Invalid"),
+        ("/api/billing/breakdown", "Missing"),
+        ("/api/billing/breakdown?time=2h", "Invalid"),
+        ("/api/billing/runtime?time=2h", "Invalid"),
         ("/api/billing/usage?time=", "Invalid"),
         ("/api/billing/usage?time=1y", "Invalid"),
     ],
@@ -87,3 +107,44 @@ async def test_without_a_customer_there_are_no_transactions(
             )
 
         await until(refused)
+
+
+async def test_what_usage_cannot_be_grouped_by_is_named(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        answer = await client.get("/api/billing/breakdown?time=5m&by=user")
+        assert answer.status_code == 400
+        assert answer.json()["details"][0]["field"] == "by"
+
+
+async def test_run_time_is_that_of_the_organization_and_says_whether_it_is_metered(
+    facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
+) -> None:
+    organization = (await world.record_of(world.key)).organization_id
+    now = int(utc_now().timestamp())
+    end = now // SECONDS * SECONDS * 1_000_000
+    hour, container = 3600 * 1_000_000, str(uuid.uuid4())
+    uids = [str(uuid.uuid4()) for _ in range(2)]
+    served = [
+        ServedEnclave(uids[0], organization, container, "web", 2, 8192, 1, end - hour, end),
+        ServedEnclave(
+            uids[1], organization, container, "web", 2, 8192, 1, end - 49 * hour, end - 48 * hour
+        ),
+    ]
+    async with world.ledger() as engine:
+        await MeteringStore(engine).meter(served, now * 1_000_000)
+    record = {
+        "container_id": container,
+        "name": "web",
+        "cpus": 2,
+        "memory_mb": 8192,
+        "gpus": 1,
+        "seconds": 7200.0,
+    }
+    async with facade.client(world.key) as client, facade.client(other_world.key) as other:
+        whole = (await client.get("/api/billing/runtime")).json()
+        assert whole == {"metering": False, "containers": [record]}
+        day = (await client.get("/api/billing/runtime?time=24h")).json()
+        assert day["containers"] == [{**record, "seconds": 3600.0}]
+        assert (await other.get("/api/billing/runtime")).json()["containers"] == []

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.database import Place
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
+from cloister_api.usage.breakdown import MOST_GROUPS, BreakdownBy, Breakdowns
 from cloister_api.usage.price_lists import import_prices
 from cloister_api.usage.prices import Price
 from cloister_api.usage.queries import UsageQueries
@@ -103,6 +104,66 @@ async def test_every_window_holds_exactly_its_events(
                 assert {kind: part[kind] for kind in KINDS} == wanted_part
     if window:
         await series_agrees(usage, name or "", events)
+
+
+@pytest.mark.parametrize("by", BreakdownBy)
+@pytest.mark.parametrize("name", WINDOWS)
+async def test_every_breakdown_adds_up_to_its_events(
+    engine: AsyncEngine,
+    filled: tuple[UsageQueries, list[dict[str, Any]], list[tuple[int, str]]],
+    name: str,
+    by: BreakdownBy,
+) -> None:
+    _, events, keys = filled
+    names = {value: f"k{number}" for number, (_, value) in enumerate(keys)}
+    found = await Breakdowns(engine).of("id-acme", WINDOWS[name], by, NOW)
+    span = span_of(WINDOWS[name], NOW)
+    assert len(found.data_points) == len(span.points)
+    for begin, point in zip(span.points, found.data_points, strict=True):
+        wanted: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
+        for each in events:
+            at = datetime.fromisoformat(each["occurred_at"]).timestamp()
+            if begin <= at < begin + span.interval:
+                key = None if by is BreakdownBy.MODEL else names[each["api_key"]]
+                model = None if by is BreakdownBy.KEY else each["attributes"]["model"]
+                wanted.setdefault((key, model), []).append(each)
+        assert datetime.fromisoformat(point.time).timestamp() == begin
+        assert point.others is None
+        assert {(each.key, each.model) for each in point.groups} == wanted.keys()
+        for group in point.groups:
+            sums = plain(wanted[group.key, group.model])
+            assert {kind: getattr(group, kind) for kind in KINDS} == sums
+            cost = sums["input_tokens"] / 1_000_000 * 1.0 + sums["requests"] / 2
+            assert group.cost == pytest.approx(cost, abs=1e-9)
+
+
+async def test_the_groups_that_cost_most_are_shown_and_the_others_summed(
+    engine: AsyncEngine, place: Place, material: KeyMaterial
+) -> None:
+    await import_prices(engine, datetime(2020, 1, 1, tzinfo=UTC), PRICES, NOW)
+    events = []
+    for number in range(MOST_GROUPS + 5):
+        _, value = await key_in(engine, material, f"k{number:03}", NOW)
+        meters = [{"name": "input_tokens", "quantity": 10 + number}]
+        events.append(event(f"e{number}", NOW, api_key=value, meters=meters))
+    written(place, material, delivery("d1", events, NOW))
+    found = await Breakdowns(engine).of("id-acme", WINDOWS["5m"], BreakdownBy.BOTH, NOW)
+    last = found.data_points[-1]
+    assert [each.key for each in last.groups] == [
+        f"k{number:03}" for number in range(5, MOST_GROUPS + 5)
+    ]
+    assert {each.model for each in last.groups} == {"north"}
+    assert last.others is not None
+    assert (last.others.tokens, last.others.requests) == (10 + 11 + 12 + 13 + 14, 5)
+    usage = await UsageQueries(engine).aggregated("id-acme", WINDOWS["5m"], NOW)
+    shown = sum(each.cost for each in last.groups) + last.others.cost
+    assert shown == pytest.approx(usage.cost, abs=1e-9)
+
+
+async def test_a_breakdown_without_usage_has_empty_points(engine: AsyncEngine) -> None:
+    found = await Breakdowns(engine).of("nobody", WINDOWS["15m"], BreakdownBy.KEY, NOW)
+    assert (found.interval, len(found.data_points)) == ("15s", 60)
+    assert all(not each.groups and each.others is None for each in found.data_points)
 
 
 async def series_agrees(usage: UsageQueries, name: str, events: list[dict[str, Any]]) -> None:

@@ -44,6 +44,7 @@ ADMIN = [
 """Every operation for holders of an admin key."""
 READ_WITH_QUERY = {
     "/api/billing/time-series": {"time": "5m"},
+    "/api/billing/breakdown": {"time": "5m"},
     "/api/releases": {"repo": "acme/web"},
 }
 
