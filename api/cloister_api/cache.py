@@ -7,7 +7,10 @@ response has the version that a read at another replica waits for.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+from pydantic import Field
+from typing_extensions import override
 
 from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.kinds import of
@@ -43,6 +46,7 @@ __all__ = [
     "CachedEnclave",
     "CachedResource",
     "ClusterCache",
+    "OwnedOrganization",
     "changed_at",
     "owners_of",
     "project_container",
@@ -107,6 +111,25 @@ class CachedResource(Generic[T]):
     """When it last changed in any way (`changed_at`)."""
     owners: Mapping[str, frozenset[str]]
     """Wire names of the fields of spec -> managers that set them."""
+
+
+class OwnedOrganization(Organization):
+    """An Organization, and who manages its fields."""
+
+    owners: Mapping[str, frozenset[str]] = Field(default_factory=dict, exclude=True)
+    """Wire names of the fields of spec -> managers that set them."""
+
+    @classmethod
+    @override
+    def read(cls, body: dict[str, Any]) -> Self:
+        """Build the model from an object of the API.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            When the object breaks a rule of the kind.
+        """
+        return cls.model_validate({**body, "owners": owners_of(body)})
 
 
 def project_container(item: dict[str, Any]) -> CachedContainer:
@@ -273,7 +296,7 @@ class ClusterCache:
         self.organizations: Reflector[Organization] = Reflector(
             client,
             of(Organization),
-            Organization.read,
+            OwnedOrganization.read,
             indexers={
                 BY_NAMESPACE: lambda one: (one.spec.namespace,),
                 BY_LABEL: lambda one: (host_label(one.metadata.name),),

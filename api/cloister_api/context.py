@@ -56,6 +56,7 @@ from cloister_api.services.containers.validation import Validation
 from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
+from cloister_api.services.resources.organization import OrganizationReader
 from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
@@ -102,6 +103,8 @@ class Context:
     """What the records of containers depend on."""
     record_cache: RecordCache
     """Encoded records of containers."""
+    organization: OrganizationReader
+    """Reads organizations."""
     reader: ContainerReader
     """Reads containers."""
     statuses: ContainerStatuses
@@ -274,6 +277,7 @@ def build(
         audit=base.audit,
         records=records,
         record_cache=RecordCache(records),
+        organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),
         reader=reader,
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),
         measurements=MeasurementReader(client),

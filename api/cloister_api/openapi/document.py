@@ -39,6 +39,7 @@ TAGS = {
     "keys": "API keys for inference.",
     "usage": "Reports of usage.",
     "billing": "Usage and payments of the organization.",
+    "organization": "The organization and its members.",
     "audit": "What was changed, by whom.",
     "catalog": "Hosted models; needs no key.",
     "enclaves": "Requests of enclaves.",

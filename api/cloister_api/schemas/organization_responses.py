@@ -1,0 +1,101 @@
+"""Responses about the organization itself."""
+
+from cloister_api.schemas.response import Count, ResponseBody, Timestamp, Uuid
+from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_crds.kinds.organization import Role
+
+__all__ = [
+    "BillingResponse",
+    "CountsResponse",
+    "EntitlementsResponse",
+    "LimitsResponse",
+    "MemberResponse",
+    "OrganizationResponse",
+]
+
+
+class MemberResponse(ResponseBody):
+    """A person of the organization."""
+
+    user: str
+    """Stable identifier, such as an e-mail address."""
+    role: Role
+    """What the person may do."""
+    admin_keys: Count
+    """Valid admin keys that the person created, which are revoked with the role."""
+
+
+class LimitsResponse(ResponseBody):
+    """How much the organization may have."""
+
+    containers: Count
+    """Containers, stopped ones counted."""
+    cpus: list[Count]
+    """Processors that a configuration file may request."""
+    memory: list[Count]
+    """Memory in MB that a configuration file may request."""
+    gpus: list[Count]
+    """GPUs that may be requested, with the entitlement `gpu`."""
+
+
+class EntitlementsResponse(ResponseBody):
+    """What is switched on for the organization."""
+
+    gpu: bool
+    """Containers may have GPUs."""
+    host_selection: bool
+    """Containers may name their host."""
+    private_registries: bool
+    """The organization may keep registry credentials."""
+    domain_suffixes: list[str]
+    """Suffixes that custom domains must be below; empty = no custom domains."""
+    public_inference: bool
+    """API keys of other organizations are admitted at the domains of this one."""
+
+
+class BillingResponse(ResponseBody):
+    """Whether the organization pays."""
+
+    container_subscription: bool
+    """Needed to create, start and relaunch containers."""
+    token_billing: bool
+    """Needed to create API keys."""
+    by_processor: bool
+    """Whether the payment processor reported it; otherwise an administrator of the installation
+    set it."""
+
+
+class CountsResponse(ResponseBody):
+    """Containers of the organization."""
+
+    containers: Count
+    """Those that count against the limit."""
+    ready: Count
+    """Those that serve."""
+    failed: Count
+    """Those that failed."""
+
+
+class OrganizationResponse(ResponseBody):
+    """The organization of the admin key."""
+
+    id: Uuid
+    """Identifier."""
+    slug: str
+    """Name, which is part of host names."""
+    namespace: str
+    """Namespace of its custom resources."""
+    created_at: Timestamp
+    """When it was created."""
+    limits: LimitsResponse
+    """How much it may have."""
+    entitlements: EntitlementsResponse
+    """What is switched on."""
+    billing: BillingResponse
+    """Whether it pays."""
+    counts: CountsResponse
+    """Its containers."""
+    members: Count
+    """People, whom `GET /api/members` lists."""
+    managed_by: list[ManagerResponse]
+    """GitOps tools that manage fields of the Organization."""

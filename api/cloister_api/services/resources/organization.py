@@ -1,0 +1,131 @@
+"""The organization of a principal: limits, entitlements, billing, members. From memory."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import ClusterCache, OwnedOrganization
+from cloister_api.records.timestamps import created_at
+from cloister_api.schemas.organization_responses import (
+    BillingResponse,
+    CountsResponse,
+    EntitlementsResponse,
+    LimitsResponse,
+    MemberResponse,
+    OrganizationResponse,
+)
+from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_clients.clock import Clock
+from cloister_crds.kinds import Organization
+from cloister_crds.lifecycle.admission.limits import billing_of
+
+__all__ = ["OrganizationReader", "member_records", "organization_record"]
+
+
+class OrganizationReader:
+    """Reads organizations."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        admin_keys: AdminKeyCache,
+        clock: Clock,
+        gitops_managers: Iterable[str],
+    ) -> None:
+        self._cache = cache
+        self._admin_keys = admin_keys
+        self._clock = clock
+        self._gitops = frozenset(gitops_managers)
+
+    def of(self, principal: Principal) -> OrganizationResponse:
+        """Return the record of the principal's organization."""
+        entry = self._cache.organizations.get(principal.slug)
+        held = entry.value if entry is not None else None
+        owners = held.owners if isinstance(held, OwnedOrganization) else {}
+        return organization_record(principal.organization, self._managers(owners))
+
+    def members(self, principal: Principal) -> list[MemberResponse]:
+        """Return the people of the principal's organization, by name."""
+        now = self._clock()
+        keys = Counter(
+            key.created_by
+            for key in self._admin_keys.all()
+            if key.organization_id == principal.organization_id
+            and key.revoked_at is None
+            and (key.expires_at is None or key.expires_at > now)
+        )
+        return member_records(principal.organization, keys)
+
+    def _managers(self, owners: Mapping[str, frozenset[str]]) -> list[ManagerResponse]:
+        """Return which GitOps tools manage which fields, by name."""
+        everyone = frozenset[str]().union(*owners.values()) & self._gitops
+        return [
+            ManagerResponse(
+                manager=manager,
+                fields=sorted(field for field, by in owners.items() if manager in by),
+            )
+            for manager in sorted(everyone)
+        ]
+
+
+def organization_record(
+    organization: Organization, managed_by: list[ManagerResponse]
+) -> OrganizationResponse:
+    """Return the record of an Organization.
+
+    Parameters
+    ----------
+    organization
+        The Organization.
+    managed_by
+        GitOps tools that manage fields of it.
+    """
+    spec, counts = organization.spec, organization.status.counts
+    billing = billing_of(organization)
+    return OrganizationResponse(
+        id=organization.identifier,
+        slug=organization.metadata.name,
+        namespace=spec.namespace,
+        created_at=created_at(organization.metadata),
+        limits=LimitsResponse(
+            containers=spec.limits.containers,
+            cpus=sorted(spec.limits.cpus),
+            memory=sorted(spec.limits.memory),
+            gpus=sorted(spec.limits.gpus),
+        ),
+        entitlements=EntitlementsResponse(
+            gpu=spec.entitlements.gpu,
+            host_selection=spec.entitlements.host_selection,
+            private_registries=spec.entitlements.private_registries,
+            domain_suffixes=list(spec.entitlements.domain_suffixes),
+            public_inference=spec.entitlements.public_inference,
+        ),
+        billing=BillingResponse(
+            container_subscription=billing.container_subscription,
+            token_billing=billing.token_billing,
+            by_processor=billing is not spec.billing,
+        ),
+        counts=CountsResponse(
+            containers=counts.containers, ready=counts.ready, failed=counts.failed
+        ),
+        members=len(spec.members),
+        managed_by=managed_by,
+    )
+
+
+def member_records(organization: Organization, keys: Mapping[str, int]) -> list[MemberResponse]:
+    """Return the records of the members of an Organization, by name.
+
+    Parameters
+    ----------
+    organization
+        The Organization.
+    keys
+        How many valid admin keys each user created.
+    """
+    ordered = sorted(organization.spec.members, key=lambda member: member.user)
+    return [
+        MemberResponse(user=member.user, role=member.role, admin_keys=keys.get(member.user, 0))
+        for member in ordered
+    ]
