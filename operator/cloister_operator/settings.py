@@ -114,6 +114,10 @@ class EnclaveNetworkSettings(SettingsSection):
     """Further ranges that enclaves must not reach, such as those of nodes that are added later with
     public addresses. Private and special ranges, and the nodes, API server, Pods and Services that
     are read from the cluster, are always denied. Default none."""
+    probe_sources: tuple[IPv4Address, ...] = Field(default=(), max_length=64)
+    """Further addresses from which kubelets probe enclaves, for network plug-ins by which the
+    kubelet's requests come from neither an address of the node nor the Pod's gateway. Default
+    none."""
     cluster_domains: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = (
         "cluster.local",
     )

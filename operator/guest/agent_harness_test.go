@@ -45,7 +45,13 @@ type agentPod struct {
 // accepts connections once openShim has been called.
 func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	t.Helper()
-	made := &agentPod{pod: newPod(t, true, netplan.Plan{})}
+	return newAgentPodWith(t, true, netplan.Plan{}, containers...)
+}
+
+// newAgentPodWith is newAgentPod with a network of the enclave's own, or without a user namespace.
+func newAgentPodWith(t *testing.T, users bool, plan netplan.Plan, containers ...agent.Container) *agentPod {
+	t.Helper()
+	made := &agentPod{pod: newPod(t, users, plan)}
 	for _, name := range []string{"reports", "agent", "service"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
 		must(t, os.Chmod(made.path(name), 0o777))
@@ -53,7 +59,9 @@ func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 	must(t, os.WriteFile(made.path("termination"), nil, 0o666))
 	must(t, os.Chmod(made.path("termination"), 0o666))
 	must(t, os.WriteFile(made.path("config.yml"), []byte(configBytes), 0o644))
-	must(t, os.Chown(made.directory, userBase, userBase))
+	if users {
+		must(t, os.Chown(made.directory, userBase, userBase))
+	}
 	sum := sha256.Sum256([]byte(configBytes))
 	stages := map[string]agent.Rule{}
 	for _, name := range []string{"network", "identity", "cpu-attestation", "gpu-attestation", "registry-auth", "firewall", "models"} {
@@ -67,7 +75,7 @@ func newAgentPod(t *testing.T, containers ...agent.Container) *agentPod {
 		Config: agent.ConfigFile{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
 		Metrics: agent.Metrics{ID: "3f0c", Domain: "web.example.org", Image: "acme/web@v1.2.3", CPUs: 2, MemoryBytes: 8 << 30,
 			CPUType: "none", GPUType: ""},
-		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: shimNames,
+		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: shimNames, Probes: netip.MustParseAddrPort("0.0.0.0:8441"),
 	}
 	made.binds = map[string]map[string]string{}
 	for _, one := range containers {
@@ -88,7 +96,7 @@ func (p *agentPod) startAgent() {
 			p.t.Fatalf("the agent exited: %s", p.log)
 		default:
 		}
-		return agent.Up(p.about.Directory) == nil
+		return p.probe("/") == http.StatusNotFound
 	})
 }
 
@@ -111,6 +119,17 @@ func (p *agentPod) runAgent() {
 		_ = command.Process.Kill()
 		<-ended
 	})
+}
+
+// probe sends a probe as the kubelet does, and returns the status; 0 if nothing responds.
+func (p *agentPod) probe(path string) int {
+	output, err := p.enter(filepath.Join(tools, "testprogram"), "status", "http://127.0.0.1:8441"+path).Output()
+	if err != nil {
+		return 0
+	}
+	status, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	must(p.t, err)
+	return status
 }
 
 // killAgent kills the agent, as a crash would.
@@ -140,7 +159,7 @@ func (p *agentPod) certify(names ...string) {
 	must(p.t, os.Rename(p.path("certified.new"), p.path("certified")))
 }
 
-// reporting returns the spec of a container whose launcher and probe report to the agent.
+// reporting returns the spec of a container whose launcher and checker report to the agent.
 func reporting(name string, check *containerspec.HealthCheck, arguments ...string) containerspec.Spec {
 	about := document(name, arguments...)
 	about.Network, about.LowPorts, about.IPC = nil, false, containerspec.IPCShared
@@ -151,7 +170,7 @@ func reporting(name string, check *containerspec.HealthCheck, arguments ...strin
 }
 
 func healthCheck(words ...string) *containerspec.HealthCheck {
-	return &containerspec.HealthCheck{Test: append([]string{"CMD"}, words...), IntervalMillis: 1, TimeoutMillis: 20_000, Retries: 2, StateFile: "/state/health"}
+	return &containerspec.HealthCheck{Test: append([]string{"CMD"}, words...), IntervalMillis: 20, TimeoutMillis: 20_000, Retries: 2}
 }
 
 // get sends the agent a request as the shim does.
@@ -221,8 +240,36 @@ func (p *agentPod) stage(names ...string) agent.Stage {
 	return agent.Stage{}
 }
 
-func (c *container) probe() (string, int) {
-	return c.exec(false, "/guest/guest", "probe", "-spec", "/guest/spec.json")
+// health waits until the health of a container is as wanted, and returns it.
+func (p *agentPod) health(name string, what string, wanted func(agent.HealthState) bool) agent.HealthState {
+	p.t.Helper()
+	var got agent.HealthState
+	until(p.t, name+" is "+what, func() bool {
+		state := p.state(name)
+		if state.Health != nil {
+			got = *state.Health
+		}
+		return state.Health != nil && wanted(got)
+	})
+	return got
+}
+
+// completeBoot lets the boot complete, once all containers are as expected.
+func (p *agentPod) completeBoot() {
+	p.t.Helper()
+	must(p.t, os.WriteFile(p.path("certificate"), nil, 0o644))
+	p.openShim(shimNames...)
+	if status := p.probe("/ready?wait=60"); status != http.StatusOK {
+		p.t.Fatalf("the enclave is not ready: %d", status)
+	}
+}
+
+func isHealthy(state agent.HealthState) bool   { return state.Status == "healthy" }
+func isUnhealthy(state agent.HealthState) bool { return state.Status == "unhealthy" }
+
+// checkedContainer returns an entry of a container with a health check.
+func checkedContainer(name string) agent.Container {
+	return agent.Container{Name: name, Image: name + "@sha256:1", Restart: "always", HealthWithinMillis: 600_000, CheckEveryMillis: 600_000}
 }
 
 // makeGroup creates cgroups for a container, mounts them as a runtime does, and

@@ -8,13 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"cloister.dev/guest/internal/agent"
+	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/fdstore"
 )
 
 func TestAgentReportsBootStages(t *testing.T) {
 	t.Parallel()
-	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
+	p := newAgentPod(t, checkedContainer("web"),
 		agent.Container{Name: "job", Image: "job@sha256:2", Restart: "no"})
 	p.startAgent()
 	if data, err := os.ReadFile(p.path("service", "config.yml")); err != nil || string(data) != configBytes {
@@ -27,10 +30,18 @@ func TestAgentReportsBootStages(t *testing.T) {
 	if status != http.StatusServiceUnavailable || !strings.Contains(text, `"status":"pending"`) || !strings.Contains(text, `"boot":{"stages":[{"name":"config","status":"ok"`) {
 		t.Errorf("while it boots: %d %s", status, text)
 	}
-	web := p.start(reporting("web", healthCheck("/bin/testprogram", "alive", "1"), "pause"))
+	check := healthCheck("/bin/testprogram", "present", "/tmp/well")
+	check.StartPeriodMillis = 600_000
+	web := p.start(reporting("web", check, "pause"))
 	until(t, "web runs", func() bool { return p.state("web").Status == "running" })
-	if err := agent.Check(p.about.Directory); err == nil || !strings.Contains(err.Error(), "container web") {
-		t.Errorf("ready before web is healthy: %v", err)
+	if p.probe("/ready") != http.StatusServiceUnavailable || p.probe("/health/web") != http.StatusServiceUnavailable {
+		t.Error("ready before web is healthy")
+	}
+	for path, want := range map[string]int{"/health/job": http.StatusNotFound, "/stage/other": http.StatusNotFound,
+		"/stage/config": http.StatusOK, "/stage/certificate": http.StatusServiceUnavailable, "/stage/certificate?wait=x": http.StatusServiceUnavailable} {
+		if got := p.probe(path); got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
 	}
 	if got := p.stage("containers", "web", "start"); got.Status != "ok" || got.DurationNS <= 0 {
 		t.Errorf("start of web: %+v", got)
@@ -38,12 +49,8 @@ func TestAgentReportsBootStages(t *testing.T) {
 	if got := p.stage("containers", "web", "healthy"); got.Status != "pending" {
 		t.Errorf("health of web: %+v", got)
 	}
-	if output, code := web.probe(); code != 0 {
-		t.Fatalf("probe: %d %s", code, output)
-	}
-	until(t, "web is healthy", func() bool { health := p.state("web").Health; return health != nil && health.Status == "healthy" })
-	health := p.state("web").Health
-	if health.FailingStreak != 0 || health.LastCheckStart == nil || health.LastCheckEnd == nil || *health.LastCheckExitCode != 0 {
+	must(t, writeFile(web.pod.root("web")+"/tmp/well", "yes"))
+	if health := p.health("web", "healthy", isHealthy); health.FailingStreak != 0 || health.LastCheckStart == nil || health.LastCheckEnd == nil || *health.LastCheckExitCode != 0 || p.probe("/health/web") != http.StatusOK {
 		t.Errorf("health: %+v", health)
 	}
 	p.start(reporting("job", nil, "exit", "0"))
@@ -61,7 +68,7 @@ func TestAgentReportsBootStages(t *testing.T) {
 		t.Error("booted before the shim has a certificate for each name")
 	}
 	p.certify(shimNames...)
-	until(t, "the enclave is ready", func() bool { return agent.Check(p.about.Directory) == nil })
+	until(t, "the enclave is ready", func() bool { return p.probe("/ready") == http.StatusOK })
 	until(t, "the shim may pass requests", func() bool { return exists(p.path("agent", "booted")) })
 	_, text = p.get("/.well-known/cloister-boot-stages")
 	stages := decode[agent.Stages](t, text)
@@ -83,11 +90,9 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	fdStore := p.startFDStore()
 	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
 	p.about.FDStoreSocket = p.plan.FDStoreSocket
-	must(t, os.WriteFile(p.path("certificate"), nil, 0o644))
-	p.openShim(shimNames...)
 	p.startAgent()
 	web, side := p.start(reporting("web", nil, "pause")), p.start(reporting("side", nil, "pause"))
-	until(t, "the enclave is ready", func() bool { return agent.Check(p.about.Directory) == nil })
+	p.completeBoot()
 	_, before := p.get("/.well-known/cloister-boot-stages")
 	was := p.state("web")
 	p.killAgent()
@@ -130,15 +135,50 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	}
 }
 
+// The kubelet terminates all containers of a Pod at the same time: what the containers of the file
+// need ends after them.
+func TestAgentAndNetworkOutliveTheContainers(t *testing.T) {
+	t.Parallel()
+	p := newAgentPodWith(t, true, onePlan("web"), agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always"})
+	p.startFDStore()
+	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
+	p.about.FDStoreSocket = p.plan.FDStoreSocket
+	p.startNetwork()
+	p.startAgent()
+	about := document("web", "pause")
+	about.Agent = &containerspec.AgentReporting{Socket: "/report/report.sock", DeadlineSeconds: 60}
+	web := p.start(about)
+	until(t, "the fd store has the process", func() bool {
+		files, err := fdstore.Fetch(p.plan.FDStoreSocket, fdstore.Containers)
+		for _, file := range files {
+			file.Close()
+		}
+		return err == nil && files["web/process"] != nil
+	})
+	network := p.network.Process.Pid
+	must(t, p.process.Process.Signal(unix.SIGTERM))
+	must(t, p.network.Process.Signal(unix.SIGTERM))
+	if status, _ := p.get("/.well-known/cloister-containers"); status != http.StatusOK || ended(p.ended) {
+		t.Errorf("the agent ended before the container: %d", status)
+	}
+	if got := ask(t, web, "udp", "web", "A"); got.Code != "NOERROR" {
+		t.Errorf("no name is resolved for a container that still runs: %+v", got)
+	}
+	web.kill()
+	until(t, "agent and network have ended", func() bool {
+		return ended(p.ended) && unix.Kill(network, 0) != nil
+	})
+	if code := p.process.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the agent exited with %d: %s", code, p.log)
+	}
+}
+
 func TestUnhealthyContainerFailsTheBoot(t *testing.T) {
 	t.Parallel()
-	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000})
+	p := newAgentPod(t, checkedContainer("web"))
 	p.startAgent()
-	web := p.start(reporting("web", healthCheck("/bin/testprogram", "fail"), "pause"))
-	until(t, "the checks have failed", func() bool {
-		_, code := web.probe()
-		return code == 1 && exists(p.path("termination")) && ended(p.ended)
-	})
+	p.start(reporting("web", healthCheck("/bin/testprogram", "fail"), "pause"))
+	until(t, "the checks have failed", func() bool { return exists(p.path("termination")) && ended(p.ended) })
 	if code := p.process.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("the agent exited with %d: %s", code, p.log)
 	}
@@ -190,7 +230,7 @@ func TestChangedConfigurationFileFailsTheBoot(t *testing.T) {
 	until(t, "the agent exits", func() bool { return ended(p.ended) })
 	text, err := os.ReadFile(p.path("termination"))
 	must(t, err)
-	if !strings.HasPrefix(string(text), "BootFailed: The configuration file in the Pod has the digest") || exists(p.path("service", "config.yml")) {
+	if !strings.HasPrefix(string(text), "BootFailed: Stage config: The configuration file in the Pod has the digest") || exists(p.path("service", "config.yml")) {
 		t.Errorf("the termination message is %q", text)
 	}
 }
@@ -211,8 +251,8 @@ func TestNothingStartsWithoutTheAgent(t *testing.T) {
 
 func TestATenantReportsItselfOnly(t *testing.T) {
 	t.Parallel()
-	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
-		agent.Container{Name: "root", Image: "root@sha256:1", Restart: "always", HealthWithinMillis: 600_000},
+	p := newAgentPod(t, checkedContainer("web"),
+		checkedContainer("root"),
 		agent.Container{Name: "idle", Image: "idle@sha256:1", Restart: "always"})
 	p.startAgent()
 	web := p.start(reporting("web", nil, "pause"))
@@ -227,24 +267,22 @@ func TestATenantReportsItselfOnly(t *testing.T) {
 		claim []string
 		want  string
 	}{
-		{web, "1000", []string{"health", "/report/report.sock", "process", "pid:1"}, "refused only the container's launcher"},
+		{web, "1000", []string{"health", "/report/report.sock", "process", "pid:1"}, "refused only the checker that the container's launcher started"},
 		{web, "1000", []string{"launch", "/report/report.sock", "process", "pid:1"}, "refused only the container's launcher"},
 		{hostile, "0", []string{"launch", "/report/report.sock", "process", "pid:1"}, "refused the container is already running"},
-		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:0"}, "refused another process"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "/etc/hosts"}, "refused the descriptor named process is not a process"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1", "cpu", "/etc/hosts"}, "refused file \"cpu\" is not a counter"},
 		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1", "key", "/etc/hosts"}, "refused file \"key\" is not known"},
 		{hostile, "0", []string{"health", "/report/report.sock"}, "refused no process was sent"},
 		{hostile, "0", []string{"failed", "/report/report.sock", "process", "pid:1"}, "refused \"failed\" cannot be the first message"},
-		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1"}, "heard"},
+		{hostile, "0", []string{"health", "/report/report.sock", "process", "pid:1"}, "refused only the checker that the container's launcher started"},
 	} {
 		output := one.who.as(one.user, append([]string{"/bin/testprogram", "claim"}, one.claim...)...)
 		if !strings.HasPrefix(output, one.want) {
 			t.Errorf("%s as %s: %v: got %q, want %q", one.who.name, one.user, one.claim, output, one.want)
 		}
 	}
-	until(t, "the forged report is shown", func() bool { health := p.state("root").Health; return health != nil && health.Status == "healthy" })
-	for _, name := range []string{"web", "idle"} {
+	for _, name := range []string{"web", "root", "idle"} {
 		if got := p.state(name); got.RestartCount != 0 || (got.Health != nil && got.Health.Status != "starting") {
 			t.Errorf("%s was touched: %+v", name, got)
 		}

@@ -63,18 +63,18 @@ func checkDoors(t *testing.T, output []byte) {
 
 func matches(result, want string) bool { return slices.Contains(strings.Split(want, "|"), result) }
 
-func TestLaunchCapabilitiesOfAProbeCannotBeSeized(t *testing.T) {
+func TestLaunchCapabilitiesOfAHookCannotBeSeized(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("app"))
 	run.startNetwork()
 	about := document("app", "hostile", "/tmp/enough", "/tmp/result")
 	about.User = "0"
-	about.Health = &containerspec.HealthCheck{Test: []string{"CMD", "/bin/testprogram", "inspect"}, IntervalMillis: 1, TimeoutMillis: 60000, Retries: 3, StateFile: "/state/health"}
+	about.Stop = &containerspec.Stop{Signal: "URG"} // which a program ignores by default, signal(7)
 	started := run.start(about)
 	started.file("tmp/result")
 	for range 20 {
-		if output, code := started.exec(false, "/guest/guest", "probe", "-spec", "/guest/spec.json"); code != 0 {
-			t.Fatalf("the probe exited with %d: %s", code, output)
+		if output, code := started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json"); code != 0 {
+			t.Fatalf("the hook exited with %d: %s", code, output)
 		}
 	}
 	must(t, writeFile(run.root("app")+"/tmp/enough", "yes"))

@@ -21,6 +21,7 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/entrypoint"
 	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/network"
 )
 
 // Capabilities that the containers of a Pod start with.
@@ -183,7 +184,8 @@ func (p *pod) startNetwork() {
 			p.t.Fatalf("guest net exited: %s", p.log)
 		default:
 		}
-		return exec.Command(filepath.Join(tools, "guest"), "net", "-check", p.path("status.json")).Run() == nil
+		status, err := network.ReadStatus(p.path("status.json"))
+		return err == nil && status.Ready
 	})
 }
 

@@ -69,21 +69,21 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"install":           {by: map[string]func(string) error{"": install.Run}},
-	"exec":              {by: map[string]func(string) error{"spec": launch.Run}},
-	"probe":             {by: map[string]func(string) error{"spec": health.Probe}},
-	"stop":              {by: map[string]func(string) error{"spec": prestop.Run}},
-	"net":               {by: map[string]func(string) error{"plan": runNetwork, "check": network.Check}},
-	"keep":              {by: map[string]func(string) error{"socket": runFDStore, "check": fdstore.Check}},
-	"agent":             {by: map[string]func(string) error{"spec": runAgent, "up": agent.Up, "check": agent.Check}},
-	"certificate":       {by: map[string]func(string) error{"spec": runCertificate, "check": certificate.Check}},
-	"gate":              {by: map[string]func(string) error{"spec": runForwardAuth, "check": forwardauth.Check}},
-	"models":            {by: map[string]func(string) error{"spec": runModels}},
-	"shim":              {by: map[string]func(string) error{"config": shim.Run}},
-	"ssh":               {by: map[string]func(string) error{"spec": runSSH}},
-	health.CheckCommand: {by: map[string]func(string) error{"spec": health.RunCheck}},
-	pid1.SFTPCommand:    {by: map[string]func(string) error{"directory": sftpserver.Serve}},
-	shell.PID1Command:   {with: []string{"spec", "socket"}, internal: runPID1},
+	"install":             {by: map[string]func(string) error{"": install.Run}},
+	"exec":                {by: map[string]func(string) error{"spec": launch.Run}},
+	"stop":                {by: map[string]func(string) error{"spec": prestop.Run}},
+	"net":                 {by: map[string]func(string) error{"plan": runNetwork}},
+	"keep":                {by: map[string]func(string) error{"socket": runFDStore}},
+	"agent":               {by: map[string]func(string) error{"spec": runAgent}},
+	"certificate":         {by: map[string]func(string) error{"spec": runCertificate}},
+	"gate":                {by: map[string]func(string) error{"spec": runForwardAuth}},
+	"models":              {by: map[string]func(string) error{"spec": runModels}},
+	"shim":                {by: map[string]func(string) error{"config": shim.Run}},
+	"ssh":                 {by: map[string]func(string) error{"spec": runSSH}},
+	launch.CheckerCommand: {with: []string{"spec", "socket"}, internal: runChecker},
+	health.CheckCommand:   {by: map[string]func(string) error{"spec": health.BecomeTest}},
+	pid1.SFTPCommand:      {by: map[string]func(string) error{"directory": sftpserver.Serve}},
+	shell.PID1Command:     {with: []string{"spec", "socket"}, internal: runPID1},
 }
 
 func main() {
@@ -98,10 +98,8 @@ func main() {
 }
 
 func exitCode(err error) int {
-	for _, result := range []error{health.ErrUnhealthy, agent.ErrNotReady, agent.ErrBootFailed} {
-		if errors.Is(err, result) {
-			return 1
-		}
+	if errors.Is(err, agent.ErrBootFailed) {
+		return 1
 	}
 	if code := models.ExitCode(err); code != 0 {
 		return code
@@ -161,12 +159,17 @@ func parse(name string, known, arguments []string) (map[string]string, error) {
 	return values, nil
 }
 
-func runPID1(values map[string]string) error {
+func runPID1(values map[string]string) error { return withSocket(values, pid1.Run) }
+
+func runChecker(values map[string]string) error { return withSocket(values, health.Run) }
+
+// withSocket runs a command that inherits a socket.
+func withSocket(values map[string]string, command func(path string, socket int) error) error {
 	socket, err := strconv.Atoi(values["socket"])
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	return pid1.Run(values["spec"], socket)
+	return command(values["spec"], socket)
 }
 
 func runNetwork(path string) error {
@@ -174,7 +177,7 @@ func runNetwork(path string) error {
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return network.Run(ctx, plan, logger()) })
+	return afterContainers(plan.FDStoreSocket, func(ctx context.Context) error { return network.Run(ctx, plan, logger()) })
 }
 
 func runFDStore(path string) error {
@@ -186,7 +189,7 @@ func runAgent(path string) error {
 	if err != nil {
 		return err
 	}
-	return untilTerminated(func(ctx context.Context) error { return agent.Run(ctx, spec, logger()) })
+	return afterContainers(spec.FDStoreSocket, func(ctx context.Context) error { return agent.Run(ctx, spec, logger()) })
 }
 
 func runForwardAuth(path string) error {
@@ -222,6 +225,22 @@ func runCertificate(path string) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	return untilTerminated(func(ctx context.Context) error { return certificate.Run(ctx, spec, log) })
+}
+
+// afterContainers is untilTerminated for what the containers need until they have ended: the kubelet
+// terminates all containers of a Pod at the same time.
+func afterContainers(fdStore string, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	terminated, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	context.AfterFunc(terminated, func() {
+		if ctx.Err() == nil && fdStore != "" {
+			fdstore.AwaitContainers(fdStore)
+		}
+		cancel()
+	})
+	return work(ctx)
 }
 
 func untilTerminated(work func(context.Context) error) error {

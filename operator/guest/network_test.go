@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"cloister.dev/guest/internal/netplan"
 )
@@ -136,5 +139,40 @@ func TestEveryPartRecoversFromARestart(t *testing.T) {
 	tryTargets(t, started["one"].first, "one, after its neighbour's restart", between)
 	if got := ask(t, started["one"], "udp", "two", "A"); !slices.Equal(got.Addresses, []string{"172.30.0.11"}) {
 		t.Errorf("the neighbour is at %+v", got)
+	}
+}
+
+// The port of the probes is for the node alone: its address, or the Pod's gateway.
+func TestOnlyTheNodeReachesThePortOfTheProbes(t *testing.T) {
+	t.Parallel()
+	plan := onePlan("app")
+	plan.Probes, plan.Inbound = otherTCP, []uint16{shimPort}
+	run := newPod(t, false, plan)
+	run.startNetwork()
+	for _, port := range []string{strconv.Itoa(otherTCP), strconv.Itoa(shimPort)} {
+		run.echo(run.holder, podIP, port)
+	}
+	reaches := func(source string, port int) bool {
+		reached := false
+		inside(t, run.world, func() error {
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: time.Second}
+			conn, err := dialer.Dial("tcp4", net.JoinHostPort(podIP, strconv.Itoa(port)))
+			if err == nil {
+				reached = true
+				return conn.Close()
+			}
+			return nil
+		})
+		return reached
+	}
+	const gateway, another = "10.244.0.1", "10.244.0.9"
+	for _, path := range []struct {
+		source string
+		port   int
+		want   bool
+	}{{gateway, otherTCP, true}, {another, otherTCP, false}, {another, shimPort, true}} {
+		if got := reaches(path.source, path.port); got != path.want {
+			t.Errorf("%s to port %d: %t", path.source, path.port, got)
+		}
 	}
 }

@@ -81,21 +81,24 @@ func TestNoZombieIsLeft(t *testing.T) {
 	}
 }
 
-func TestProbesWorkInDebugContainers(t *testing.T) {
+func TestChecksRunInDebugContainers(t *testing.T) {
 	t.Parallel()
 	for name, users := range map[string]bool{"host users": false, "user namespace": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := newPod(t, users, shellsPlan("app"))
-			run.startNetwork()
-			about := withCheck("app", "inspect", "/tmp/inspect")
+			p := newAgentPodWith(t, users, shellsPlan("app"), checkedContainer("app"))
+			p.startNetwork()
+			p.startAgent()
+			about := checking("app", []string{"inspect", "/tmp/inspect"}, "trap", "/tmp/ready")
 			about.Shells, about.GuestPaths = open("app").Shells, open("app").GuestPaths
-			started := run.start(about)
+			started := p.start(about)
 			started.file("tmp/ready")
-			if output, code := started.exec(true, probeLine...); code != 0 {
-				t.Fatalf("the probe exited with %d: %s", code, output)
+			p.health("app", "healthy", isHealthy)
+			shown := seen(t, started)
+			if files := strings.Join(shown.Files, " "); files != "0 1 2" && files != "0 1 2 3" {
+				t.Errorf("open files of the check, the shells' socket perhaps: %q", files)
 			}
-			if shown := seen(t, started); strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" || shown.Status["CapBnd"] != strings.Repeat("0", 16) {
+			if strings.Join(shown.Devices, " ") != "lo eth0" || shown.Hostname != "app" || shown.Status["CapBnd"] != strings.Repeat("0", 16) {
 				t.Errorf("the check saw %+v", shown)
 			}
 		})

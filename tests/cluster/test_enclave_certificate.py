@@ -248,7 +248,7 @@ def test_a_file_may_require_a_self_signed_certificate(
     assert pages.fetch_page(installation, "own", authority=api.authority) is None
     pods = installation.objects("pods")
     pod = next(each for each in pods if each["metadata"]["name"] == container.status.active_enclave)
-    ours = [each["name"] for each in pod["spec"]["initContainers"]]
+    ours = [each["name"] for each in pod["spec"]["containers"]]
     assert "agent" in ours
     assert "certificate" not in ours
     reported = stages(pages, installation, "own")

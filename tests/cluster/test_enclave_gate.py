@@ -115,7 +115,7 @@ def test_api_keys_are_checked_and_only_the_gate_reaches_the_api(world: GatedInst
     domain = container.status.domain
     reported = {"api_key": "tk_good", "domain": domain, "requested_host": domain, "path": "/keyed/"}
     assert reported in world.check.received
-    (gate,) = [each for each in pod["spec"]["initContainers"] if each["name"] == "gate"]
+    (gate,) = [each for each in pod["spec"]["containers"] if each["name"] == "gate"]
     assert gate["securityContext"]["runAsUser"] == 65004
     assert gate["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     _cannot_connect(world, pod)
@@ -147,7 +147,7 @@ def test_a_rate_limit_holds_for_the_caller(world: GatedInstallation) -> None:
 def test_a_file_without_keys_and_rate_limits_has_no_gate(world: GatedInstallation) -> None:
     world.installation.create_container("bare", repo="acme/web", tag="v3.0.0")
     pod = world.pod("bare")
-    assert "gate" not in [each["name"] for each in pod["spec"]["initContainers"]]
+    assert "gate" not in [each["name"] for each in pod["spec"]["containers"]]
     world.wait_for_status("bare", "/", None, 200)
 
 
@@ -161,7 +161,7 @@ def test_a_killed_gate_is_restarted_and_open_paths_stay_available(world: GatedIn
 
     def restarted() -> bool:
         assert world.status("killed", "/") == 200
-        states = world.pod("killed")["status"]["initContainerStatuses"]
+        states = world.pod("killed")["status"]["containerStatuses"]
         counts = {each["name"]: each["restartCount"] for each in states}
         return bool(counts["gate"] == 1 and counts["net"] == 0)
 

@@ -140,7 +140,7 @@ def test_the_guest_is_pulled_with_the_administrators_password(
 ) -> None:
     installation.create_container("open", repo="acme/open", tag="v1.0.0")
     waiting = until_sync(lambda: refused_pulls(installation), within=60, what="a pull refused")
-    assert "guest-install" in waiting[0]
+    assert "keep" in waiting[0]
     # It goes by its name from now on, without another request of the tenant.
     write_password(installation, private.registry.host, "right", name="installation")
     installation.wait_for("open", "Ready")

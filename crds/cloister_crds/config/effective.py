@@ -19,10 +19,12 @@ __all__ = [
     "container_mounts",
     "egress_of",
     "grace_period",
+    "has_health_check",
     "health_allowance",
     "memory_limit",
     "shared_memory",
     "shared_namespace",
+    "silence_allowance",
     "unset_variables",
 ]
 
@@ -31,7 +33,7 @@ MEGABYTE: Final = 1024 * 1024
 NETWORKS_SINCE: Final = (0, 10, 0)
 """First version in which containers have networks of their own."""
 HEALTH_MARGIN: Final = timedelta(seconds=15)
-"""What the kubelet may need beyond the times of a health check to run it and report the result."""
+"""What an enclave may need beyond the times of a health check to run it and report the result."""
 DEFAULT_STOP: Final = 10
 """Seconds from the signal to the kill when the file says nothing, as in Docker."""
 
@@ -149,12 +151,35 @@ def health_allowance(check: Healthcheck | None) -> timedelta | None:
     Returns
     -------
     timedelta | None
-        The time of all checks that may fail, with a margin for the kubelet; None = it has no
+        The time of all checks that may fail, with a margin; None = it has no
         health check.
     """
     if check is None or check.disabled:
         return None
     return check.start_period + check.retries * (check.interval + check.timeout) + HEALTH_MARGIN
+
+
+def silence_allowance(check: Healthcheck | None) -> timedelta | None:
+    """Return how long after one result of a health check the next one must have come.
+
+    Parameters
+    ----------
+    check
+        Health check of the file; None = there is none.
+
+    Returns
+    -------
+    timedelta | None
+        The time of one check with a margin; None = it has no health check.
+    """
+    if check is None or check.disabled:
+        return None
+    return check.interval + check.timeout + HEALTH_MARGIN
+
+
+def has_health_check(container: ContainerConfig) -> bool:
+    """Return whether a container has a health check that is not switched off."""
+    return container.healthcheck is not None and not container.healthcheck.disabled
 
 
 def boot_allowance(config: ServiceConfig) -> timedelta:

@@ -12,11 +12,13 @@ from cloister_operator.enclave.guest_config.measurement import (
     MEASUREMENT_ANNOTATION,
 )
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION
-from cloister_operator.enclave.sidecars import AGENT, SHIM, sidecar_names
+from cloister_operator.enclave.sidecars import AGENT, CERTIFICATE, NET, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
 __all__ = ["node_is_gone", "read_pod"]
 
+_STAGES = {NET: ("network", "firewall"), CERTIFICATE: ("identity", "certificate")}
+"""Stages of the boot that the probe of one of our sidecars waits for, and those before them."""
 _RESTARTING = {"Always", "OnFailure"}
 _STATES = {
     "waiting": ContainerStateName.WAITING,
@@ -67,6 +69,9 @@ def read_pod(
         shim=next((read[name] for name, car in ours.items() if car is SHIM), None),
         agent=next((read[name] for name, car in ours.items() if car is AGENT), None),
         skipped_stages=_skipped_stages(metadata),
+        over_stages=frozenset[str]().union(
+            *(_STAGES.get(car, ()) for name, car in ours.items() if read[name].ready)
+        ),
         sidecars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
     )
 

@@ -20,7 +20,6 @@ __all__ = [
     "CERTIFICATE",
     "GATE",
     "GUEST",
-    "INSTALL",
     "KEEP",
     "MODELS",
     "NET",
@@ -57,13 +56,12 @@ NET = SideCar("net", 0)
 SHIM = SideCar("shim", 65532)
 """The TLS front, through which all requests arrive."""
 KEEP = SideCar("keep", 65001)
-"""Holds the containers' network namespaces and processes while the others restart."""
+"""Installs the guest for the containers, and holds their network namespaces and processes while the
+others restart."""
 AGENT = SideCar("agent", 65003)
 """Supervises the boot. Its readiness is the enclave's."""
 CERTIFICATE = SideCar("certificate", 65005)
 """Creates the TLS key and renews the certificate for it."""
-INSTALL = SideCar("guest-install", 65002)
-"""Installs the guest for the containers, and exits."""
 MODELS = SideCar("models", 65007)
 """Verifies the models, unpacks them, and exits."""
 
@@ -72,7 +70,7 @@ GATE = SideCar("gate", 65004)
 SSH = SideCar("ssh", 65006)
 """The SSH server of debug enclaves; others do not have it."""
 
-ORDER = (INSTALL, KEEP, NET, AGENT, CERTIFICATE, MODELS, GATE, SHIM, SSH)
+ORDER = (KEEP, MODELS, NET, AGENT, CERTIFICATE, GATE, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 
@@ -157,7 +155,7 @@ def unprivileged(car: SideCar) -> dict[str, Any]:
 
 
 def sidecar(settings: BuildSettings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a native sidecar: up before the containers, stopped after them."""
+    """Return the fields that our containers have in common: they are always restarted."""
     return {
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",

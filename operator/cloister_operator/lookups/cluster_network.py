@@ -64,6 +64,7 @@ class ClusterNetworkReader:
         denied = {*ranges, *self._node_ranges(), *map(str, self._settings.denied)}
         return ClusterNetwork(
             denied=tuple(sorted(denied)),
+            probe_sources=tuple(map(str, self._settings.probe_sources)),
             resolvers=resolvers,
             refused_domains=self._settings.cluster_domains,
             api=await self._api.read() if self._api else None,

@@ -26,9 +26,6 @@ STAGES = (
 _SIDECAR_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
 """Reasons of our sidecars that exited, by exit code, as the guest's package `models` has them."""
 _REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_SIDECAR_REASONS.values()})
-_BEFORE_AGENT = frozenset({"network", "firewall"})
-_BEFORE_CONTAINERS = frozenset({"config", "identity", "certificate", "models"})
-_BY_CONTAINERS = frozenset({"secrets"})
 _DETAIL_LIMIT = 4096
 
 
@@ -66,9 +63,8 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     Returns
     -------
     tuple[BootStage, ...]
-        One entry for each stage. A stage is ``ok`` as soon as something after it has happened: the
-        kubelet starts our sidecars one after the other and the containers last; the agent is ready
-        when all stages are over.
+        One entry for each stage. A stage is ``ok`` when the probe of one of our sidecars shows it,
+        or something after it has happened; the agent is ready when all stages are over.
     """
     failed = _failed(pod)
     stages = []
@@ -87,33 +83,34 @@ def _failed(pod: PodFacts) -> tuple[str, str] | None:
     """Return the stage that failed and why; None = none did."""
     failure = boot_failure(pod)
     if failure is not None:
-        return _failed_stage(pod, failure[1]), failure[1]
+        return _failed_stage(failure[1]), failure[1]
     ended = (sidecar_failure(each) for each in pod.sidecars)
     return next((("models", each[1]) for each in ended if each is not None), None)
 
 
-def _failed_stage(pod: PodFacts, message: str) -> str:
-    """Return the stage that a failed boot stopped in: the message names it, or it is one of two."""
+def _failed_stage(message: str) -> str:
+    """Return the stage in which a boot failed: the message names it, or a container is why."""
     named = message.removeprefix("Stage ").partition(":")[0]
     if message.startswith("Stage ") and named in STAGES:
         return named
-    return "containers" if any(_was_started(each) for each in pod.containers) else "config"
+    return "containers"
 
 
 def _is_over(name: str, pod: PodFacts) -> bool:
     """Return whether a stage is over."""
-    agent = pod.agent
-    if agent is not None and agent.ready:
+    if (pod.agent is not None and pod.agent.ready) or name in pod.over_stages:
         return True
-    if name in _BEFORE_AGENT:
-        return agent is not None and _was_started(agent)
-    if name in _BEFORE_CONTAINERS:
-        return any(_was_started(each) for each in pod.containers)
-    if name in _BY_CONTAINERS:
-        return bool(pod.containers) and all(_was_started(each) for each in pod.containers)
-    if name == "shim":
-        return pod.shim is not None and pod.shim.ready
-    return False
+    shown = {
+        # The agent reads the file before it responds to any probe.
+        "config": bool(pod.over_stages)
+        or any(each.checked and each.ready for each in pod.containers),
+        # The kubelet mounts secrets before it starts a container, and starts none before the
+        # weights are verified.
+        "models": any(_was_started(each) for each in pod.containers),
+        "secrets": bool(pod.containers) and all(_was_started(each) for each in pod.containers),
+        "shim": pod.shim is not None and pod.shim.ready,
+    }
+    return shown.get(name, False)
 
 
 def _was_started(container: PodContainer) -> bool:

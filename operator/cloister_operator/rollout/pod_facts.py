@@ -91,6 +91,8 @@ class PodFacts:
     """The agent, whose readiness is the enclave's; None = the Pod has none."""
     skipped_stages: frozenset[str] = frozenset()
     """Stages of the boot in which nothing is to be done."""
+    over_stages: frozenset[str] = frozenset()
+    """Stages of the boot that the probes of our sidecars show to be over."""
     sidecars: tuple[PodContainer, ...] = ()
     """Our other sidecars, by the names they have in the Pod, in its order."""
 

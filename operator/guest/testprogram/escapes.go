@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -334,4 +335,56 @@ func holder(arguments []string) error {
 			}
 		}
 	}
+}
+
+// steal waits for a file and writes to another one how many other processes of the guest there are,
+// and of how many it could read or trace anything that holds a secret. Then it kills every other
+// process and stays.
+func steal(arguments []string) error {
+	runtime.LockOSThread() // ptrace is per thread
+	for {
+		if _, err := os.Stat(arguments[0]); err == nil {
+			break
+		}
+	}
+	found, stolen := 0, 0
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		if name, err := os.ReadFile(process + "/comm"); err != nil || strings.TrimSpace(string(name)) != "guest" {
+			continue
+		}
+		found++
+		number, err := strconv.Atoi(filepath.Base(process))
+		if err != nil {
+			return err
+		}
+		if isReadable(process+"/mem", textAddress) || isReadable(process+"/environ", 0) || isReadable(process+"/maps", 0) ||
+			isFollowed(process+"/fd/0") || isFollowed(process+"/exe") || unix.PtraceSeize(number) == nil {
+			stolen++
+		}
+	}
+	if err := write([]string{arguments[1], strconv.Itoa(found) + " " + strconv.Itoa(stolen)}); err != nil {
+		return err
+	}
+	if err := unix.Kill(-1, unix.SIGKILL); err != nil {
+		return err
+	}
+	return pause(nil)
+}
+
+// isReadable reports whether a byte of a file can be read.
+func isReadable(path string, offset int64) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	count, _ := file.ReadAt(make([]byte, 1), offset)
+	return count > 0
+}
+
+// isFollowed reports whether a link of the kernel's can be followed.
+func isFollowed(link string) bool {
+	_, err := os.Readlink(link)
+	return err == nil
 }

@@ -25,7 +25,7 @@ func main() {
 		"confined": confined, "escapes": escapes, "inspect": inspect, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
 		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy, "multiply": multiply,
-		"shim": shim,
+		"shim": shim, "status": status, "steal": steal, "present": present,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "testprogram: no such command")
@@ -43,6 +43,12 @@ func pause([]string) error {
 	signal.Notify(ended, unix.SIGTERM)
 	<-ended
 	return nil
+}
+
+// present fails unless a file exists.
+func present(arguments []string) error {
+	_, err := os.Stat(arguments[0])
+	return err
 }
 
 func reap(child int) error {

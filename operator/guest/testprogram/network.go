@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,4 +197,14 @@ func rawSocket(family, kind, protocol int) error {
 		return errOpen
 	}
 	return err
+}
+
+// status shows the status code of a response.
+func status(arguments []string) error {
+	response, err := (&http.Client{Timeout: 90 * time.Second}).Get(arguments[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println(response.StatusCode)
+	return response.Body.Close()
 }

@@ -139,3 +139,8 @@ def plan_of(
         config=config or config_of(*containers),
         file=b"cvm-version: 0.10.0\n",
     )
+
+
+def of_file(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the containers of the file, in its order: those that a launcher starts."""
+    return [each for each in pod["spec"]["containers"] if each["command"][1] == "exec"]

@@ -156,7 +156,9 @@ class SimulatedNodes:
         spec, metadata = pod["spec"], pod["metadata"]
         containers = [running(each) for each in spec["containers"]]
         if outcome.code is not None:
-            containers[0] = ended(spec["containers"][0], outcome.code)
+            of_file = [each for each in spec["containers"] if "exec" in each["command"]]
+            first = spec["containers"].index(of_file[0])
+            containers[first] = ended(of_file[0], outcome.code)
         number = int(metadata["uid"][:4], 16) % 60_000
         address = f"10.99.{number // 250}.{number % 250 + 1}"
         status = {

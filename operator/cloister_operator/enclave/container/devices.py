@@ -44,18 +44,14 @@ def unassigned_gpu_limits(plan: EnclavePlan) -> dict[str, str]:
     Returns
     -------
     dict[str, str]
-        ``limits`` of an init container that runs before the file's; empty when nothing is left
-        over. Containers of the file get theirs out of these (Kubernetes, "Init containers",
-        resources), and the rest stays the Pod's: the enclave has all GPUs that it requests.
+        ``limits`` of a sidecar of ours, which holds them: the enclave has all GPUs that it
+        requests; empty when nothing is left over.
     """
     gpu, count = plan.host.spec.gpu, plan.enclave.spec.summary.gpus
-    if (
-        gpu is None
-        or gpu.resource is None
-        or not unassigned_gpus(assigned_gpus(plan.config, count), count)
-    ):
+    if gpu is None or gpu.resource is None:
         return {}
-    return {gpu.resource: str(count)}
+    left = unassigned_gpus(assigned_gpus(plan.config, count), count)
+    return {gpu.resource: str(left)} if left else {}
 
 
 def hides_gpus(plan: EnclavePlan, container: ContainerConfig) -> bool:

@@ -22,7 +22,6 @@ __all__ = [
     "SHELL_DIRECTORY",
     "SHELL_SOCKET",
     "SPEC_DIRECTORY",
-    "STATE_DIRECTORY",
     "WIRING_DIRECTORY",
     "container_document",
     "document_key",
@@ -37,8 +36,6 @@ WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
 """Where the container's own wiring socket is."""
 REPORT_PLACE = f"{GUEST_DIRECTORY}/report"
 """Where the container's own report socket is."""
-STATE_DIRECTORY = f"{GUEST_DIRECTORY}/state"
-"""Where the state of its health check is."""
 SHELL_DIRECTORY = f"{GUEST_DIRECTORY}/ssh"
 """Where the container's own shell socket is, in debug enclaves with SSH."""
 SHELL_SOCKET = "shell.sock"
@@ -69,7 +66,7 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
     Returns
     -------
     dict[str, Any]
-        The document of ``guest exec``, ``probe`` and ``stop``.
+        The document of ``guest exec``, ``checker`` and ``stop``.
     """
     image = plan.facts(container)
     document: dict[str, Any] = {
@@ -170,7 +167,6 @@ def _health(check: Healthcheck | None) -> dict[str, Any] | None:
         "timeoutMillis": _millis(check.timeout),
         "startPeriodMillis": _millis(check.start_period),
         "retries": check.retries,
-        "stateFile": f"{STATE_DIRECTORY}/health.json",
     }
 
 

@@ -10,6 +10,7 @@ of the node, and root would be exempt: nothing is set there.
 from collections.abc import Sequence
 
 from cloister_crds.config import ContainerConfig
+from cloister_crds.config.effective import has_health_check
 
 __all__ = ["DEFAULT_PROCESSES", "has_exact_limit", "process_limit"]
 
@@ -19,6 +20,8 @@ _CHANGES_USER = "SETUID"
 """With this capability a program has as many counts as there are users."""
 _GUEST_THREADS = 64
 """Threads of ``guest net``, and of launchers, that count as root's."""
+_CHECKER_THREADS = 16
+"""Threads of ``guest checker`` and of a test that begins, which have the container's user."""
 
 
 def process_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> int:
@@ -35,14 +38,16 @@ def process_limit(container: ContainerConfig, containers: Sequence[ContainerConf
     -------
     int
         Its own limit where no other container can have its user; else what those that can may have
-        together, so that none is kept from what the file gives it.
+        together, so that none is kept from what the file gives it. The guest's own threads come on
+        top.
     """
     sharing = [each for each in containers if each is container or _may_share(container, each)]
     named = [each.pids_limit for each in sharing if _is_named(each)]
     total = sum(named)
     if len(named) < len(sharing):
         total = max(total, DEFAULT_PROCESSES)
-    return total + (_GUEST_THREADS if _may_be_root(container) else 0)
+    checkers = _CHECKER_THREADS * sum(1 for each in sharing if has_health_check(each))
+    return total + checkers + (_GUEST_THREADS if _may_be_root(container) else 0)
 
 
 def has_exact_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> bool:

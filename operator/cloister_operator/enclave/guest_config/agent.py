@@ -3,24 +3,28 @@
 The document's fields are those of the guest's package `agent`; docs/enclave.md describes it.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, ServiceConfig, metrics_secret
-from cloister_crds.config.effective import health_allowance
+from cloister_crds.config.effective import health_allowance, silence_allowance
 from cloister_crds.kinds.host import TEE
+from cloister_operator.enclave.container.probes import READY_PATH, agent_probes
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
     FINGERPRINT_FILE,
     is_signed,
 )
+from cloister_operator.enclave.guest_config.key_gate import GATE_SOCKET
 from cloister_operator.enclave.guest_config.measurement import attestation_document
 from cloister_operator.enclave.guest_config.models import STATUS_FILE
 from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
-from cloister_operator.enclave.network.ports import SHIM_PORT
+from cloister_operator.enclave.network.ports import PROBE_PORT, SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     AGENT,
     isolates_containers,
+    needs_key_gate,
     sidecar,
     sidecar_name,
     unprivileged,
@@ -53,8 +57,6 @@ METRICS_DIRECTORY = "/etc/cloister-metrics"
 _VERSION = 1
 _TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
-_UP = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
-_READY = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 1}
 
 
 def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
@@ -77,7 +79,9 @@ def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]
         },
         "keeperSocket": KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
+        **({"gateSocket": GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),
         "shimNames": list(plan.enclave.spec.served_names),
+        "probes": f"0.0.0.0:{PROBE_PORT}",
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],
         "attestation": attestation_document(plan, settings, DOCUMENT_DIRECTORY),
@@ -99,24 +103,27 @@ def agent_container(
         **sidecar(settings, mounts),
         "name": sidecar_name(AGENT, plan.names),
         "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
-        "readinessProbe": {
-            "exec": {"command": ["/guest", "agent", "-check", AGENT_DIRECTORY]},
-            **_READY,
-        },
         "securityContext": unprivileged(AGENT),
-        "startupProbe": {"exec": {"command": ["/guest", "agent", "-up", AGENT_DIRECTORY]}, **_UP},
+        **agent_probes(READY_PATH),
     }
 
 
 def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     """Build the entry of one container of the file."""
     allowance = health_allowance(container.healthcheck)
+    silence = silence_allowance(container.healthcheck)
     return {
         "name": container.name,
         "image": plan.facts(container).image,
         "restart": str(container.restart),
-        "healthWithinMillis": 0 if allowance is None else int(allowance.total_seconds() * 1000),
+        "healthWithinMillis": _millis(allowance),
+        "checkEveryMillis": _millis(silence),
     }
+
+
+def _millis(time: timedelta | None) -> int:
+    """Return whole milliseconds; 0 = None."""
+    return 0 if time is None else time // timedelta(milliseconds=1)
 
 
 def _metrics(plan: EnclavePlan) -> dict[str, Any]:

@@ -7,6 +7,7 @@ certificate nothing starts. The document's fields are those of the guest's packa
 from typing import Any
 
 from cloister_crds.config import TlsMode
+from cloister_operator.enclave.container.probes import stage_probe
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim_tls import certificate_folder
@@ -117,7 +118,7 @@ def certificate_container(
     Returns
     -------
     dict[str, Any]
-        An entry of ``spec.initContainers``. Its group is the shim's, which so can read what it
+        An entry of ``spec.containers``. Its group is the shim's, which so can read what it
         writes. Only the enclave's progress deadline limits how long it may take.
     """
     return {
@@ -125,10 +126,5 @@ def certificate_container(
         "name": sidecar_name(CERTIFICATE, plan.names),
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
-        "startupProbe": {
-            "exec": {"command": ["/guest", "certificate", "-check", _DOCUMENT]},
-            "periodSeconds": 1,
-            "timeoutSeconds": 10,
-            "failureThreshold": 86_400,
-        },
+        **stage_probe("certificate"),
     }

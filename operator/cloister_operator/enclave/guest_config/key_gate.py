@@ -46,7 +46,6 @@ _TARGET = "{http.request.uri}"
 _DIAL = "2s"
 _RESPONSE = "15s"
 """Longer than the gate ever takes to respond."""
-_STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
 def gate_routes(shim: Shim, socket: str = GATE_SOCKET) -> list[dict[str, Any]]:
@@ -155,8 +154,4 @@ def gate_container(
         "name": sidecar_name(GATE, plan.names),
         "command": ["/guest", "gate", "-spec", document],
         "securityContext": unprivileged(GATE),
-        "startupProbe": {
-            "exec": {"command": ["/guest", "gate", "-check", GATE_SOCKET]},
-            **_STARTED,
-        },
     }

@@ -5,8 +5,11 @@ The document's fields are those of the guest's package `plan`; docs/enclave.md d
 
 from typing import Any
 
+from cloister_operator.enclave.container.document import GUEST_DIRECTORY
+from cloister_operator.enclave.container.probes import stage_probe
 from cloister_operator.enclave.network.addresses import plan_namespaces, plan_networks
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.network.ports import PROBE_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     KEEP,
@@ -45,7 +48,6 @@ NETWORK_STATUS = f"{NETWORK_DIRECTORY}/status.json"
 """Where ``guest net`` reports the state of the network."""
 KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
 """Socket of ``guest keep``."""
-_STARTED = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 120}
 
 
 def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, Any]:
@@ -82,6 +84,8 @@ def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, An
         ],
         "denied": list(cluster.denied),
         "inbound": inbound_ports(ssh=plan.has_ssh),
+        "probes": PROBE_PORT,
+        **({"probeSources": list(cluster.probe_sources)} if cluster.probe_sources else {}),
         "sideCars": destinations(plan.config, cluster.api),
         "resolver": {
             "uid": NET.user,
@@ -104,25 +108,27 @@ def net_container(
         **sidecar(settings, mounts),
         "name": sidecar_name(NET, plan.names),
         "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
+        # Whence the kubelet's probes come.
+        "env": [{"name": "HOST_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
-        "startupProbe": {
-            "exec": {"command": ["/guest", "net", "-check", NETWORK_STATUS]},
-            **_STARTED,
-        },
+        **stage_probe("network"),
     }
 
 
 def keep_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the sidecar that holds namespaces and processes while other sidecars restart."""
+    """Build the sidecar that holds namespaces and processes while other sidecars restart.
+
+    It is the only native one (Kubernetes, "Sidecar Containers"): it starts before all others and
+    ends after them, and installs the guest for them. The others start together, and wait inside
+    for what they need of each other.
+    """
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(KEEP, plan.names),
         "command": ["/guest", "keep", "-socket", KEEPER_SOCKET],
+        # The kubelet starts the next containers after the hook: they find the guest there.
+        "lifecycle": {"postStart": {"exec": {"command": ["/guest", "install", GUEST_DIRECTORY]}}},
         "securityContext": unprivileged(KEEP),
-        "startupProbe": {
-            "exec": {"command": ["/guest", "keep", "-check", KEEPER_SOCKET]},
-            **_STARTED,
-        },
     }

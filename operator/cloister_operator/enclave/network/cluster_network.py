@@ -44,6 +44,8 @@ class ClusterNetwork:
     denied: tuple[str, ...] = ()
     """Ranges that no container reaches, besides the special-purpose ones: those of the nodes, the
     API server, Pods and Services."""
+    probe_sources: tuple[str, ...] = ()
+    """Addresses from which kubelets probe, beside the node's own and the Pod's gateway."""
     resolvers: tuple[DnsResolver, ...] = ()
     """Name servers for public names, queried in this order."""
     refused_domains: tuple[str, ...] = ("cluster.local",)

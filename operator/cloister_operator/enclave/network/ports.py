@@ -1,7 +1,9 @@
 """Ports of an enclave's Pod."""
 
-__all__ = ["SHIM_PORT", "SSH_PORT"]
+__all__ = ["PROBE_PORT", "SHIM_PORT", "SSH_PORT"]
 
+PROBE_PORT = 8441
+"""Port of the enclave's agent for the kubelet's probes; the packet filter opens it to the node."""
 SHIM_PORT = 8443
 """Port that the shim listens on in the Pod; the Service maps 443 to it."""
 SSH_PORT = 8422

@@ -10,18 +10,18 @@ import json
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, Restart, object_name
+from cloister_crds.config.effective import has_health_check
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_operator.enclave.container.devices import device_limits, unassigned_gpu_limits
 from cloister_operator.enclave.container.document import (
-    GUEST_DIRECTORY,
     SPEC_DIRECTORY,
     document_key,
     stop_timeout,
 )
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
-from cloister_operator.enclave.container.readiness_probe import readiness_probe
+from cloister_operator.enclave.container.probes import agent_probes, health_path
 from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
 from cloister_operator.enclave.guest_config.key_gate import gate_container
@@ -38,7 +38,6 @@ from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
     GATE,
     GUEST,
-    INSTALL,
     KEEP,
     MODELS,
     NET,
@@ -46,8 +45,6 @@ from cloister_operator.enclave.sidecars import (
     SSH,
     isolates_containers,
     needs_key_gate,
-    sidecar_name,
-    unprivileged,
 )
 from cloister_operator.enclave.tenant.priority_class import PRIORITY_CLASS
 
@@ -56,6 +53,10 @@ __all__ = ["SKIPPED_ANNOTATION", "build_pod", "grace_period"]
 SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
 """Annotation of the Pod: JSON list of the stages of the boot that are skipped, so that its status
 needs no other read of the file."""
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""Annotation: the container that ``kubectl logs`` means without a name."""
+_STOP_SIGNAL = "SIGTERM"
 
 _LAUNCH = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
 """Capabilities that the guest has until it becomes the container's program. In the Pod's user
@@ -85,7 +86,14 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     ]
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
-        "containers": _limited([*containers, *_own_containers(plan, settings, volumes)], plan),
+        "containers": _limited(
+            [
+                *_first_containers(plan, settings, volumes),
+                *containers,
+                *_last_containers(plan, settings, volumes),
+            ],
+            plan,
+        ),
         "enableServiceLinks": False,
         **_pulls(plan, settings),
         **_priority(plan),
@@ -108,6 +116,7 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "metadata": {
             **plan.metadata(plan.name),
             "annotations": {
+                _DEFAULT_CONTAINER: containers[0]["name"],
                 SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan)),
                 **annotations(measure_enclave(plan, settings)),
             },
@@ -130,36 +139,36 @@ def _init_containers(
     plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
 ) -> list[dict[str, Any]]:
     """Build the init containers, in order."""
-    install = {
-        "name": sidecar_name(INSTALL, plan.names),
-        "image": settings.guest_image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["/guest", "install", GUEST_DIRECTORY],
-        "securityContext": unprivileged(INSTALL),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": volumes.sidecar_mounts[INSTALL],
-    }
+    mounts = volumes.sidecar_mounts
+    keep = keep_container(plan, settings, mounts[KEEP])
     if devices := unassigned_gpu_limits(plan):
-        install["resources"] = {"limits": devices}
-    containers = [install, keep_container(plan, settings, volumes.sidecar_mounts[KEEP])]
-    if isolates_containers(plan.host):
-        containers.append(net_container(plan, settings, volumes.sidecar_mounts[NET]))
-    containers.append(agent_container(plan, settings, volumes.sidecar_mounts[AGENT]))
-    if is_signed(plan):
-        containers.append(
-            certificate_container(plan, settings, volumes.sidecar_mounts[CERTIFICATE])
-        )
+        keep["resources"] = {"limits": devices}
+    containers = [keep]
     if plan.config.models:
-        containers.append(models_container(plan, settings, volumes.sidecar_mounts[MODELS]))
-    if needs_key_gate(plan.config.shim):
-        containers.append(gate_container(plan, settings, volumes.sidecar_mounts[GATE]))
+        containers.append(models_container(plan, settings, mounts[MODELS]))
     return containers
 
 
-def _own_containers(
+def _first_containers(
     plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
 ) -> list[dict[str, Any]]:
-    """Build our containers beside those of the file."""
+    """Build our containers before those of the file: what these wait for when they start."""
+    mounts = volumes.sidecar_mounts
+    containers = []
+    if isolates_containers(plan.host):
+        containers.append(net_container(plan, settings, mounts[NET]))
+    containers.append(agent_container(plan, settings, mounts[AGENT]))
+    if is_signed(plan):
+        containers.append(certificate_container(plan, settings, mounts[CERTIFICATE]))
+    if needs_key_gate(plan.config.shim):
+        containers.append(gate_container(plan, settings, mounts[GATE]))
+    return containers
+
+
+def _last_containers(
+    plan: EnclavePlan, settings: BuildSettings, volumes: PodVolumes
+) -> list[dict[str, Any]]:
+    """Build our containers after those of the file."""
     shim = shim_container(plan, settings, volumes.sidecar_mounts[SHIM])
     if not plan.has_ssh:
         return [shim]
@@ -212,16 +221,31 @@ def _container(
         "command": guest("exec"),
         "workingDir": spec.working_dir,
         "env": container_environment(plan, spec),
-        "lifecycle": {"preStop": {"exec": {"command": guest("stop")}}},
+        "lifecycle": _stop_hook(plan, spec, guest("stop")),
         "resources": container_resources(
             spec, device_limits(plan, spec), container_claims(plan, spec)
         ),
-        "readinessProbe": readiness_probe(spec.healthcheck, guest("probe")),
         "restartPolicy": _RESTART_POLICIES[spec.restart],
         "securityContext": _security(spec),
         "volumeMounts": mounts,
     }
+    if has_health_check(spec):
+        parts |= agent_probes(health_path(spec.name))
     return {key: value for key, value in parts.items() if value not in (None, [], {}, "")}
+
+
+def _stop_hook(
+    plan: EnclavePlan, spec: ContainerConfig, command: list[str]
+) -> dict[str, Any] | None:
+    """Return the preStop hook; None where the kubelet and the runtime do the same without it.
+
+    They send the image's stop signal, or SIGTERM, and kill at the end of the Pod's grace period.
+    """
+    usual = plan.facts(spec).stop_signal or _STOP_SIGNAL
+    same_signal = spec.stop_signal in {None, usual}
+    if same_signal and stop_timeout(spec) == grace_period(plan.config.containers):
+        return None
+    return {"preStop": {"exec": {"command": command}}}
 
 
 def _security(spec: ContainerConfig) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from typing import Any
 
 from cloister_operator.enclave.config_map import SHIM_KEY
+from cloister_operator.enclave.container.probes import stage_probe
+from cloister_operator.enclave.guest_config.certificate import CHAIN_FILE, is_signed
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
@@ -32,11 +34,13 @@ def shim_container(
             {"name": "HOME", "value": SHIM_DATA_PATH},
             {"name": "XDG_CONFIG_HOME", "value": SHIM_DATA_PATH},
             {"name": "XDG_DATA_HOME", "value": SHIM_DATA_PATH},
+            *([{"name": "CERTIFICATE_FILE", "value": CHAIN_FILE}] if is_signed(plan) else []),
         ],
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
+        **stage_probe("shim"),
         "readinessProbe": {
             "tcpSocket": {"port": SHIM_PORT},
-            "periodSeconds": 2,
+            "periodSeconds": 5,
             "timeoutSeconds": 2,
         },
         "restartPolicy": "Always",

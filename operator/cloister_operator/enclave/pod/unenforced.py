@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from cloister_crds.config import ContainerConfig, Restart, ServiceConfig
 from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
 from cloister_operator.enclave.container.process_limit import has_exact_limit
-from cloister_operator.enclave.container.readiness_probe import is_rounded
 from cloister_operator.enclave.pod.pod import grace_period
 
 __all__ = ["LIMIT", "unenforced"]
@@ -47,9 +46,6 @@ def _of_container(
         yield "pid"
     if not has_exact_limit(container, containers):
         yield "pids_limit"
-    check = container.healthcheck
-    if check is not None and not check.disabled and is_rounded(check):
-        yield "healthcheck"
     if container.restart is Restart.ON_FAILURE and container.restart_limit is not None:
         yield "restart"
     # A program that ignores its signal runs until the end of the Pod's grace period: nothing in a

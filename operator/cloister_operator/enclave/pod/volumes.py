@@ -8,7 +8,6 @@ from cloister_crds.config import (
     ContainerConfig,
     Ipc,
     metrics_secret,
-    object_name,
     secret_is_file,
 )
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
@@ -20,7 +19,6 @@ from cloister_operator.enclave.container.document import (
     REPORT_PLACE,
     SHELL_DIRECTORY,
     SPEC_DIRECTORY,
-    STATE_DIRECTORY,
     WIRING_DIRECTORY,
     document_key,
 )
@@ -75,7 +73,6 @@ from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
     GATE,
-    INSTALL,
     KEEP,
     MODELS,
     NET,
@@ -97,7 +94,6 @@ _SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
 _SHM_SHARED = "shm-host"
 _GUEST_VOLUME = "guest"
 _SPEC_VOLUME = "guest-spec"
-_STATE_VOLUME = "guest-state"
 _PLAN_VOLUME = "network-plan"
 _NETWORK_VOLUME = "network"
 _KEEPER_VOLUME = "keeper"
@@ -279,25 +275,15 @@ def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
 
 
 def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
-    """Mount in every container the guest, the documents, and a directory for its health state."""
+    """Mount in every container the guest and the documents."""
     result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
-    result.mount_sidecar(INSTALL, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    result.mount_sidecar(KEEP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
     result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
-    checked = {
-        each.name
-        for each in plan.config.containers
-        if each.healthcheck is not None and not each.healthcheck.disabled
-    }
-    if checked:
-        result.volumes.append(_memory(_STATE_VOLUME, _SMALL_BYTES))
     for container in plan.config.containers:
         name = container.name
         result.mount(name, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
         result.mount(name, _SPEC_VOLUME, SPEC_DIRECTORY, read_only=True)
-        if name in checked:
-            part = object_name(name)
-            result.mount(name, _STATE_VOLUME, STATE_DIRECTORY, read_only=False, part=part)
 
 
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -404,7 +390,8 @@ def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
     result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
     result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
     result.mount_sidecar(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
-    result.mount_sidecar(SHIM, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+    for car in (SHIM, AGENT):
+        result.mount_sidecar(car, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:

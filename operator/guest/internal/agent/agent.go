@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,10 @@ import (
 const (
 	// statusEvery is the time between two writes of container-status.json.
 	statusEvery = 5 * time.Second
-	// bootEvery is the time between two checks of what the boot waits for.
+	// bootEvery is the time between two checks of what the boot waits for: hurriedly while it is
+	// younger than hurry, in which most boots end.
+	hurriedly  = 50 * time.Millisecond
+	hurry      = 15 * time.Second
 	bootEvery  = 500 * time.Millisecond
 	storeEvery = time.Minute
 	// shimWait is how long the shim may take for a handshake.
@@ -38,6 +40,8 @@ type agent struct {
 	spec    Spec
 	log     *slog.Logger
 	changed chan struct{}
+	// passes signals that something that probes ask for may have changed.
+	passes *broadcast
 
 	// evidenceTimeout is how long the machine may take to give evidence.
 	evidenceTimeout time.Duration
@@ -72,7 +76,7 @@ func (l *instance) close() {
 
 // Run runs the agent until the context is done or the boot fails.
 func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
-	a := &agent{spec: spec, log: log, changed: make(chan struct{}, 1), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
+	a := &agent{spec: spec, log: log, changed: make(chan struct{}, 1), passes: newBroadcast(), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
 	known, err := readState(spec, time.Now().UTC())
 	if err != nil {
 		return err
@@ -133,13 +137,17 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 		if err := a.reportFailure(now); err != nil {
 			return err
 		}
+		a.passes.send()
 		if a.fdStoreRestarted() || now.Sub(stored) >= storeEvery {
 			stored = now
 			a.storeAll()
 		}
-		if booting {
+		switch {
+		case booting && now.Sub(a.state.Boot.StartedAt) < hurry:
+			timer.Reset(hurriedly)
+		case booting:
 			timer.Reset(bootEvery)
-		} else {
+		default:
 			timer.Reset(statusEvery)
 		}
 	}
@@ -149,11 +157,12 @@ func (a *agent) loop(ctx context.Context, failed <-chan error) error {
 func (a *agent) advanceBoot(now time.Time) bool {
 	a.mutex.Lock()
 	over := a.state.Boot.isOver()
+	_, shim := a.state.Boot.Outcomes[stageShim]
 	a.mutex.Unlock()
 	if over {
 		return false
 	}
-	shim := a.shimServes()
+	shim = shim || a.shimServes()
 	seen := a.externalStages()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -177,30 +186,6 @@ func (a *agent) advanceBoot(now time.Time) bool {
 	boot.checkContainers(a.spec.Containers, a.state.Containers, now)
 	boot.complete(now)
 	return !boot.isOver()
-}
-
-// waitsFor returns what the enclave's readiness waits for; empty if it is ready.
-func (a *agent) waitsFor() string {
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	if failure := a.state.Boot.Failure; failure != nil {
-		return failure.Message
-	}
-	waits, now := []string{}, time.Now()
-	for _, stage := range stageOrder {
-		if _, known := a.state.Boot.Outcomes[stage]; !known {
-			waits = append(waits, "stage "+stage)
-		}
-	}
-	for _, one := range a.spec.Containers {
-		if known := a.state.Containers[one.Name]; known.FirstStart == nil || !known.isAsExpected(one, now) {
-			waits = append(waits, "container "+one.Name)
-		}
-	}
-	if len(waits) == 0 && !a.completionSaved {
-		waits = append(waits, "the completed boot to be saved")
-	}
-	return strings.Join(waits, ", ")
 }
 
 // adoptInstances adopts the processes that the previous agent left in the fd store.
@@ -311,9 +296,14 @@ func (a *agent) signal() {
 	}
 }
 
-// shimServes reports whether the shim completes a TLS handshake for each of its host names. It
-// listens before it has certificates, and refuses handshakes until then.
+// shimServes reports whether the gate is there, and the shim completes a TLS handshake for each of
+// its host names. It listens before it has certificates, and refuses handshakes until then.
 func (a *agent) shimServes() bool {
+	if a.spec.GateSocket != "" {
+		if _, err := os.Stat(a.spec.GateSocket); err != nil {
+			return false
+		}
+	}
 	dialer, address := &net.Dialer{Timeout: shimWait}, a.spec.Shim.String()
 	listening, err := dialer.Dial("tcp", address)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,9 +20,14 @@ import (
 
 // awaitUp waits until the agent is up: its report sockets are served before its HTTP
 // sockets listen.
-func awaitUp(t *testing.T, directory string) {
+func awaitUp(t *testing.T, probes netip.AddrPort) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); Up(directory) != nil; {
+	for deadline := time.Now().Add(time.Minute); ; {
+		conn, err := net.Dial("tcp", probes.String())
+		if err == nil {
+			conn.Close()
+			return
+		}
 		if time.Now().After(deadline) {
 			t.Fatal("the agent does not start")
 		}
@@ -47,14 +53,21 @@ func TestManyReportAtOnce(t *testing.T) {
 	if err := os.WriteFile(spec.Config.Source, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	free, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Probes = netip.MustParseAddrPort(free.Addr().String())
+	free.Close()
+	const token = "made-up"
 	sum := sha256.Sum256(nil)
 	spec.Config.Digest = "sha256:" + hex.EncodeToString(sum[:])
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, spec, slog.New(slog.DiscardHandler)) }()
-	awaitUp(t, spec.Directory)
+	awaitUp(t, spec.Probes)
 	socket := filepath.Join(spec.SocketDirectory, "web", report.SocketName)
-	launch, err := report.BeginLaunch(socket, time.Now().Add(time.Minute))
+	launch, err := report.BeginLaunch(socket, report.TokenDigest(token), time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +75,23 @@ func TestManyReportAtOnce(t *testing.T) {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(spec.Directory, httpName))
 	}}}
+	if _, err := report.BeginChecks(socket, "another", report.HealthReport{Status: healthHealthy}); !errors.Is(err, report.ErrRefused) {
+		t.Errorf("another token is accepted: %v", err)
+	}
 	var all sync.WaitGroup
-	for range 4 {
+	for range 2 { // a container has eight connections, and a closed one counts until the agent has read its end
 		all.Go(func() {
 			for range 20 {
-				if err := report.SendHealth(socket, report.HealthReport{Status: healthHealthy}); err != nil {
+				checks, err := report.BeginChecks(socket, token, report.HealthReport{Status: healthHealthy})
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if err := checks.Report(report.HealthReport{Status: healthHealthy}); err != nil {
 					t.Error(err)
 				}
+				checks.Close()
+				<-checks.Lost()
 			}
 		})
 		all.Go(func() {
@@ -80,11 +103,18 @@ func TestManyReportAtOnce(t *testing.T) {
 				}
 				response.Body.Close()
 			}
-			_ = Check(spec.Directory)
+			for _, path := range []string{readyPath, healthPath + "web", healthPath + "job", "/"} {
+				response, err := http.Get("http://" + spec.Probes.String() + path)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				response.Body.Close()
+			}
 		})
 	}
 	all.Wait()
-	if _, err := report.BeginLaunch(socket, time.Now().Add(time.Minute)); err == nil {
+	if _, err := report.BeginLaunch(socket, "", time.Now().Add(time.Minute)); err == nil {
 		t.Error("a second launch of a running container is accepted")
 	}
 	cancel()

@@ -136,9 +136,13 @@ func failureOf(about Container, known *record, now time.Time) (reason, message, 
 		return reasonHealth, fmt.Sprintf("Container %s is unhealthy: its health check failed %d times in a row.",
 			about.Name, known.Health.FailingStreak), " Its last output: " + output
 	}
+	if known.isSilent(about, now) {
+		return reasonHealth, fmt.Sprintf("The health check of container %s has not reported since %s: a process of the container killed or stopped its checker.",
+			about.Name, known.CheckedAt.Format(time.RFC3339)), ""
+	}
 	within := time.Duration(about.HealthWithinMillis) * time.Millisecond
 	if about.checked() && known.Phase == phaseRunning && known.Health == nil && known.StartedAt != nil && now.Sub(*known.StartedAt) > within {
-		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start; see the Pod's Events.", about.Name, within), ""
+		return reasonHealth, fmt.Sprintf("The health check of container %s was not run within %s of its start: a process of the container killed or stopped its checker.", about.Name, within), ""
 	}
 	if known.Phase != phaseExited || about.restarts(known.ExitCode) || (about.Restart == restartFail && known.ExitCode == nil) {
 		return "", "", ""

@@ -80,6 +80,7 @@ func describe(stages []Stage) string {
 
 func TestFailuresOfABoot(t *testing.T) {
 	zero, one, notFound := 0, 1, 127
+	healthy := &report.HealthReport{Status: healthHealthy}
 	unhealthy := &report.HealthReport{Status: healthUnhealthy, FailingStreak: 2, Output: "refused\n"}
 	for name, step := range map[string]struct {
 		about  Container
@@ -98,6 +99,8 @@ func TestFailuresOfABoot(t *testing.T) {
 		"ended badly, returns":  {Container{Name: "web", Restart: restartFail, HealthWithinMillis: 60_000}, record{Phase: phaseExited, ExitCode: &one}, "", ""},
 		"finished":              {Container{Name: "web", Restart: restartNo}, record{Phase: phaseExited}, "", ""},
 		"never checked":         {Container{Name: "web", HealthWithinMillis: 1}, record{Phase: phaseRunning, StartedAt: &began}, reasonHealth, "was not run within 1ms of its start"},
+		"silent":                {Container{Name: "web", HealthWithinMillis: 60_000, CheckEveryMillis: 500}, record{Phase: phaseRunning, Health: healthy, CheckedAt: &began}, reasonHealth, "has not reported since 2026-01-02T03:04:05Z"},
+		"not silent yet":        {Container{Name: "web", HealthWithinMillis: 60_000, CheckEveryMillis: 1000}, record{Phase: phaseRunning, Health: healthy, CheckedAt: &began}, "", ""},
 		"not started":           {Container{Name: "web", HealthWithinMillis: 60_000}, record{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,11 +151,11 @@ func TestPhasesOfAContainer(t *testing.T) {
 	}
 	known.launch(7, "c", after(10))
 	known.fail("no such file", 126)
-	if state := showContainer(Container{Name: "x", Restart: restartNo}, known); state.RestartCount != 2 || state.Error != "no such file" || state.ExitCode != 0 {
+	if state := showContainer(Container{Name: "x", Restart: restartNo}, known, after(10)); state.RestartCount != 2 || state.Error != "no such file" || state.ExitCode != 0 {
 		t.Errorf("%+v", state)
 	}
 	known.end(&at)
-	if state := showContainer(Container{Name: "x", Restart: restartNo}, known); state.ExitCode != 126 || state.Status != "exited" {
+	if state := showContainer(Container{Name: "x", Restart: restartNo}, known, after(10)); state.ExitCode != 126 || state.Status != "exited" {
 		t.Errorf("%+v", state)
 	}
 }

@@ -25,7 +25,6 @@ const (
 	// bootedName exists once the boot is complete: the shim then lets requests through.
 	bootedName = "booted"
 	httpName   = "agent.sock"
-	checkName  = "check.sock"
 )
 
 const maxConfig = 1 << 20
@@ -84,7 +83,7 @@ func (a *agent) layOutService() error {
 	sum := sha256.Sum256(data)
 	now := time.Now().UTC()
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.spec.Config.Digest {
-		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("The configuration file in the Pod has the digest %s instead of %s. "+
+		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("Stage config: The configuration file in the Pod has the digest %s instead of %s. "+
 			"It was changed on its way; start the container again.", digest, a.spec.Config.Digest), now)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/subtle"
 	"time"
 
 	"cloister.dev/guest/internal/report"
@@ -51,8 +52,17 @@ type record struct {
 	OOMKills *int64 `json:"oomKills,omitempty"`
 	// ContainerID is the runtime's id of the last instance.
 	ContainerID string `json:"containerID,omitempty"`
-	// Health is the last probe's report about the last instance; nil before the first.
-	Health *report.HealthReport `json:"health,omitempty"`
+	// CheckerDigest is the digest of the token of the last instance's checker; empty if it has none.
+	CheckerDigest string `json:"checkerDigest,omitempty"`
+	// Health is the checker's last report about the last instance, and CheckedAt its time; nil
+	// before the first.
+	Health    *report.HealthReport `json:"health,omitempty"`
+	CheckedAt *time.Time           `json:"checkedAt,omitempty"`
+}
+
+// isChecker reports whether a token is that of the last instance's checker.
+func (r *record) isChecker(token string) bool {
+	return r.CheckerDigest != "" && subtle.ConstantTimeCompare([]byte(report.TokenDigest(token)), []byte(r.CheckerDigest)) == 1
 }
 
 // launch records that a launcher runs. A launcher that reports a second time, because
@@ -66,7 +76,7 @@ func (r *record) launch(process uint64, id string, now time.Time) {
 	if r.FirstLaunch == nil {
 		r.FirstLaunch = &now
 	}
-	r.StartedAt, r.FinishedAt, r.ExitCode, r.OOMKills, r.Health, r.Error = nil, nil, nil, nil, nil, ""
+	r.StartedAt, r.FinishedAt, r.ExitCode, r.OOMKills, r.Health, r.CheckedAt, r.Error, r.CheckerDigest = nil, nil, nil, nil, nil, nil, "", ""
 }
 
 // start records that the program runs.
@@ -105,14 +115,25 @@ func (r *record) adopt(process uint64, id string, now time.Time) {
 	if r.FirstStart == nil {
 		r.FirstStart = &now
 	}
+	if r.Health != nil {
+		// Its checker could not report while no agent ran.
+		r.CheckedAt = &now
+	}
 }
 
 // check records the state of the health check.
 func (r *record) check(health report.HealthReport, now time.Time) {
-	r.Health = &health
+	r.Health, r.CheckedAt = &health, &now
 	if health.Status == healthHealthy && r.FirstHealthy == nil {
 		r.FirstHealthy = &now
 	}
+}
+
+// isSilent reports whether the checker of a running container no longer reports: a process of the
+// container has killed or stopped it. The container then counts as unhealthy.
+func (r *record) isSilent(about Container, now time.Time) bool {
+	within := time.Duration(about.CheckEveryMillis) * time.Millisecond
+	return r.Phase == phaseRunning && r.CheckedAt != nil && now.Sub(*r.CheckedAt) > within
 }
 
 // settledAfter is the time after an exit in which the runtime's own states, which have
@@ -130,7 +151,7 @@ func (r *record) settled(now time.Time) bool {
 func (r *record) isAsExpected(about Container, now time.Time) bool {
 	switch r.Phase {
 	case phaseRunning:
-		return !about.checked() || (r.Health != nil && r.Health.Status == healthHealthy)
+		return !about.checked() || (r.Health != nil && r.Health.Status == healthHealthy && !r.isSilent(about, now))
 	case phaseExited:
 		finished := r.ExitCode != nil && *r.ExitCode == 0
 		if r.ExitCode == nil {

@@ -18,9 +18,6 @@ import (
 const (
 	wellKnown    = "/.well-known/"
 	headersEvery = 10 * time.Second
-	upPath       = "/up"
-	readyPath    = "/ready"
-	checkTimeout = 4 * time.Second
 )
 
 // routes returns the handlers of the well-known paths by path suffix.
@@ -35,18 +32,18 @@ func (a *agent) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// serveHTTP serves the shim's socket and the socket of the kubelet's probes, which no
-// request from outside reaches.
+// serveHTTP serves the shim's socket and the port of the kubelet's probes, which no request from
+// outside of the node reaches.
 func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	public, err := listenAt(filepath.Join(a.spec.Directory, httpName), "unix", 0o111)
 	if err != nil {
 		return err
 	}
-	checks, err := listenAt(filepath.Join(a.spec.Directory, checkName), "unix", 0o177)
+	probes, err := net.Listen("tcp4", a.spec.Probes.String())
 	if err != nil {
-		return errors.Join(err, public.Close())
+		return errors.Join(fmt.Errorf("probes: %w", err), public.Close())
 	}
-	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), checks: http.HandlerFunc(a.serveProbe)} {
+	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), probes: http.HandlerFunc(a.serveProbe)} {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: headersEvery, BaseContext: func(net.Listener) context.Context { return ctx }}
 		context.AfterFunc(ctx, func() { server.Close() })
 		go func() {
@@ -152,19 +149,6 @@ func (a *agent) authorized(response http.ResponseWriter, request *http.Request) 
 		return false
 	}
 	return true
-}
-
-// serveProbe responds to the kubelet's probes.
-func (a *agent) serveProbe(response http.ResponseWriter, request *http.Request) {
-	why := ""
-	if request.URL.Path == readyPath {
-		why = a.waitsFor()
-	}
-	if why != "" {
-		send(response, http.StatusServiceUnavailable, "text/plain; charset=utf-8", []byte(why))
-		return
-	}
-	send(response, http.StatusOK, "text/plain; charset=utf-8", nil)
 }
 
 func writeError(response http.ResponseWriter, status int, message, kind string) {

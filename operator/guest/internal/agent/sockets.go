@@ -78,8 +78,8 @@ func (a *agent) serveReports(ctx context.Context, about Container, listener *net
 	}
 }
 
-// handleConn handles one connection. Only launchers and probes are served: they run as
-// root of the Pod, as a tenant's program does only if its image or the file says so.
+// handleConn handles one connection. Launchers are root of the Pod, as a tenant's program is only
+// if its image or the file says so; a checker has the program's user and proves itself by a token.
 func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -90,8 +90,8 @@ func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 		return
 	}
 	opened, err := newHandles(message.Files, files)
-	if user, errUser := conn.PeerUser(); errUser != nil || user != 0 {
-		err = errors.New("only the container's launcher and probe report")
+	if user, errUser := conn.PeerUser(); message.Kind != report.MessageHealth && (errUser != nil || user != 0) {
+		err = errors.New("only the container's launcher and checker report")
 	}
 	if err != nil {
 		for _, file := range files {
@@ -111,15 +111,16 @@ func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 	_ = conn.Send(report.Accepted())
 	if message.Kind == report.MessageLaunch {
 		a.awaitLaunch(about.Name, conn, one)
+	}
+	if begun {
+		a.store(about.Name, one)
+		go a.watch(about.Name, one)
 	} else {
-		_ = conn.Close()
-	}
-	if !begun {
 		opened.close()
-		return
 	}
-	a.store(about.Name, one)
-	a.watch(about.Name, one)
+	if message.Kind == report.MessageHealth {
+		a.followChecks(about, conn)
+	}
 }
 
 // handleMessage records the first message of a connection. It reports whether the
@@ -141,7 +142,11 @@ func (a *agent) handleMessage(about Container, message report.Message, one *inst
 			return false, errors.New("the container is already running")
 		}
 		known.launch(process, id, now)
+		known.CheckerDigest = message.CheckerDigest
 	case report.MessageHealth:
+		if !known.isChecker(message.Token) {
+			return false, errors.New("only the checker that the container's launcher started reports its health")
+		}
 		if err := checkHealth(about, message.Health); err != nil {
 			return false, err
 		}
@@ -187,6 +192,34 @@ func (a *agent) awaitLaunch(name string, conn fdpass.Conn, one *instance) {
 	a.mutex.Unlock()
 	_ = conn.Close()
 	a.signal()
+}
+
+// followChecks records the states that a checker sends after its first message, until its
+// connection ends.
+func (a *agent) followChecks(about Container, conn fdpass.Conn) {
+	_ = conn.SetDeadline(time.Time{})
+	a.mutex.Lock()
+	one := a.instances[about.Name]
+	a.mutex.Unlock()
+	for {
+		message, files, err := fdpass.ReceiveAll[report.Message](conn, 0)
+		for _, file := range files {
+			file.Close()
+		}
+		if err != nil || message.Kind != report.MessageHealth || checkHealth(about, message.Health) != nil {
+			return
+		}
+		a.mutex.Lock()
+		present := a.instances[about.Name]
+		if present == one {
+			a.state.Containers[about.Name].check(*message.Health, time.Now().UTC())
+		}
+		a.mutex.Unlock()
+		if present != one {
+			return
+		}
+		a.signal()
+	}
 }
 
 func checkHealth(about Container, health *report.HealthReport) error {

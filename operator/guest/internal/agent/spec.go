@@ -2,7 +2,7 @@
 // writes the files of the service directory, maintains the boot stages, serves the
 // well-known paths and is the enclave's readiness probe.
 //
-// It has no privileges: launchers and probes report to it, see package report. What it
+// It has no privileges: launchers and checkers report to it, see package report. What it
 // cannot know it leaves out.
 package agent
 
@@ -50,8 +50,13 @@ type Spec struct {
 	FDStoreSocket string `json:"keeperSocket,omitempty"`
 	// Shim is the address at which the shim accepts connections.
 	Shim netip.AddrPort `json:"shim"`
+	// GateSocket is created by `guest gate`, which the shim needs; empty means that there is none.
+	GateSocket string `json:"gateSocket,omitempty"`
 	// ShimNames are its host names: it serves when it has a certificate for each of them.
 	ShimNames []string `json:"shimNames"`
+	// Probes is the address at which the kubelet asks for the readiness of the enclave and of its
+	// containers; the packet filter admits the node alone.
+	Probes netip.AddrPort `json:"probes"`
 	// Stages defines how the end of each boot stage is detected, except config,
 	// containers and shim, which the agent observes itself.
 	Stages map[string]Rule `json:"stages"`
@@ -102,6 +107,8 @@ type Container struct {
 	// HealthWithinMillis is the time in ms after its start within which its health
 	// check must have run at least once; 0 means that it has none.
 	HealthWithinMillis int64 `json:"healthWithinMillis"`
+	// CheckEveryMillis is the time in ms within which its checker reports again; 0 without one.
+	CheckEveryMillis int64 `json:"checkEveryMillis"`
 }
 
 // checked reports whether the container has a health check.
@@ -168,7 +175,7 @@ func (d Spec) Validate() error {
 			wrong(field, "%q is not an absolute, clean path", value)
 		}
 	}
-	for field, value := range map[string]string{"keeperSocket": d.FDStoreSocket, "metrics.tokenFile": d.Metrics.TokenFile} {
+	for field, value := range map[string]string{"keeperSocket": d.FDStoreSocket, "metrics.tokenFile": d.Metrics.TokenFile, "gateSocket": d.GateSocket} {
 		if value != "" && !path.IsAbs(value) {
 			wrong(field, "%q is not absolute", value)
 		}
@@ -181,6 +188,9 @@ func (d Spec) Validate() error {
 	}
 	if !d.Shim.IsValid() || d.Shim.Port() == 0 {
 		wrong("shim", "%s is not an address with a port", d.Shim)
+	}
+	if !d.Probes.IsValid() || d.Probes.Port() == 0 {
+		wrong("probes", "%s is not an address with a port", d.Probes)
 	}
 	if d.Metrics.CPUs < 1 || d.Metrics.MemoryBytes < 1 {
 		wrong("metrics", "cpus and memoryBytes are at least 1")
@@ -200,8 +210,9 @@ func (d Spec) validateContainers() error {
 			problems = append(problems, fmt.Errorf("%s.name: %q is not a container name, or is listed twice", field, one.Name))
 		}
 		seen[one.Name] = true
-		if one.HealthWithinMillis < 0 {
-			problems = append(problems, fmt.Errorf("%s.healthWithinMillis: %d is negative", field, one.HealthWithinMillis))
+		if one.HealthWithinMillis < 0 || one.checked() != (one.CheckEveryMillis > 0) {
+			problems = append(problems, fmt.Errorf("%s: healthWithinMillis %d and checkEveryMillis %d, both positive or both 0",
+				field, one.HealthWithinMillis, one.CheckEveryMillis))
 		}
 		if !slices.Contains([]string{restartNo, restartAlways, restartStop, restartFail}, one.Restart) {
 			problems = append(problems, fmt.Errorf("%s.restart: %q is not a restart policy", field, one.Restart))

@@ -20,8 +20,8 @@ func valid() Spec {
 	return Spec{
 		Version: Version, Service: "cloister", SocketDirectory: "/reports", Directory: "/agent", ServiceDirectory: "/service",
 		Config: ConfigFile{Source: "/config/config.yml", Digest: "sha256:" + strings.Repeat("0", 64)}, TerminationFile: "/dev/termination-log",
-		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: []string{"web.example.org"}, Stages: stages,
-		Containers: []Container{{Name: "web", Image: "web@sha256:0", Restart: restartAlways, HealthWithinMillis: 60_000}, {Name: "job", Restart: restartNo}},
+		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: []string{"web.example.org"}, Probes: netip.MustParseAddrPort("0.0.0.0:8441"), Stages: stages,
+		Containers: []Container{{Name: "web", Image: "web@sha256:0", Restart: restartAlways, HealthWithinMillis: 60_000, CheckEveryMillis: 60_000}, {Name: "job", Restart: restartNo}},
 		Metrics:    Metrics{CPUs: 2, MemoryBytes: 1},
 	}
 }
@@ -43,6 +43,9 @@ func TestSpec(t *testing.T) {
 		"metrics.tokenFile":        func(d *Spec) { d.Metrics.TokenFile = "x" },
 		"metrics: cpus":            func(d *Spec) { d.Metrics.CPUs = 0 },
 		"shim":                     func(d *Spec) { d.Shim = netip.AddrPort{} },
+		"gateSocket":               func(d *Spec) { d.GateSocket = "x" },
+		"probes":                   func(d *Spec) { d.Probes = netip.AddrPort{} },
+		"checkEveryMillis":         func(d *Spec) { d.Containers[0].CheckEveryMillis = 0 },
 		"shimNames":                func(d *Spec) { d.ShimNames = []string{""} },
 		"containers: 0":            func(d *Spec) { d.Containers = nil },
 		"containers[1].name":       func(d *Spec) { d.Containers[1].Name = "web" },

@@ -42,12 +42,12 @@ type HealthState struct {
 func showContainers(containers []Container, records map[string]*record, now time.Time) ContainerStatus {
 	spec := ContainerStatus{ObservedAt: now, Containers: []ContainerState{}}
 	for _, one := range containers {
-		spec.Containers = append(spec.Containers, showContainer(one, records[one.Name]))
+		spec.Containers = append(spec.Containers, showContainer(one, records[one.Name], now))
 	}
 	return spec
 }
 
-func showContainer(about Container, known *record) ContainerState {
+func showContainer(about Container, known *record, now time.Time) ContainerState {
 	state := ContainerState{
 		Name: about.Name, ContainerID: known.ContainerID, Image: about.Image, Declared: true, Created: known.Launches > 0,
 		RestartCount: max(0, known.Launches-1), Restart: about.Restart, Error: known.Error,
@@ -75,6 +75,9 @@ func showContainer(about Container, known *record) ContainerState {
 	if health := known.Health; about.checked() && health != nil {
 		state.Health = &HealthState{Status: health.Status, FailingStreak: health.FailingStreak,
 			LastCheckStart: health.LastStart, LastCheckEnd: health.LastEnd, LastCheckExitCode: health.LastExitCode}
+		if known.isSilent(about, now) {
+			state.Health.Status = healthUnhealthy
+		}
 	}
 	return state
 }

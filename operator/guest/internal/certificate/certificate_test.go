@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -270,32 +269,6 @@ func TestAnUnreachableAPIIsNamed(t *testing.T) {
 	err := it.runs(20)
 	if err == nil || !strings.Contains(err.Error(), it.spec.API.URL+" cannot be reached") {
 		t.Errorf("returned %v", err)
-	}
-}
-
-func TestCheckReturnsTheReason(t *testing.T) {
-	it := newSidecar(t, newAPI(t))
-	data, _ := json.Marshal(it.spec)
-	file := filepath.Join(t.TempDir(), "document.json")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no key yet") {
-		t.Errorf("before the start: %v", err)
-	}
-	it.api.answers = repeat(respond(503, 0, map[string]string{"error": "nobody signs here"}))
-	if err := it.runs(2); err != nil {
-		t.Fatal(err)
-	}
-	if err := Check(file); err == nil || !strings.Contains(err.Error(), "no certificate yet: the API returned 503: nobody signs here") {
-		t.Errorf("without a certificate: %v", err)
-	}
-	it.api.answers = nil
-	if err := it.runs(3); err != nil {
-		t.Fatal(err)
-	}
-	if err := Check(file); err != nil {
-		t.Errorf("with a certificate: %v", err)
 	}
 }
 

@@ -232,23 +232,3 @@ func (d Spec) patience() time.Duration {
 	}
 	return time.Duration(d.PatienceSeconds) * time.Second
 }
-
-// Check is the sidecar's startup probe: nil if the shim can use the certificate.
-func Check(file string) error {
-	spec, err := ReadSpec(file)
-	if err != nil {
-		return err
-	}
-	place := directory(spec.Directory)
-	key, err := place.key()
-	if err != nil {
-		return fmt.Errorf("there is no key yet: %w", err)
-	}
-	if _, err = place.current(key, spec.Hostnames, time.Now()); err == nil {
-		return nil
-	}
-	if status, failed := strictjson.DecodeFile[Status](place.path(StatusFile)); failed == nil && status.Message != "" {
-		return fmt.Errorf("%w: %s", err, status.Message)
-	}
-	return err
-}

@@ -129,8 +129,6 @@ type HealthCheck struct {
 	StartPeriodMillis int64 `json:"startPeriodMillis"`
 	// Retries is the number of consecutive failures that make a container unhealthy.
 	Retries int `json:"retries"`
-	// StateFile contains the state between two checks, in a memory volume.
-	StateFile string `json:"stateFile"`
 }
 
 // Stop is how a container is stopped.
@@ -265,8 +263,8 @@ func (c Spec) validateTimes() error {
 		if health.Retries < 1 {
 			problems = append(problems, fmt.Errorf("health.retries: %d, at least 1", health.Retries))
 		}
-		if !path.IsAbs(health.StateFile) {
-			problems = append(problems, fmt.Errorf("health.stateFile: %q is not absolute", health.StateFile))
+		if c.Agent == nil {
+			problems = append(problems, errors.New("health: needs agent, to which its state is reported"))
 		}
 	}
 	if stop := c.Stop; stop != nil {

@@ -14,7 +14,7 @@ func valid() Spec {
 	return Spec{Version: Version, Name: "web", Hostname: "web", IPC: IPCPrivate,
 		Network: &NetworkAttachment{Socket: "/wire/wiring.sock", DeadlineSeconds: 30}, GuestPaths: []string{"/guest"},
 		Image:  ImageConfig{Config: entrypoint.Config{Entrypoint: []string{"/app"}, Command: []string{"serve"}}},
-		Health: &HealthCheck{Test: []string{"CMD-SHELL", "true"}, IntervalMillis: 1, TimeoutMillis: 1, Retries: 3, StateFile: "/state/health"}}
+		Health: &HealthCheck{Test: []string{"CMD-SHELL", "true"}, IntervalMillis: 1, TimeoutMillis: 1, Retries: 3}, Agent: &AgentReporting{Socket: "/report/report.sock", DeadlineSeconds: 1}}
 }
 
 func TestValidate(t *testing.T) {
@@ -42,7 +42,7 @@ func TestValidate(t *testing.T) {
 		"limits[nofile]":          func(c *Spec) { c.Limits = map[string]Limit{"nofile": {Soft: 2, Hard: 1}} },
 		"health.test":             func(c *Spec) { c.Health.Test = []string{"NONE"} },
 		"health.retries":          func(c *Spec) { c.Health.Retries = 0 },
-		"health.stateFile":        func(c *Spec) { c.Health.StateFile = "x" },
+		"health: needs agent":     func(c *Spec) { c.Agent = nil },
 		"health: interval":        func(c *Spec) { c.Health.IntervalMillis = 0 },
 		"shells":                  func(c *Spec) { c.Shells = &Shells{Socket: "/shell/shell.sock"} },
 		"stop.signal":             func(c *Spec) { c.Stop = &Stop{Signal: "NOPE"} },

@@ -41,6 +41,9 @@ type message struct {
 	Name string `json:"name,omitempty"`
 }
 
+// processName ends the names of processes below Containers.
+const processName = "process"
+
 // Namespaces is the name prefix of the files of `guest net`, Containers of those of `guest agent`.
 const (
 	Namespaces = "namespace/"
@@ -75,13 +78,29 @@ func Run(ctx context.Context, path string) error {
 	}
 }
 
-// Check is the sidecar's startup probe: nil if the fd store listens.
-func Check(path string) error {
-	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
+// AwaitContainers waits until the containers whose processes are stored have ended: what serves them
+// ends after them. Without an fd store it returns at once.
+func AwaitContainers(path string) {
+	files, err := Fetch(path, Containers)
 	if err != nil {
-		return fmt.Errorf("the fd store does not listen: %w", err)
+		return
 	}
-	return conn.Close()
+	for name, file := range files {
+		if strings.HasSuffix(name, "/"+processName) {
+			awaitEnd(file)
+		}
+		file.Close()
+	}
+}
+
+// awaitEnd waits for the end of the process of a pidfd, pidfd_open(2).
+func awaitEnd(process *os.File) {
+	poll := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(poll, -1); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 func handleConn(conn fdpass.Conn, stored map[string]*os.File) error {
@@ -135,9 +154,9 @@ func Store(path, name string, file *os.File) error {
 }
 
 // Fetch returns the stored files whose names have a prefix, by the rest of the name. The
-// caller closes the files.
+// caller closes the files. The fd store may be starting.
 func Fetch(path, beginning string) (map[string]*os.File, error) {
-	conn, err := fdpass.Dial(path, time.Now().Add(connTimeout))
+	conn, err := fdpass.DialUntil(path, time.Now().Add(connTimeout))
 	if err != nil {
 		return nil, err
 	}

@@ -193,6 +193,14 @@ func (f *Firewall) input() []match {
 	for _, number := range f.plan.Inbound {
 		rules = append(rules, slices.Concat(from(f.plan.Uplink), family(unix.NFPROTO_IPV4), port(unix.IPPROTO_TCP, number), accept()))
 	}
+	if f.plan.Probes != 0 {
+		for _, source := range f.plan.ProbeSources {
+			if source.Is4() {
+				rules = append(rules, slices.Concat(from(f.plan.Uplink), family(unix.NFPROTO_IPV4),
+					address(offsetSource, expr.CmpOpEq, source), port(unix.IPPROTO_TCP, f.plan.Probes), accept()))
+			}
+		}
+	}
 	return rules
 }
 

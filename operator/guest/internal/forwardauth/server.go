@@ -20,8 +20,6 @@ const (
 	PathKey = "/key"
 	// PathRate counts a request that needs no key.
 	PathRate = "/rate"
-	// PathHealth is for the startup probe.
-	PathHealth = "/health"
 )
 
 // Headers in which the shim describes a request; it replaces those of the client.
@@ -36,9 +34,8 @@ const (
 	// answerTimeout is above two requests to the API, the most that one request waits for.
 	answerTimeout = 2*askTimeout + 4*time.Second
 	// idleTimeout is above the shim's, so that the shim closes idle connections.
-	idleTimeout  = 5 * time.Minute
-	checkTimeout = 2 * time.Second
-	maxKey       = 512
+	idleTimeout = 5 * time.Minute
+	maxKey      = 512
 	// maxHeaders is above the shim's own limit for a request.
 	maxHeaders = 1 << 21
 )
@@ -104,7 +101,6 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathKey, s.checkKey)
 	mux.HandleFunc("GET "+PathRate, s.countOnly)
-	mux.HandleFunc("GET "+PathHealth, func(http.ResponseWriter, *http.Request) {})
 	return mux
 }
 
@@ -178,23 +174,4 @@ func bearer(values []string) (key string, sent bool) {
 		}
 	}
 	return token, true
-}
-
-// Check is the sidecar's startup probe: nil if the gate responds on its socket.
-func Check(path string) error {
-	client := http.Client{Timeout: checkTimeout, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}}
-	response, err := client.Get("http://gate" + PathHealth)
-	if err != nil {
-		return fmt.Errorf("the gate is not ready: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the gate is not ready: it returned %d", response.StatusCode)
-	}
-	return nil
 }

@@ -1,17 +1,16 @@
-// Package health is `guest probe`: a container's health check with the states and times
-// of container engines, stored in a file between two calls of the kubelet.
+// Package health is the health check of a container: `guest checker`, which stays in the
+// container and runs the check with the states and times of container engines, and
+// `guest check`, which becomes one test.
+//
+// The checker has exactly the rights of the container's program. It is a process that the
+// launcher leaves behind before it becomes the program, so the kubelet starts nothing.
 package health
 
 import (
-	"encoding/json"
-	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/report"
-	"cloister.dev/guest/internal/strictjson"
 )
 
 // States of a container's health.
@@ -27,37 +26,43 @@ const MaxOutput = 4096
 // exitTimedOut is the exit code of a check that did not exit by itself.
 const exitTimedOut = -1
 
-// State is the content of the state file.
+// A container that is starting is looked at more often than its interval: after firstLook, then
+// after twice the time, at most every longestLook, so that it need not wait for a whole interval
+// once it is healthy.
+const (
+	firstLook   = 250 * time.Millisecond
+	longestLook = 5 * time.Second
+)
+
+// State is the state of the health check of one run of a container.
 type State struct {
-	// Version is 1.
-	Version int `json:"version"`
-	// StartTicks identifies one run of the container: the start time of its process 1
-	// in clock ticks since boot.
-	StartTicks uint64 `json:"first"`
-	// StartedAt is the same as a time.
-	StartedAt time.Time `json:"startedAt"`
+	// StartedAt is when the container's program was started.
+	StartedAt time.Time
 	// Status is Starting, Healthy or Unhealthy.
-	Status string `json:"status"`
+	Status string
 	// FailingStreak is the number of consecutive failures that count.
-	FailingStreak int `json:"failingStreak"`
+	FailingStreak int
+	// Looks is the number of checks so far.
+	Looks int
+	// Counted is the end of the last check that counted; StartedAt before the first.
+	Counted time.Time
 	// Last is the last check; nil before the first.
-	Last *Result `json:"last"`
+	Last *Result
 }
 
 // Result is the result of one check.
 type Result struct {
 	// Start and End are the times of its start and end.
-	Start time.Time `json:"start"`
-	End   time.Time `json:"end"`
+	Start, End time.Time
 	// ExitCode is 0 for healthy; -1 if the check timed out.
-	ExitCode int `json:"exitCode"`
+	ExitCode int
 	// Output is its output, at most MaxOutput bytes.
-	Output string `json:"output"`
+	Output string
 }
 
 // NewState returns the state of a container that has just started.
-func NewState(first uint64, startedAt time.Time) State {
-	return State{Version: containerspec.Version, StartTicks: first, StartedAt: startedAt, Status: Starting}
+func NewState(startedAt time.Time) State {
+	return State{StartedAt: startedAt, Status: Starting, Counted: startedAt}
 }
 
 // report returns the report to the enclave's agent.
@@ -69,64 +74,44 @@ func (s State) report() report.HealthReport {
 	return told
 }
 
-// Due reports whether the next check is due: the first one immediately, then one interval
-// after the end of the last one.
-func Due(state State, check containerspec.HealthCheck, now time.Time) bool {
-	return state.Last == nil || !now.Before(state.Last.End.Add(check.Interval()))
+// Wait returns the time from the end of the last check to the next one.
+func Wait(state State, check containerspec.HealthCheck) time.Duration {
+	if state.Last == nil {
+		return 0
+	}
+	if state.Status != Starting {
+		return check.Interval()
+	}
+	look := longestLook
+	if doublings := state.Looks - 1; doublings < 5 {
+		look = min(look, firstLook<<doublings)
+	}
+	return min(look, check.Interval())
 }
 
 // Next returns the state after a check.
 //
-// A success makes the container healthy. A failure counts unless the container is still
-// starting and the check began within the start period, or within the first interval:
-// container engines run their first check after one interval; this one runs immediately,
-// but must not count against a container earlier.
+// A success makes the container healthy. A failure counts at most once in an interval, and not
+// while the container is starting and the check began within the start period, or within the
+// first interval: container engines run their first check after one interval; this one runs
+// immediately and more often, but must not count against a container earlier.
 func Next(state State, check containerspec.HealthCheck, result Result) State {
 	state.Last = &result
+	state.Looks++
 	if result.ExitCode == 0 {
-		state.Status, state.FailingStreak = Healthy, 0
+		state.Status, state.FailingStreak, state.Counted = Healthy, 0, result.End
 		return state
 	}
-	grace := max(check.StartPeriod(), check.Interval())
-	if state.Status == Starting && result.Start.Sub(state.StartedAt) < grace {
-		return state
+	if state.Status == Starting {
+		grace := max(check.StartPeriod(), check.Interval())
+		if result.Start.Sub(state.StartedAt) < grace || (state.FailingStreak > 0 && result.Start.Sub(state.Counted) < check.Interval()) {
+			return state
+		}
 	}
 	state.FailingStreak++
+	state.Counted = result.End
 	if state.FailingStreak >= check.Retries {
 		state.Status = Unhealthy
 	}
 	return state
-}
-
-// ReadState reads the state file; if it is absent or of an earlier run of the container,
-// the state is new. The tenant may be able to write the file: if it cannot be read, it
-// counts as absent.
-func ReadState(path string, first uint64, startedAt time.Time) State {
-	state, err := strictjson.DecodeFile[State](path)
-	known := state.Status == Starting || state.Status == Healthy || state.Status == Unhealthy
-	if err != nil || state.StartTicks != first || state.Version != containerspec.Version || !known || state.FailingStreak < 0 {
-		return NewState(first, startedAt)
-	}
-	return state
-}
-
-// WriteState replaces the state file atomically.
-func WriteState(path string, state State) error {
-	data, err := json.Marshal(state)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".health-*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
 }

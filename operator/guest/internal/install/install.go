@@ -1,4 +1,4 @@
-// Package install is `guest install`, the init container that fills our one directory in
+// Package install is `guest install`, the hook of `guest keep` that fills our one directory in
 // every container of the Pod: the guest itself, since tenants' images do not contain it,
 // and empty directories as mount points of other volumes.
 //
@@ -18,7 +18,7 @@ import (
 const Binary = "bin/guest"
 
 // mounts are the mount points of volumes; each container mounts those that it needs.
-var mounts = []string{"spec", "wiring", "report", "state", "debug", "ssh"}
+var mounts = []string{"spec", "wiring", "report", "debug", "ssh"}
 
 // mode lets all users execute and none write.
 const mode = 0o555

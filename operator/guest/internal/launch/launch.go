@@ -35,26 +35,27 @@ func Run(document string) error {
 	// Namespaces, identity and filter are per thread, and execve keeps the calling thread.
 	runtime.LockOSThread()
 	if container.Agent == nil {
-		return start(document, container)
+		return start(document, container, nil)
 	}
-	told, err := report.BeginLaunch(container.Agent.Socket, deadlineOf(container.Agent.DeadlineSeconds))
+	checker, err := newChecker(document, container)
 	if err != nil {
 		return err
 	}
-	err = start(document, container)
+	told, err := report.BeginLaunch(container.Agent.Socket, checker.digest(), deadlineOf(container.Agent.DeadlineSeconds))
+	if err != nil {
+		return err
+	}
+	err = start(document, container, checker)
 	told.Failed(err, entrypoint.ExitCode(err))
 	return err
 }
 
 // start isolates the calling, locked thread and executes the container's program.
-func start(document string, container containerspec.Spec) error {
+func start(document string, container containerspec.Spec, left *checker) error {
 	for _, place := range container.GuestPaths {
 		if err := checkGuestMount(place); err != nil {
 			return err
 		}
-	}
-	if err := restrictHealthState(container.Health); err != nil {
-		return err
 	}
 	if err := isolate(container); err != nil {
 		return err
@@ -71,14 +72,14 @@ func start(document string, container containerspec.Spec) error {
 		return err
 	}
 	if container.Shells != nil {
-		return execPID1(document, container, user)
+		return execPID1(document, container, user, left)
 	}
-	return ExecProgram(container, user, arguments)
+	return execProgram(container, user, arguments, left)
 }
 
 // execPID1 keeps the guest as process 1 of a debug container, with the privileges of the
 // tenant's program, which it then starts as its child.
-func execPID1(path string, container containerspec.Spec, user account.User) error {
+func execPID1(path string, container containerspec.Spec, user account.User, left *checker) error {
 	socket, err := shell.Listen(container.Shells.Socket)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func execPID1(path string, container containerspec.Spec, user account.User) erro
 	}
 	defer runtime.KeepAlive(socket) // else the finalizer would close the descriptor
 	number := socket.Fd()
-	return ExecProgram(container, user, []string{guest, shell.PID1Command, "-spec", path, "-socket", strconv.Itoa(int(number))}, number)
+	return execProgram(container, user, []string{guest, shell.PID1Command, "-spec", path, "-socket", strconv.Itoa(int(number))}, left, number)
 }
 
 // checkGuestMount refuses a guest directory that the container could move: the kubelet
@@ -116,18 +117,6 @@ func checkGuestMount(target string) error {
 	return nil
 }
 
-// restrictHealthState makes the health state accessible to root only: volumes of the node
-// may be writable by all users.
-func restrictHealthState(check *containerspec.HealthCheck) error {
-	if check == nil {
-		return nil
-	}
-	if err := os.Chmod(path.Dir(check.StateFile), 0o755); err != nil {
-		return fmt.Errorf("the health state cannot be protected from other users: %w", err)
-	}
-	return nil
-}
-
 // ResolveUser resolves the container's user with the files of its image.
 func ResolveUser(container containerspec.Spec) (account.User, error) {
 	passwd, err := account.ReadFile("/etc/passwd")
@@ -147,40 +136,63 @@ func ResolveUser(container containerspec.Spec) (account.User, error) {
 	return account.Resolve(container.UserName(), passwd, group, slices.Concat(container.Groups, present))
 }
 
-// ExecProgram drops the calling, locked thread's privileges and executes a program of the
-// tenant's in this process. It returns only on an error. Only the standard streams and
-// the descriptors in left stay open.
-func ExecProgram(container containerspec.Spec, user account.User, arguments []string, left ...uintptr) error {
-	kept, err := capability.ParseKept(container.Capabilities)
+// execProgram drops the calling, locked thread's privileges, leaves a checker behind if there
+// is one, and executes a program of the tenant's in this process. It returns only on an error.
+// Only the standard streams and the descriptors in kept stay open.
+func execProgram(container containerspec.Spec, user account.User, arguments []string, left *checker, kept ...uintptr) error {
+	capabilities, err := capability.ParseKept(container.Capabilities)
 	if err != nil {
 		return err
 	}
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("open files could not be closed for the program: %w", err)
 	}
-	for _, descriptor := range left {
-		if _, err := unix.FcntlInt(descriptor, unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("a file could not be kept open for the program: %w", err)
-		}
-	}
 	environment := Environment(os.Environ(), container, user)
-	if err := privileges.Drop(privileges.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: kept}); err != nil {
+	if err := privileges.Drop(privileges.Identity{UID: user.UID, GID: user.GID, Groups: user.Groups, Kept: capabilities}); err != nil {
 		return err
 	}
 	// From here on the tenant's privileges apply.
 	if err := os.Chdir(container.Directory()); err != nil {
 		return fmt.Errorf("%w: the working directory: %w", entrypoint.ErrNotExecutable, err)
 	}
-	search, _ := entrypoint.Value(environment, "PATH")
-	file, err := entrypoint.Find(arguments[0], search)
+	file, err := find(arguments[0], environment)
 	if err != nil {
 		return err
 	}
+	if err := left.start(environment); err != nil {
+		return err
+	}
+	// After the checker's start, which would inherit them.
+	for _, descriptor := range kept {
+		if _, err := unix.FcntlInt(descriptor, unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("a file could not be kept open for the program: %w", err)
+		}
+	}
+	return replaceProcess(container, file, arguments, environment)
+}
+
+// Become executes a program of the tenant's in this process, whose privileges have been dropped
+// before. It returns only on an error.
+func Become(container containerspec.Spec, arguments []string) error {
+	file, err := find(arguments[0], os.Environ())
+	if err != nil {
+		return err
+	}
+	return replaceProcess(container, file, arguments, os.Environ())
+}
+
+func find(name string, environment []string) (string, error) {
+	search, _ := entrypoint.Value(environment, "PATH")
+	return entrypoint.Find(name, search)
+}
+
+// replaceProcess sets the limits and executes the program.
+func replaceProcess(container containerspec.Spec, file string, arguments, environment []string) error {
 	// The last step: with a limit of processes in force, the guest may not be able to start threads.
 	if err := setLimits(container.Limits); err != nil {
 		return err
 	}
-	err = syscall.Exec(file, arguments, environment)
+	err := syscall.Exec(file, arguments, environment)
 	return fmt.Errorf("%q: %w: %w", file, entrypoint.ErrNotExecutable, err)
 }
 

@@ -40,23 +40,6 @@ func Attach(path string, namespace *os.File, deadline time.Time) (response Respo
 	}
 }
 
-// Namespace requests the network namespace of the running container.
-func Namespace(path string, deadline time.Time) (*os.File, error) {
-	conn, err := fdpass.Dial(path, deadline)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	response, namespace, err := exchange(conn, Request{Kind: RequestNamespace}, nil)
-	if err != nil {
-		return nil, err
-	}
-	if response.Kind != ResponseJoin || namespace == nil {
-		return nil, fmt.Errorf("the enclave's network responded %q", response.Kind)
-	}
-	return namespace, nil
-}
-
 func confirmAttached(conn fdpass.Conn) error {
 	defer conn.Close()
 	response, _, err := exchange(conn, Request{Kind: RequestAttached}, nil)

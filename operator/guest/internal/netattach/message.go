@@ -15,14 +15,12 @@ import (
 // SocketName is the name of the socket in a container's wiring directory.
 const SocketName = "wiring.sock"
 
-// Kinds of requests of a launcher or probe.
+// Kinds of requests of a launcher.
 const (
 	// RequestAttach sends a new namespace to be attached.
 	RequestAttach = "wire"
 	// RequestAttached confirms that the interfaces are configured.
 	RequestAttached = "wired"
-	// RequestNamespace requests the namespace of the running container.
-	RequestNamespace = "namespace"
 )
 
 // Kinds of responses of `guest net`.
@@ -40,7 +38,7 @@ const (
 // ErrRefused is returned if `guest net` refuses; the message has the reason.
 var ErrRefused = errors.New("the enclave's network refused")
 
-// Request is the message of a launcher or probe.
+// Request is the message of a launcher.
 type Request struct {
 	// Kind is one of the Request constants.
 	Kind string `json:"ask"`

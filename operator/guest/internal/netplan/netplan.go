@@ -48,6 +48,11 @@ type Plan struct {
 	Denied []netip.Prefix `json:"denied"`
 	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
 	Inbound []uint16 `json:"inbound"`
+	// Probes is the TCP port of the kubelet's probes, which the Pod's node alone reaches; 0 means none.
+	Probes uint16 `json:"probes,omitempty"`
+	// ProbeSources are further addresses from which the kubelet probes, beside the node's own and the
+	// Pod's gateway.
+	ProbeSources []netip.Addr `json:"probeSources,omitempty"`
 	// Sidecars are the only processes of the Pod's own namespace that may connect anywhere.
 	Sidecars []Sidecar `json:"sideCars"`
 	// Resolver is how public names are resolved.

@@ -26,7 +26,7 @@ import (
 const (
 	namePort        = 53
 	firstResolution = 5 * time.Second
-	statusEvery     = time.Second
+	statusEvery     = 5 * time.Second
 )
 
 // Network is a running `guest net`.
@@ -41,6 +41,11 @@ type Network struct {
 // Run runs the network of a plan until the context is done. Bridges, devices and filter
 // stay when it returns: the containers keep running.
 func Run(ctx context.Context, plan netplan.Plan, log *slog.Logger) error {
+	sources, err := probeSources(plan)
+	if err != nil {
+		return err
+	}
+	plan.ProbeSources = sources
 	running := &Network{plan: plan, filter: firewall.New(plan), log: log}
 	if err := running.setUp(); err != nil {
 		return err
@@ -50,7 +55,7 @@ func Run(ctx context.Context, plan netplan.Plan, log *slog.Logger) error {
 		return err
 	}
 	first, cancel := context.WithTimeout(ctx, firstResolution)
-	err := running.lists.Refresh(first)
+	err = running.lists.Refresh(first)
 	cancel()
 	if err != nil {
 		return err

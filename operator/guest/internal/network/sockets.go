@@ -186,19 +186,10 @@ func (s *sockets) handleRequest(container string, conn fdpass.Conn, request neta
 	one.mutex.Lock()
 	defer one.mutex.Unlock()
 	switch {
-	case request.Kind == netattach.RequestNamespace && file == nil:
-		return s.sendNamespace(one, conn)
 	case request.Kind == netattach.RequestAttach && file != nil:
 		return s.attach(one, conn, file)
 	}
 	return fmt.Errorf("the request %q is not known", request.Kind)
-}
-
-func (s *sockets) sendNamespace(one *namespaceState, conn fdpass.Conn) error {
-	if one.inside == nil {
-		return errors.New("the container's network namespace is not known here")
-	}
-	return conn.Send(s.response(one, netattach.ResponseJoin), one.inside)
 }
 
 // attach adopts a new namespace and connects it, or sends the shared one.

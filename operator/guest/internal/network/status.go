@@ -2,7 +2,6 @@ package network
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,18 +37,6 @@ type Status struct {
 
 // ReadStatus reads a status file.
 func ReadStatus(path string) (Status, error) { return strictjson.DecodeFile[Status](path) }
-
-// Check is the sidecar's startup probe: nil if `guest net` is ready.
-func Check(path string) error {
-	status, err := ReadStatus(path)
-	if err != nil {
-		return fmt.Errorf("the enclave's network is not ready: %w", err)
-	}
-	if !status.Ready {
-		return errors.New("the enclave's network is not ready")
-	}
-	return nil
-}
 
 func (s Status) encode() (string, error) {
 	data, err := json.Marshal(s)

@@ -1,4 +1,4 @@
-// Package report is the protocol by which a container's launcher and probe report to `guest
+// Package report is the protocol by which a container's launcher and checker report to `guest
 // agent`: the launch, why it failed, and the state of the health check.
 //
 // There is one socket for each container, in a directory that no other container has, so
@@ -8,6 +8,8 @@
 package report
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +32,8 @@ const (
 	MessageLaunch = "launch"
 	// MessageFailed follows MessageLaunch on its connection: the launch failed.
 	MessageFailed = "failed"
-	// MessageHealth is the state of the health check.
+	// MessageHealth is the state of the health check, with the checker's token. The connection
+	// stays open: further states follow on it, without a token and without a response.
 	MessageHealth = "health"
 )
 
@@ -80,6 +83,10 @@ type Message struct {
 	// Error is why a launch failed, ExitCode the launcher's exit code.
 	Error    string `json:"error,omitempty"`
 	ExitCode int    `json:"exitCode,omitempty"`
+	// CheckerDigest is the TokenDigest of the checker, in MessageLaunch; empty if there is none.
+	CheckerDigest string `json:"checkerDigest,omitempty"`
+	// Token is the checker's token, in the first MessageHealth of a connection.
+	Token string `json:"token,omitempty"`
 	// Health is set for MessageHealth.
 	Health *HealthReport `json:"health,omitempty"`
 }
@@ -119,13 +126,15 @@ type Launch struct{ conn fdpass.Conn }
 // execute the container's program. The agent may be starting: BeginLaunch retries until the
 // deadline and fails then, since an unreported container would make the enclave's status
 // false.
-func BeginLaunch(socket string, deadline time.Time) (*Launch, error) {
+//
+// The checkerDigest is the TokenDigest of the container's checker; empty if it has none.
+func BeginLaunch(socket, checkerDigest string, deadline time.Time) (*Launch, error) {
 	for {
 		conn, err := fdpass.DialUntil(socket, deadline)
 		if err != nil {
 			return nil, fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 		}
-		err = send(conn, Message{Kind: MessageLaunch, ContainerID: containerID()})
+		err = send(conn, Message{Kind: MessageLaunch, ContainerID: containerID(), CheckerDigest: checkerDigest})
 		if err == nil {
 			return &Launch{conn}, nil
 		}
@@ -147,16 +156,52 @@ func (l *Launch) Failed(failure error, exitCode int) {
 	_ = l.conn.Close()
 }
 
-// SendHealth reports the state of the health check to the agent. It includes process 1, so
-// that an agent that missed the launch learns of it.
-func SendHealth(socket string, health HealthReport) error {
+// TokenDigest is what the agent knows of a checker's token.
+func TokenDigest(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// Checks is the connection of a container's checker to the agent.
+type Checks struct {
+	conn fdpass.Conn
+	lost chan struct{}
+}
+
+// BeginChecks opens a connection and reports the state of the health check. It includes process
+// 1, so that an agent that missed the launch learns of it.
+func BeginChecks(socket, token string, health HealthReport) (*Checks, error) {
 	conn, err := fdpass.Dial(socket, time.Now().Add(conversation))
 	if err != nil {
-		return fmt.Errorf("the enclave's agent cannot be reached: %w", err)
+		return nil, fmt.Errorf("the enclave's agent cannot be reached: %w", err)
 	}
-	defer conn.Close()
-	return send(conn, Message{Kind: MessageHealth, ContainerID: containerID(), Health: &health})
+	err = send(conn, Message{Kind: MessageHealth, ContainerID: containerID(), Token: token, Health: &health})
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	made := &Checks{conn, make(chan struct{})}
+	go func() {
+		// The agent sends nothing more: what ends this read is the end of the connection.
+		_, _, _ = fdpass.Receive[Response](conn)
+		close(made.lost)
+	}()
+	return made, nil
 }
+
+// Lost is closed when the agent has closed the connection.
+func (c *Checks) Lost() <-chan struct{} { return c.lost }
+
+// Report reports the next state.
+func (c *Checks) Report(health HealthReport) error {
+	return c.conn.Send(Message{Kind: MessageHealth, Health: &health})
+}
+
+// Close closes the connection.
+func (c *Checks) Close() { _ = c.conn.Close() }
 
 // send sends a message with process 1 and the counters, and waits for the response.
 func send(conn fdpass.Conn, message Message) error {

@@ -15,11 +15,16 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
 	program = "caddy"
 	module  = "github.com/caddyserver/caddy/v2"
+	// certificateVariable names the file of the certificate, where `guest certificate` has one signed:
+	// Caddy looks for it when it starts, and then only after a pause that grows.
+	certificateVariable = "CERTIFICATE_FILE"
+	awaitPause          = 20 * time.Millisecond
 )
 
 // oldest is the oldest version that is started: the one that the rules are tested with.
@@ -37,8 +42,20 @@ func Run(config string) error {
 	if err := check(file); err != nil {
 		return err
 	}
+	awaitFile(os.Getenv(certificateVariable))
 	err = syscall.Exec(file, []string{program, "run", "--config", config}, os.Environ())
 	return fmt.Errorf("%s cannot be executed: %w", file, err)
+}
+
+// awaitFile waits until a file exists; empty means none. How long that may take is decided by
+// whoever creates it, and reports why it is missing.
+func awaitFile(path string) {
+	for path != "" {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(awaitPause)
+	}
 }
 
 // check reads the version that the Go toolchain wrote into the program, which is quicker

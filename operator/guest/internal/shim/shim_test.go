@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestVersionsThatAreStarted(t *testing.T) {
@@ -65,4 +66,23 @@ func TestAnOldCaddyIsNotStarted(t *testing.T) {
 	if err := Run("/config.json"); err == nil || !strings.Contains(err.Error(), "no program caddy") {
 		t.Errorf("no program: %v", err)
 	}
+}
+
+func TestAwaitFileWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tls.crt")
+	done := make(chan struct{})
+	go func() {
+		awaitFile("")
+		awaitFile(path)
+		close(done)
+	}()
+	select {
+	case <-done:
+		t.Fatal("it did not wait")
+	case <-time.After(3 * awaitPause):
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-done
 }

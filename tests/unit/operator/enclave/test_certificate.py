@@ -43,12 +43,11 @@ def documents(plan: EnclavePlan) -> dict[str, Any]:
 
 def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_shim_alone() -> None:
     pod = build_pod(signed(), SETTINGS)["spec"]
-    assert [each["name"] for each in pod["initContainers"]][-1] == "certificate"
-    built = pod["initContainers"][-1]
+    (built,) = [each for each in pod["containers"] if each["name"] == "certificate"]
     rights = built["securityContext"]
     assert (rights["runAsUser"], rights["runAsGroup"]) == (65005, 65532)
     assert rights["capabilities"] == {"drop": ["ALL"]}
-    assert built["startupProbe"]["exec"]["command"][:3] == ["/guest", "certificate", "-check"]
+    assert built["startupProbe"]["httpGet"]["path"] == "/stage/certificate?wait=55"
     everyone = [*pod["initContainers"], *pod["containers"]]
     places = {
         directory: [
@@ -120,7 +119,7 @@ def test_the_shim_has_no_other_certificate_to_serve() -> None:
 @pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
 def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -> None:
     pod = build_pod(plan, SETTINGS)["spec"]
-    assert "certificate" not in [each["name"] for each in pod["initContainers"]]
+    assert "certificate" not in [each["name"] for each in pod["containers"]]
     found = documents(plan)
     assert CERTIFICATE_KEY not in found
     assert found[SHIM_KEY] == shim_config(

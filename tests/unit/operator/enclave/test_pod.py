@@ -30,14 +30,14 @@ from tests.support.builders.enclave_plans import (
     WORKER,
     config_of,
     host_of,
+    of_file,
     plan_of,
 )
 
 
 def container_of(spec: ContainerConfig, *, images: Any = ()) -> dict[str, Any]:
     pod = build_pod(plan_of(spec, images=images), SETTINGS)
-    found: dict[str, Any] = pod["spec"]["containers"][0]
-    return found
+    return of_file(pod)[0]
 
 
 def with_changes(spec: ContainerConfig, **changes: object) -> ContainerConfig:
@@ -51,16 +51,10 @@ def test_dollar_signs_of_the_environment_reach_the_program_unchanged() -> None:
 
 def test_the_guest_stands_in_front_of_everything_that_the_kubelet_starts() -> None:
     pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
-    for index, built in enumerate(pod["spec"]["containers"][:2]):
+    assert len(of_file(pod)) == 2
+    for index, built in enumerate(of_file(pod)):
         document = f"/.cloister/spec/container-{index}.json"
-        called = {
-            "exec": built["command"],
-            "stop": built["lifecycle"]["preStop"]["exec"]["command"],
-            "probe": built.get("readinessProbe", {}).get("exec", {}).get("command"),
-        }
-        for name, command in called.items():
-            wanted = ["/.cloister/bin/guest", name, "-spec", document]
-            assert command == (wanted if name != "probe" or index == 1 else None)
+        assert built["command"] == ["/.cloister/bin/guest", "exec", "-spec", document]
         assert "args" not in built
         assert built["securityContext"]["runAsUser"] == 0
         mounted = {each["mountPath"]: each.get("readOnly") for each in built["volumeMounts"]}
@@ -70,11 +64,11 @@ def test_the_guest_stands_in_front_of_everything_that_the_kubelet_starts() -> No
 
 def test_our_parts_have_no_right_but_the_network() -> None:
     pod = build_pod(plan_of(WEB), SETTINGS)["spec"]
-    ours = [*pod["initContainers"], pod["containers"][-1]]
+    every = [*pod["initContainers"], *pod["containers"]]
+    ours = [each for each in every if each["command"][1] != "exec"]
     rights = {each["name"]: each["securityContext"] for each in ours}
     added = {name: one["capabilities"].get("add", []) for name, one in rights.items()}
     assert added == {
-        "guest-install": [],
         "keep": [],
         "net": ["NET_ADMIN"],
         "agent": [],
@@ -95,15 +89,52 @@ def test_a_pod_has_a_user_namespace_unless_its_host_says_that_it_needs_none() ->
 
 def test_a_host_without_isolation_has_no_network_of_ours() -> None:
     pod = build_pod(plan_of(WEB, host=host_of(networkIsolation="Pod")), SETTINGS)["spec"]
-    assert [each["name"] for each in pod["initContainers"]] == ["guest-install", "keep", "agent"]
+    assert [each["name"] for each in pod["initContainers"]] == ["keep"]
+    assert [each["name"] for each in pod["containers"]] == ["agent", "web", "shim"]
     assert "wiring" not in str(pod)
 
 
-def test_the_kubelet_calls_often_and_waits_longer_than_the_check() -> None:
+def test_the_kubelet_starts_no_process_for_a_probe() -> None:
     check = Healthcheck(test=("CMD", "true"), interval=timedelta(minutes=1))
-    probe = container_of(with_changes(WEB, healthcheck=check))["readinessProbe"]
-    assert (probe["periodSeconds"], probe["timeoutSeconds"]) == (5, 34)
-    assert probe["failureThreshold"] == 1
+    plan = plan_of(with_changes(WEB, healthcheck=check), WORKER)
+    pod = build_pod(plan, SETTINGS)["spec"]
+    probes = [
+        each[name]
+        for each in (*pod["initContainers"], *pod["containers"])
+        for name in ("startupProbe", "readinessProbe", "livenessProbe")
+        if name in each
+    ]
+    assert probes
+    assert all("exec" not in probe for probe in probes)
+    listened = {probe["httpGet"]["path"] for probe in probes if "httpGet" in probe}
+    assert {"/ready", "/health/web", "/health/Worker_1", "/stage/network?wait=55"} <= listened
+    assert all(probe.get("httpGet", {"port": 8441})["port"] == 8441 for probe in probes)
+    assert agent_document(plan, SETTINGS)["probes"] == "0.0.0.0:8441"
+
+
+@pytest.mark.parametrize(
+    ("changes", "image", "hook"),
+    [
+        ({}, "", False),
+        ({"stop_signal": "SIGTERM"}, "", False),
+        ({"stop_signal": "SIGINT"}, "", True),
+        ({"stop_signal": "SIGINT"}, "SIGINT", False),
+        ({}, "SIGINT", False),
+        ({"stop_signal": "SIGTERM"}, "SIGINT", True),
+        ({"stop_timeout": 3}, "", True),
+    ],
+)
+def test_a_hook_stops_a_container_only_where_the_runtime_would_do_otherwise(
+    changes: dict[str, Any], image: str, *, hook: bool
+) -> None:
+    """The Pod's grace period is that of the slowest container."""
+    facts: dict[str, object] = {"container": WEB.name, "image": WEB.image, "stopSignal": image}
+    slow = with_changes(WEB, name="slow", stop_timeout=10)
+    plan = plan_of(with_changes(WEB, **changes), slow, images=(facts,))
+    built = of_file(build_pod(plan, SETTINGS))[0]
+    command = ["/.cloister/bin/guest", "stop", "-spec", "/.cloister/spec/container-0.json"]
+    wanted = {"preStop": {"exec": {"command": command}}}
+    assert built.get("lifecycle") == (wanted if hook else None)
 
 
 def test_domain_given_as_a_variable_wins_over_the_host_name() -> None:
@@ -116,7 +147,7 @@ def test_domain_given_as_a_variable_wins_over_the_host_name() -> None:
     built = build_pod(
         plan_of(WEB).__class__(enclave, "acme", plan.host, plan.config, b""), SETTINGS
     )
-    env = {each["name"]: each.get("value") for each in built["spec"]["containers"][0]["env"]}
+    env = {each["name"]: each.get("value") for each in of_file(built)[0]["env"]}
     assert env["DOMAIN"] == "mine"
     assert "ABSENT" not in env
     assert "COLOUR" not in env
@@ -124,7 +155,7 @@ def test_domain_given_as_a_variable_wins_over_the_host_name() -> None:
 
 def test_a_file_secret_is_mounted_only_where_it_is_named() -> None:
     pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
-    web, worker, _ = pod["spec"]["containers"]
+    web, worker = of_file(pod)
     volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
     service = {each["mountPath"]: each["name"] for each in web["volumeMounts"]}["/cloister"]
     places = {each["mountPath"]: each for each in worker["volumeMounts"]}
@@ -138,14 +169,16 @@ def test_a_file_secret_is_mounted_only_where_it_is_named() -> None:
 
 def test_the_shim_takes_a_name_that_is_free() -> None:
     pod = build_pod(plan_of(with_changes(WEB, name="shim")), SETTINGS)
-    assert [each["name"] for each in pod["spec"]["containers"]] == ["shim", "shim-2"]
+    names = [each["name"] for each in pod["spec"]["containers"]]
+    assert names == ["net", "agent", "shim", "shim-2"]
 
 
 def test_every_part_of_ours_takes_a_name_that_is_free() -> None:
-    names = ("net", "Keep", "guest-install", "net-2")
+    names = ("net", "Keep", "shim", "net-2")
     pod = build_pod(plan_of(*(with_changes(WEB, name=name) for name in names)), SETTINGS)
-    ours = [each["name"] for each in pod["spec"]["initContainers"]]
-    assert ours == ["guest-install-2", "keep-2", "net-3", "agent"]
+    every = [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
+    ours = [each["name"] for each in every if each["command"][1] != "exec"]
+    assert ours == ["keep-2", "net-3", "agent", "shim-2"]
 
 
 def test_shared_memory_of_the_file_replaces_ours() -> None:
@@ -195,7 +228,6 @@ def test_what_no_enclave_enforces_is_listed() -> None:
         "containers[1].pids_limit",
         "containers[1].restart",
         "containers[2].pid",
-        "containers[2].healthcheck",
         "containers[2].stop_timeout",
     )
 
@@ -275,7 +307,7 @@ def test_production_has_nothing_of_ssh() -> None:
 
 def test_a_container_reports_at_a_socket_of_its_own() -> None:
     pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
-    mounts = [mount for each in pod["spec"]["containers"] for mount in each["volumeMounts"]]
+    mounts = [mount for each in of_file(pod) for mount in each["volumeMounts"]]
     parts = [each.get("subPath") for each in mounts if each["name"] == "report"]
     assert parts == ["web", "Worker_1"]
     assert all(each["readOnly"] for each in mounts if each["name"] in {"report", "service"})
@@ -295,7 +327,7 @@ def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it(
 ) -> None:
     plan = plan_of(with_changes(WEB, secrets=secrets))
     spec = build_pod(plan, SETTINGS)["spec"]
-    (agent,) = (each for each in spec["initContainers"] if each["name"] == "agent")
+    (agent,) = (each for each in spec["containers"] if each["name"] == "agent")
     mounted = "/etc/cloister-metrics" in {each["mountPath"] for each in agent["volumeMounts"]}
     assert mounted is (used is not None)
     token = agent_document(plan, SETTINGS)["metrics"]["tokenFile"]

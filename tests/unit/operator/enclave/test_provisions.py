@@ -13,7 +13,14 @@ from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.pod.unenforced import unenforced
-from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, host_of, plan_of
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    WEB,
+    config_of,
+    host_of,
+    of_file,
+    plan_of,
+)
 
 GPU_HOST = host_of(gpu={"resource": "nvidia.com/gpu", "counts": [1, 8], "type": "H100"})
 DRA_HOST = host_of(gpu={"deviceClass": "gpu.example.com", "counts": [1, 8], "type": "H100"})
@@ -54,7 +61,7 @@ def limits(container: dict[str, Any]) -> dict[str, str]:
         (1, ["all"], ["1"], None),
         (8, ["all", None], ["8", None], None),
         (8, [(0, 1, 2, 3), (4, 5, 6, 7)], ["4", "4"], None),
-        (8, [(0, 1), 2], ["2", "2"], "8"),
+        (8, [(0, 1), 2], ["2", "2"], "4"),
         (8, [None], [None], "8"),
         (0, [None], [None], None),
     ],
@@ -64,7 +71,7 @@ def test_gpus_go_to_the_containers_that_have_them(
 ) -> None:
     containers = [with_gpus(f"c{number}", gpus) for number, gpus in enumerate(asked)]
     pod = gpu_pod(count, *containers)
-    got = [limits(each).get("nvidia.com/gpu") for each in pod["containers"][: len(asked)]]
+    got = [limits(each).get("nvidia.com/gpu") for each in of_file({"spec": pod})]
     assert got == want
     assert limits(pod["initContainers"][0]).get("nvidia.com/gpu") == held
     assert all("nvidia.com/gpu" not in limits(each) for each in pod["initContainers"][1:])
@@ -98,12 +105,13 @@ def test_containers_share_gpus_by_claims_of_the_pod(
         for number, claim in enumerate(claims)
     ]
     assert all(each["metadata"]["ownerReferences"] for each in claims)
-    used = [
-        [claim["name"] for claim in each["resources"].get("claims", [])]
+    used = {
+        each["name"]: [claim["name"] for claim in each["resources"].get("claims", [])]
         for each in pod["containers"]
-    ]
-    assert used == [*want, []], "the shim has none"
-    for each in pod["containers"][: len(asked)]:
+    }
+    assert [used.pop(each.name) for each in containers] == want
+    assert not any(used.values()), "ours have none"
+    for each in of_file({"spec": pod}):
         assert VOID in each["env"], "only the driver adds GPUs"
     everything = [*pod["initContainers"], *pod["containers"]]
     assert all(set(limits(each)) <= {"memory", "ephemeral-storage"} for each in everything)
@@ -119,14 +127,15 @@ def test_a_container_without_gpus_sees_none() -> None:
     """Images for CUDA set ``all``, which would be the GPUs of every enclave of the node."""
     greedy = (EnvEntry(name="NVIDIA_VISIBLE_DEVICES", value="all"),)
     pod = gpu_pod(1, with_gpus("a", "all", env=greedy), with_gpus("b", None, env=greedy))
-    assert pod["containers"][0].get("env", []) == []
-    assert pod["containers"][1]["env"] == [VOID]
+    all_of_them, none = of_file({"spec": pod})
+    assert all_of_them.get("env", []) == []
+    assert none["env"] == [VOID]
     config = config_of(with_gpus("a", "all", env=greedy), with_gpus("b", None))
     assert unenforced(config) == ("containers[0].env.NVIDIA_VISIBLE_DEVICES",)
 
 
 def test_a_host_that_declares_no_gpus_hides_those_of_its_nodes() -> None:
-    built = build_pod(plan_of(with_gpus("a", None)), SETTINGS)["spec"]["containers"][0]
+    built = of_file(build_pod(plan_of(with_gpus("a", None)), SETTINGS))[0]
     assert VOID in built["env"]
 
 
@@ -153,7 +162,7 @@ def test_devices_are_resources_of_the_host() -> None:
     )
     asked = ("/dev/kvm", "/dev/fuse:/dev/fuse:rwm", "/dev/kvm:/dev/kvm")
     container = WEB.model_copy(update={"devices": asked, "memory": 64 * MIB})
-    built = build_pod(plan_of(container, host=host), SETTINGS)["spec"]["containers"][0]
+    built = of_file(build_pod(plan_of(container, host=host), SETTINGS))[0]
     assert built["resources"] == {
         "limits": {
             "devices.example/kvm": "1",
@@ -206,7 +215,7 @@ def test_models_are_verified_before_the_containers(
     mounts = {each["mountPath"]: each for each in first["volumeMounts"]}
     assert mounts["/run/cloister/store"]["readOnly"]
     assert {"name": "models-store", **volume} in pod["volumes"]
-    for built in pod["containers"][:2]:
+    for built in of_file({"spec": pod}):
         (mount,) = [each for each in built["volumeMounts"] if each["name"] == "models"]
         assert mount == {"name": "models", "mountPath": "/cloister/mpk", "readOnly": True}
         assert all(each["name"] != "models-store" for each in built["volumeMounts"])

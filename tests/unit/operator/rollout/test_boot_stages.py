@@ -27,8 +27,12 @@ NEW = PodFacts(
     skipped_stages=SKIPPED,
 )
 UP = replace(NEW, phase=PodPhase.RUNNING, agent=running("agent"))
-HALF = replace(UP, containers=(running("web"), PodContainer(name="db")))
-STARTED = replace(UP, containers=(running("web"), running("db")), shim=running("shim", ready=True))
+WIRED = replace(UP, over_stages=frozenset({"network", "firewall"}))
+HALF = replace(WIRED, containers=(running("web"), PodContainer(name="db")))
+STARTED = replace(
+    WIRED, containers=(running("web"), running("db")), shim=running("shim", ready=True)
+)
+CHECKED = replace(UP, containers=(replace(running("web", ready=True), checked=True),))
 READY = replace(STARTED, agent=running("agent", ready=True))
 
 
@@ -36,7 +40,9 @@ READY = replace(STARTED, agent=running("agent", ready=True))
     ("pod", "over"),
     [
         (NEW, set()),
-        (UP, {"network", "firewall"}),
+        (UP, set()),
+        (CHECKED, {"config", "secrets"}),
+        (WIRED, {"network", "firewall", "config"}),
         (HALF, {"network", "firewall", "config"}),
         (STARTED, {"network", "firewall", "config", "secrets", "shim"}),
         (READY, set(STAGES) - SKIPPED),
@@ -49,21 +55,18 @@ def test_a_stage_is_over_when_something_later_shows_it(pod: PodFacts, over: set[
         assert status == ("skipped" if name in SKIPPED else "ok" if name in over else "pending")
 
 
-@pytest.mark.parametrize(("pod", "stage"), [(STARTED, "containers"), (UP, "config")])
-def test_a_failed_boot_shows_where_and_why(pod: PodFacts, stage: str) -> None:
+def test_a_failed_boot_shows_where_and_why() -> None:
     agent = replace(running("agent"), exit_code=1, exit_message=UNHEALTHY)
-    failed = [each for each in boot_stages(replace(pod, agent=agent)) if each.status == "failed"]
-    (found,) = failed
-    assert found.name == stage
+    pod = replace(STARTED, agent=agent)
+    (found,) = [each for each in boot_stages(pod) if each.status == "failed"]
+    assert found.name == "containers"
     assert found.detail == "Container web is unhealthy. Its last output: refused"
 
 
-def test_stages_that_come_before_the_containers_are_over_with_them() -> None:
-    """The kubelet starts no container before key, certificate and weights are there."""
-    early = {"identity", "certificate", "models"}
-    for pod, status in ((UP, "pending"), (HALF, "ok")):
+def test_the_weights_are_verified_before_a_container_starts() -> None:
+    for pod, status in ((WIRED, "pending"), (HALF, "ok")):
         stages = boot_stages(replace(pod, skipped_stages=frozenset()))
-        assert {each.status for each in stages if each.name in early} == {status}
+        assert [each.status for each in stages if each.name == "models"] == [status]
 
 
 @pytest.mark.parametrize(
