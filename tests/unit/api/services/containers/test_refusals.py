@@ -137,6 +137,14 @@ def test_errors_of_the_cluster_are_not_exposed() -> None:
     assert from_kube(Unavailable(429, "", "busy", retry_after=3)).retry_after == 3
 
 
+@pytest.mark.parametrize("kind", ["secrets", "configmaps", "events"])
+def test_rights_that_the_operator_has_not_given_yet_are_503(kind: str) -> None:
+    refused = Forbidden(403, "Forbidden", "no", details={"kind": kind})
+    assert from_kube(refused).status == 503
+    policy = Forbidden(403, "Invalid", "ValidatingAdmissionPolicy", details={"kind": kind})
+    assert from_kube(policy).status == 500
+
+
 def test_error_responses_have_one_form() -> None:
     response = error_response(unavailable("later", retry_after=0.2), "r1")
     assert msgspec.json.decode(response.body) == {
