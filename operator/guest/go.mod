@@ -6,6 +6,7 @@ toolchain go1.26.8
 
 require (
 	github.com/erofs/go-erofs v0.3.1
+	github.com/google/go-sev-guest v0.15.0
 	github.com/google/nftables v0.3.0
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/miekg/dns v1.1.73
@@ -24,8 +25,12 @@ require (
 
 require (
 	github.com/google/go-cmp v0.6.0 // indirect
+	github.com/google/logger v1.1.1 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/kr/fs v0.1.0 // indirect
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42 // indirect
 	github.com/mdlayher/socket v0.5.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	google.golang.org/protobuf v1.33.0 // indirect
 )
