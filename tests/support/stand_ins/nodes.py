@@ -15,6 +15,7 @@ import httpx
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import NODE, POD
 from cloister_crds.names import ENCLAVE_LABEL
+from tests.support.builders.enclave_plans import of_file
 from tests.support.cluster.direct_client import DirectClient
 
 __all__ = ["READY", "PodOutcome", "SimulatedNodes"]
@@ -156,9 +157,8 @@ class SimulatedNodes:
         spec, metadata = pod["spec"], pod["metadata"]
         containers = [running(each) for each in spec["containers"]]
         if outcome.code is not None:
-            of_file = [each for each in spec["containers"] if "exec" in each["command"]]
-            first = spec["containers"].index(of_file[0])
-            containers[first] = ended(of_file[0], outcome.code)
+            first = of_file(pod)[0]
+            containers[spec["containers"].index(first)] = ended(first, outcome.code)
         number = int(metadata["uid"][:4], 16) % 60_000
         address = f"10.99.{number // 250}.{number % 250 + 1}"
         status = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from tests.support.builders.enclave_plans import of_file
 from tests.support.programs.operator import Installation
 from tests.support.waiting import until_sync
 
@@ -46,9 +47,9 @@ def _running(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def fail_pod(installation: Installation, name: str, *, code: int, within: float = 60.0) -> None:
-    """Wait for a Pod and report its first container as terminated with an exit code."""
+    """Wait for a Pod and report the file's first container as terminated with an exit code."""
     pod = _pod(installation, name, within=within)
-    first = pod["spec"]["containers"][0]
+    first = of_file(pod)[0]
     ended = {
         "exitCode": code,
         "reason": "Error",
