@@ -119,7 +119,7 @@ func TestTheCheckerReportsToTheNextAgent(t *testing.T) {
 	p.startAgent()
 	started := p.start(reporting("app", healthCheck("/bin/testprogram", "present", "/tmp/well"), "pause"))
 	must(t, writeFile(started.pod.root("app")+"/tmp/well", "yes"))
-	p.health("app", "healthy", isHealthy)
+	p.completeBoot() // an unhealthy container would fail it
 	p.killAgent()
 	must(t, os.Remove(started.pod.root("app")+"/tmp/well"))
 	p.startAgent()
