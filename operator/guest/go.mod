@@ -13,6 +13,7 @@ require (
 	github.com/moby/profiles/seccomp v0.2.3
 	github.com/moby/sys/user v0.5.0
 	github.com/opencontainers/runtime-spec v1.2.1
+	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/pkg/sftp v1.13.12
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vishvananda/netns v0.0.5

@@ -117,10 +117,12 @@ func fetch(host, service string, nonce []byte) ([]byte, [sha256.Size]byte, error
 	return document, sha256.Sum256(response.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo), err
 }
 
-// report writes the verdict and returns the exit code.
+// report writes the verdict and returns the exit code. Whatever error there is refuses.
 func report(err error, asJSON bool, out, messages io.Writer) int {
 	var failure *verify.Failure
-	errors.As(err, &failure)
+	if err != nil && !errors.As(err, &failure) {
+		failure = &verify.Failure{Class: verify.ClassDocument, Step: "document", Problem: err.Error(), Remedy: "trust nothing that this enclave says"}
+	}
 	code := 0
 	if failure != nil {
 		code = int(failure.Class)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -80,6 +81,16 @@ func TestMissingExpectationsAreRefused(t *testing.T) {
 		var out, messages bytes.Buffer
 		if code := run(arguments, &out, &messages); code != int(verify.ClassUsage) || messages.Len() == 0 {
 			t.Errorf("%q: code %d, %s", arguments, code, &messages)
+		}
+	}
+}
+
+func TestNoErrorIsTakenForAVerdict(t *testing.T) {
+	for _, asJSON := range []bool{true, false} {
+		var out, messages bytes.Buffer
+		code := report(errors.New("of no class"), asJSON, &out, &messages)
+		if code != int(verify.ClassDocument) || strings.Contains(out.String(), "verified:") || strings.Contains(out.String(), `"verified":true`) {
+			t.Errorf("code %d, %s, %s", code, &out, &messages)
 		}
 	}
 }

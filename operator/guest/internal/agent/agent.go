@@ -189,8 +189,8 @@ func (a *agent) advanceBoot(now time.Time) bool {
 }
 
 // adoptInstances adopts the processes that the previous agent left in the fd store.
-// A container that was running and whose process is not there is unknown until it is
-// probed or started again.
+// A container that was running and whose process is not there is unknown until its checker
+// reports or it is started again.
 func (a *agent) adoptInstances() {
 	for _, known := range a.state.Containers {
 		if known.Phase == phaseLaunching || known.Phase == phaseRunning {

@@ -10,15 +10,15 @@ import (
 )
 
 // readyPath, healthPath with a container's name and stagePath with that of a stage of the boot are
-// what the kubelet probes. With waitQuery, a
-// number of seconds, a response that would be negative waits that long for a positive one: so the
-// kubelet learns at once that a boot is complete, and need not ask every second.
+// what the kubelet probes. With waitQuery, a number of seconds, a response that would be negative
+// waits that long for a positive one, at most for longest: so the kubelet learns at once that a boot
+// is complete, and need not ask every second.
 const (
 	readyPath  = "/ready"
 	healthPath = "/health/"
 	stagePath  = "/stage/"
 	waitQuery  = "wait"
-	longest    = 5 * time.Minute
+	longest    = time.Minute
 )
 
 // serveProbe responds to the kubelet's probes: 200 or 503, and 404 for another path.

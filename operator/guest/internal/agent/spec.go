@@ -46,7 +46,7 @@ type Spec struct {
 	// Config is the configuration file.
 	Config ConfigFile `json:"config"`
 	// FDStoreSocket is the socket of `guest keep`; empty means that a restarted agent
-	// does not know which containers run until they are probed or started again.
+	// does not know which containers run until their checkers report or they are started again.
 	FDStoreSocket string `json:"keeperSocket,omitempty"`
 	// Shim is the address at which the shim accepts connections.
 	Shim netip.AddrPort `json:"shim"`

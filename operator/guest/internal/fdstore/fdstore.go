@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/report"
 )
 
 const (
@@ -40,9 +41,6 @@ type message struct {
 	// Name is the name of the stored file, or the prefix of the names to fetch.
 	Name string `json:"name,omitempty"`
 }
-
-// processName ends the names of processes below Containers.
-const processName = "process"
 
 // Namespaces is the name prefix of the files of `guest net`, Containers of those of `guest agent`.
 const (
@@ -86,7 +84,7 @@ func AwaitContainers(path string) {
 		return
 	}
 	for name, file := range files {
-		if strings.HasSuffix(name, "/"+processName) {
+		if strings.HasSuffix(name, "/"+report.Process) {
 			awaitEnd(file)
 		}
 		file.Close()

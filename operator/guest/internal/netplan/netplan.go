@@ -158,6 +158,8 @@ func (p Plan) Validate() error {
 		add(!prefix.IsValid() || prefix.Addr().Is4In6(), "denied[%d]: not a range", index)
 	}
 	add(slices.Contains(p.Inbound, 0), "inbound: 0 is not a port")
+	add(p.Probes != 0 && slices.Contains(p.Inbound, p.Probes), "probes: port %d is inbound for everybody", p.Probes)
+	add(slices.ContainsFunc(p.ProbeSources, func(one netip.Addr) bool { return !one.Is4() }), "probeSources: %v are not all IPv4 addresses", p.ProbeSources)
 	problems = append(problems, p.validateNetworks(), p.validateNamespaces(), p.validateOutside())
 	return errors.Join(problems...)
 }

@@ -31,6 +31,8 @@ func TestValidate(t *testing.T) {
 		"socketDirectory":           func(p *Plan) { p.SocketDirectory = "run" },
 		"statusFile":                func(p *Plan) { p.StatusFile = "" },
 		"inbound":                   func(p *Plan) { p.Inbound = []uint16{0} },
+		"probes":                    func(p *Plan) { p.Probes, p.Inbound = 9000, []uint16{9000} },
+		"probeSources":              func(p *Plan) { p.ProbeSources = []netip.Addr{netip.MustParseAddr("fd00::1")} },
 		"networks[1].name":          func(p *Plan) { p.Networks[1].Name = "-x" },
 		"networks[2].name":          func(p *Plan) { p.Networks[2].Name = "back" },
 		"networks[0].egress":        func(p *Plan) { p.Networks[0].Egress = EgressOpen },

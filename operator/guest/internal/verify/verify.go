@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,7 +63,8 @@ func Check(document []byte, want Expected) error {
 	default:
 		return malformed(fmt.Errorf("format %q is not known", read.Format))
 	}
-	if err := checkMeasurement(read.Measurement, want.Measurement); err != nil {
+	files, err := checkMeasurement(read.Measurement, want.Measurement)
+	if err != nil {
 		return err
 	}
 	evidence, err := readSNP(read.body)
@@ -72,27 +74,28 @@ func Check(document []byte, want Expected) error {
 	if err := checkSignature(evidence, want); err != nil {
 		return err
 	}
-	return checkReport(evidence.GetReport(), read, want)
+	return checkReport(evidence.GetReport(), read, files, want)
 }
 
-func checkMeasurement(document string, want [sha256.Size]byte) error {
+// checkMeasurement returns the digests of the initdata's files, by name.
+func checkMeasurement(document string, want [sha256.Size]byte) (map[string]string, error) {
 	const step = "measurement"
 	if found := sha256.Sum256([]byte(document)); found != want {
-		return refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want), "compute it again with `cloister config measure`; otherwise another release or host runs")
+		return nil, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want), "compute it again with `cloister config measure`; otherwise another release or host runs")
 	}
 	var read measured
 	if err := json.Unmarshal([]byte(document), &read); err != nil {
-		return malformed(err)
+		return nil, malformed(err)
 	}
 	switch {
 	case read.Debug:
-		return refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+		return nil, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
 	case read.Host.TEEUnit != "Pod":
-		return refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
-	case read.Host.Initdata["policy.rego"] == "":
-		return refuse(ClassNotConfidential, step, "the Host has no policy.rego: whoever runs the node may start other programs in the machine", "use a Host with rules")
+		return nil, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
+	case read.Host.Initdata[policyFile] == "":
+		return nil, refuse(ClassNotConfidential, step, "the Host has no policy.rego: whoever runs the node may start other programs in the machine", "use a Host with rules")
 	}
-	return nil
+	return read.Host.Initdata, nil
 }
 
 // checkSignature verifies the report up to the processor's maker.
@@ -116,7 +119,7 @@ func checkSignature(evidence *spb.Attestation, want Expected) error {
 }
 
 // checkReport compares the signed fields.
-func checkReport(report *spb.Report, read content, want Expected) error {
+func checkReport(report *spb.Report, read content, files map[string]string, want Expected) error {
 	policy, err := abi.ParseSnpPolicy(report.GetPolicy())
 	if err != nil {
 		return malformed(err)
@@ -136,9 +139,15 @@ func checkReport(report *spb.Report, read content, want Expected) error {
 	} else if !bytes.Equal(signed, bound) {
 		return refuse(ClassFreshness, "report data", "the evidence does not bind this measurement and nonce", "request it again; if that repeats, old evidence is replayed")
 	}
-	digest := sha256.Sum256(read.initdata)
-	if !bytes.Equal(report.GetHostData(), digest[:]) || !bytes.Contains(read.initdata, []byte(read.Measurement)) {
-		return refuse(ClassInitdata, "initdata", "the machine was started with other initdata than the document shows", "trust nothing that this enclave says")
+	if digest := sha256.Sum256(read.initdata); !bytes.Equal(report.GetHostData(), digest[:]) {
+		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
+	}
+	if err := checkInitdata(read.initdata, read.Measurement, files); err != nil {
+		return foreignInitdata(err)
 	}
 	return nil
+}
+
+func foreignInitdata(err error) error {
+	return refuse(ClassInitdata, "initdata", err.Error(), "trust nothing that this enclave says")
 }

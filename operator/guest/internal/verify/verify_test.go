@@ -22,7 +22,16 @@ import (
 	"cloister.dev/guest/internal/attestation"
 )
 
-const honestMeasurement = `{"debug":false,"host":{"initdata":{"policy.rego":"sha256:00"},"tee":"SNP","teeUnit":"Pod"}}`
+const honestRules = "package agent_policy\n\ndefault CreateContainerRequest := false"
+
+var honestMeasurement = fmt.Sprintf(`{"debug":false,"host":{"initdata":{"policy.rego":"sha256:%x"},"tee":"SNP","teeUnit":"Pod"}}`,
+	sha256.Sum256([]byte(honestRules)))
+
+// initdataOf writes initdata as the operator does: docs/measurement.md.
+func initdataOf(measurement, rules, more string) []byte {
+	return []byte("version = \"0.1.0\"\nalgorithm = \"sha256\"\n\n[data]\n\"measurement.json\" = '''\n" + measurement +
+		"'''\n\"policy.rego\" = '''\n" + rules + "\ncloister_measurement := " + measurement + "\n'''\n" + more)
+}
 
 var now = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
@@ -45,7 +54,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	return &scene{
-		signer: signer, measurement: honestMeasurement, initdata: []byte("x = '''" + honestMeasurement + "'''\n"),
+		signer: signer, measurement: honestMeasurement, initdata: initdataOf(honestMeasurement, honestRules, ""),
 		policy:   abi.SnpPolicy{SMT: true},
 		change:   func([]byte) {},
 		evidence: func(map[string]any) {},
@@ -170,27 +179,39 @@ func TestEachClassOfFailure(t *testing.T) {
 		class Class
 		spoil func(*scene)
 	}{
-		"another format":     {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = "x" } }},
-		"body not gzip":      {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = "AAAA" } }},
-		"body not base64":    {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = "!" } }},
-		"body too large":     {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = packed(make([]byte, 1<<20+1)) } }},
-		"unknown evidence":   {ClassDocument, func(s *scene) { s.evidence = func(e map[string]any) { e["more"] = 1 } }},
-		"no report":          {ClassDocument, func(s *scene) { s.evidence = func(e map[string]any) { delete(e, "attestation_report") } }},
-		"dummy":              {ClassNotConfidential, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = formatDummy } }},
-		"TDX":                {ClassUnsupported, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = formatTDX } }},
-		"no certificate":     {ClassSignature, func(s *scene) { s.evidence = func(e map[string]any) { e["cert_chain"] = nil } }},
-		"before validity":    {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
-		"another launch":     {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
-		"no trusted launch":  {ClassLaunch, func(s *scene) { s.want.Launch = nil }},
-		"VMPL 1":             {ClassLaunch, func(s *scene) { s.change = func(raw []byte) { raw[0x30] = 1 } }},
-		"another key":        {ClassKey, func(s *scene) { s.change = func(raw []byte) { raw[0x50]++ } }},
-		"no key":             {ClassKey, func(s *scene) { s.change = func(raw []byte) { clear(raw[0x50:0x70]) } }},
-		"report's nonce":     {ClassFreshness, func(s *scene) { s.change = func(raw []byte) { raw[0x70]++ } }},
-		"document's nonce":   {ClassFreshness, func(s *scene) { s.document = func(d *attestation.Document) { d.Nonce = strings.Repeat("0", 64) } }},
-		"no nonce":           {ClassFreshness, func(s *scene) { s.document = func(d *attestation.Document) { d.Nonce = "" } }},
-		"another initdata":   {ClassInitdata, func(s *scene) { s.document = func(d *attestation.Document) { d.Initdata = packed([]byte("x")) } }},
-		"no initdata":        {ClassInitdata, func(s *scene) { s.document = func(d *attestation.Document) { d.Initdata = "" } }},
-		"foreign initdata":   {ClassInitdata, func(s *scene) { s.initdata = []byte("of another enclave") }},
+		"another format":    {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = "x" } }},
+		"body not gzip":     {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = "AAAA" } }},
+		"body not base64":   {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = "!" } }},
+		"body too large":    {ClassDocument, func(s *scene) { s.document = func(d *attestation.Document) { d.Body = packed(make([]byte, 1<<20+1)) } }},
+		"unknown evidence":  {ClassDocument, func(s *scene) { s.evidence = func(e map[string]any) { e["more"] = 1 } }},
+		"no report":         {ClassDocument, func(s *scene) { s.evidence = func(e map[string]any) { delete(e, "attestation_report") } }},
+		"dummy":             {ClassNotConfidential, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = formatDummy } }},
+		"TDX":               {ClassUnsupported, func(s *scene) { s.document = func(d *attestation.Document) { d.Format = formatTDX } }},
+		"no certificate":    {ClassSignature, func(s *scene) { s.evidence = func(e map[string]any) { e["cert_chain"] = nil } }},
+		"before validity":   {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
+		"another launch":    {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
+		"no trusted launch": {ClassLaunch, func(s *scene) { s.want.Launch = nil }},
+		"VMPL 1":            {ClassLaunch, func(s *scene) { s.change = func(raw []byte) { raw[0x30] = 1 } }},
+		"another key":       {ClassKey, func(s *scene) { s.change = func(raw []byte) { raw[0x50]++ } }},
+		"no key":            {ClassKey, func(s *scene) { s.change = func(raw []byte) { clear(raw[0x50:0x70]) } }},
+		"report's nonce":    {ClassFreshness, func(s *scene) { s.change = func(raw []byte) { raw[0x70]++ } }},
+		"document's nonce":  {ClassFreshness, func(s *scene) { s.document = func(d *attestation.Document) { d.Nonce = strings.Repeat("0", 64) } }},
+		"no nonce":          {ClassFreshness, func(s *scene) { s.document = func(d *attestation.Document) { d.Nonce = "" } }},
+		"another initdata":  {ClassInitdata, func(s *scene) { s.document = func(d *attestation.Document) { d.Initdata = packed([]byte("x")) } }},
+		"no initdata":       {ClassInitdata, func(s *scene) { s.document = func(d *attestation.Document) { d.Initdata = "" } }},
+		"foreign initdata":  {ClassInitdata, func(s *scene) { s.initdata = []byte("of another enclave") }},
+		"other rules":       {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, "default AllowAll := true", "") }},
+		"another file":      {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, honestRules, "\"aa.toml\" = \"x\"\n") }},
+		"unknown key": {ClassInitdata, func(s *scene) {
+			s.initdata = append([]byte("x = 1\n"), initdataOf(honestMeasurement, honestRules, "")...)
+		}},
+		"another version":    {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("0.1.0"), []byte("0.2.0"), 1) }},
+		"measured elsewhere": {ClassInitdata, func(s *scene) { s.initdata = initdataOf("{}", honestRules, "# "+honestMeasurement+"\n") }},
+		"rules without it":   {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("cloister_measurement"), []byte("y"), 1) }},
+		"a file is missing": {ClassInitdata, func(s *scene) {
+			s.measures(strings.Replace(honestMeasurement, `{"policy`, `{"aa.toml":"sha256:00","policy`, 1))
+			s.initdata = initdataOf(s.measurement, honestRules, "")
+		}},
 		"host data":          {ClassInitdata, func(s *scene) { s.change = func(raw []byte) { raw[0xC0]++ } }},
 		"measurement":        {ClassMeasurement, func(s *scene) { s.want.Measurement[0]++ }},
 		"debug policy":       {ClassDebug, func(s *scene) { s.policy.Debug = true }},

@@ -20,6 +20,7 @@ from cloister_crds.kinds import Container
 from cloister_crds.measurement import PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.guest_config.measurement import measure_enclave
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.network_policy import (
@@ -179,6 +180,21 @@ def test_manifest_is_the_golden_one(name: str) -> None:
     if os.environ.get("CLOISTER_WRITE_GOLDENS"):
         path.write_text(yaml.dump(built, Dumper=Plain, sort_keys=True))
     assert built == yaml.safe_load(path.read_text())
+
+
+def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
+    """The Go tests of `internal/verify` check the same file."""
+    files = [
+        {"name": "aa.toml", "content": "token = ''\n"},
+        {"name": "policy.rego", "content": "package agent_policy\n"},
+    ]
+    machine = {"teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp", "initdata": files}
+    built = measure_enclave(plan_of(WEB, host=host_of(tee="SNP", **machine)), SETTINGS)
+    assert built.initdata is not None
+    path = GOLDENS.parent / "measurement" / "initdata-enclave.toml"
+    if os.environ.get("CLOISTER_WRITE_GOLDENS"):
+        path.write_bytes(built.initdata.text)
+    assert built.initdata.text == path.read_bytes()
 
 
 def test_documents_of_a_config_map_are_as_short_as_they_can_be() -> None:

@@ -1,0 +1,31 @@
+package verify
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// The file is what the operator writes: a unit test of its builders compares it.
+func TestInitdataOfTheOperatorIsThatOfItsMeasurement(t *testing.T) {
+	text, err := os.ReadFile("../../../../tests/data/measurement/initdata-enclave.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document initdata
+	if err := toml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	var read measured
+	if err := json.Unmarshal([]byte(document.Data[measurementFile]), &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Host.Initdata) != 2 {
+		t.Fatalf("the measurement lists %v", read.Host.Initdata)
+	}
+	if err := checkInitdata(text, document.Data[measurementFile], read.Host.Initdata); err != nil {
+		t.Error(err)
+	}
+}
