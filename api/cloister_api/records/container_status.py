@@ -6,7 +6,7 @@ from typing import Any
 
 from cloister_api.cache import CachedContainer, CachedEnclave
 from cloister_api.records.container import shown_state
-from cloister_api.records.timestamps import timestamp
+from cloister_api.records.timestamps import optional_timestamp, timestamp
 from cloister_api.schemas.status_responses import (
     BootStageResponse,
     ConditionResponse,
@@ -128,9 +128,9 @@ def enclave_record(enclave: CachedEnclave | None) -> EnclaveResponse | None:
         message=in_api_words(status.message) or None,
         measurement=status.measurement or None,
         initdata=status.initdata or None,
-        started_at=moment_text(status.started_at),
-        ready_at=moment_text(status.ready_at),
-        promoted_at=moment_text(status.promoted_at),
+        started_at=optional_timestamp(status.started_at),
+        ready_at=optional_timestamp(status.ready_at),
+        promoted_at=optional_timestamp(status.promoted_at),
     )
 
 
@@ -162,8 +162,3 @@ def event_record(event: Mapping[str, Any]) -> EventResponse:
         message=in_api_words(event.get("note") or ""),
         count=series.get("count") or event.get("deprecatedCount") or 1,
     )
-
-
-def moment_text(time: datetime | None) -> str | None:
-    """Return a time as the API writes it; None stays None."""
-    return None if time is None else timestamp(time)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cloister_api.cache import CachedResource
 from cloister_api.records.container import shown_state
-from cloister_api.records.timestamps import created_at, timestamp
+from cloister_api.records.timestamps import created_at, optional_timestamp
 from cloister_api.schemas.resource_responses import (
     DeploymentResponse,
     DomainResponse,
@@ -58,7 +58,7 @@ def value_written_at(meta: ObjectMeta, reported: datetime | None) -> str:
         When the operator found a new value; None = it has not found one.
     """
     times = (created_at(meta), meta.annotations.get(VALUE_ANNOTATION))
-    return max(filter(None, (*times, timestamp(reported) if reported else None)))
+    return max(filter(None, (*times, optional_timestamp(reported))))
 
 
 def users_of(containers: Iterable[Container]) -> list[ContainerUser]:
@@ -107,7 +107,7 @@ def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainRespo
         verification_nonce=records.txt_value.rpartition(":")[2],
         cname_hash=records.cname_target.partition(".")[0],
         verified=status.verified,
-        verified_at=timestamp(status.verified_at) if status.verified_at else None,
+        verified_at=optional_timestamp(status.verified_at),
         created_at=created_at(domain.metadata),
         used_by=[each.name for each in users],
         used_by_containers=list(users),
@@ -115,8 +115,8 @@ def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainRespo
         txt_record_value=records.txt_value,
         cname_target=records.cname_target,
         cname_configured=status.cname_configured,
-        checked_at=timestamp(status.checked_at) if status.checked_at else None,
-        lost_at=timestamp(status.lost_at) if status.lost_at else None,
+        checked_at=optional_timestamp(status.checked_at),
+        lost_at=optional_timestamp(status.lost_at),
         message=ready.message if ready is not None else "",
     )
 

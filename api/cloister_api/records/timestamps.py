@@ -5,12 +5,17 @@ from datetime import datetime
 from cloister_clients.clock import utc_text
 from cloister_crds.kinds.meta import ObjectMeta
 
-__all__ = ["created_at", "timestamp"]
+__all__ = ["created_at", "optional_timestamp", "timestamp"]
 
 
 def timestamp(time: datetime) -> str:
     """Return a time as RFC 3339 in UTC, in whole seconds."""
     return utc_text(time, "seconds")
+
+
+def optional_timestamp(time: datetime | None) -> str | None:
+    """Return a time as `timestamp` does; None stays None."""
+    return None if time is None else timestamp(time)
 
 
 def created_at(meta: ObjectMeta) -> str:

@@ -1,20 +1,20 @@
 """How containers are: from the facade's cache, and their Events from the cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache
 from cloister_api.records.container_status import candidate_of, event_record, status_record
+from cloister_api.records.managers import manager_records
 from cloister_api.schemas.status_responses import (
     ContainerStatusResponse,
     EventResponse,
-    ManagerResponse,
 )
 from cloister_api.services.containers.refusals import api_field
 from cloister_clients.kube import KubeClient
 from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import EVENT
 
-__all__ = ["ContainerStatuses", "managers_of"]
+__all__ = ["ContainerStatuses"]
 
 MAX_EVENTS = 100
 """Most Events that are shown."""
@@ -42,7 +42,8 @@ class ContainerStatuses:
         serving = self._enclave(held, status.active_enclave)
         candidate = self._enclave(held, candidate_of(status))
         shown = [each.version for each in (serving, candidate) if each is not None]
-        record = status_record(held, serving, candidate, managers_of(held.owners, self._gitops))
+        managers = manager_records(held.owners, self._gitops, api_field)
+        record = status_record(held, serving, candidate, managers)
         return record, f'W/"{".".join([held.version, *shown])}"'
 
     def _enclave(self, held: CachedContainer, name: str) -> CachedEnclave | None:
@@ -71,26 +72,3 @@ class ContainerStatuses:
                 break
         records = sorted(map(event_record, found), key=lambda each: each.at, reverse=True)
         return records[:MAX_EVENTS]
-
-
-def managers_of(
-    owners: Mapping[str, frozenset[str]], gitops_managers: Iterable[str]
-) -> list[ManagerResponse]:
-    """Return which GitOps tools manage which fields, by name.
-
-    Parameters
-    ----------
-    owners
-        Wire names of the fields of spec -> managers that set them.
-    gitops_managers
-        Field managers whose fields the API leaves alone.
-    """
-    found = {
-        manager: sorted({api_field(field) for field, by in owners.items() if manager in by})
-        for manager in sorted(gitops_managers)
-    }
-    return [
-        ManagerResponse(manager=manager, fields=fields)
-        for manager, fields in found.items()
-        if fields
-    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache, OwnedOrganization
+from cloister_api.records.managers import manager_records
 from cloister_api.records.timestamps import created_at
 from cloister_api.schemas.organization_responses import (
     BillingResponse,
@@ -36,14 +37,14 @@ class OrganizationReader:
         self._cache = cache
         self._admin_keys = admin_keys
         self._clock = clock
-        self._gitops = frozenset(gitops_managers)
+        self._gitops = tuple(gitops_managers)
 
     def of(self, principal: Principal) -> OrganizationResponse:
         """Return the record of the principal's organization."""
         entry = self._cache.organizations.get(principal.slug)
         held = entry.value if entry is not None else None
         owners = held.owners if isinstance(held, OwnedOrganization) else {}
-        return organization_record(principal.organization, self._managers(owners))
+        return organization_record(principal.organization, manager_records(owners, self._gitops))
 
     def members(self, principal: Principal) -> list[MemberResponse]:
         """Return the people of the principal's organization, by name."""
@@ -56,17 +57,6 @@ class OrganizationReader:
             and (key.expires_at is None or key.expires_at > now)
         )
         return member_records(principal.organization, keys)
-
-    def _managers(self, owners: Mapping[str, frozenset[str]]) -> list[ManagerResponse]:
-        """Return which GitOps tools manage which fields, by name."""
-        everyone = frozenset[str]().union(*owners.values()) & self._gitops
-        return [
-            ManagerResponse(
-                manager=manager,
-                fields=sorted(field for field, by in owners.items() if manager in by),
-            )
-            for manager in sorted(everyone)
-        ]
 
 
 def organization_record(

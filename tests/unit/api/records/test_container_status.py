@@ -11,8 +11,9 @@ from cloister_api.records.container_status import (
     event_record,
     status_record,
 )
+from cloister_api.records.managers import manager_records
 from cloister_api.schemas.status_responses import ManagerResponse
-from cloister_api.services.containers.status import managers_of
+from cloister_api.services.containers.refusals import api_field
 from cloister_crds.kinds.meta import Condition
 from cloister_crds.lifecycle.state.reasons import REASONS
 from tests.unit.api.records.test_container import fields_of, held
@@ -179,7 +180,7 @@ def test_gitops_tools_are_named_with_their_fields_as_the_api_calls_them() -> Non
 
     managed = [of("flux", "tag", "host", "customDomain"), of("kubectl", "repo"), of("argo")]
     owners = owners_of({"metadata": {"managedFields": managed}})
-    assert managers_of(owners, ("flux", "argo", "helm")) == [
+    assert manager_records(owners, ("flux", "argo", "helm"), api_field) == [
         ManagerResponse(manager="flux", fields=["custom_domain", "host_name", "tag"])
     ]
 

@@ -48,6 +48,9 @@ def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_sh
     assert (rights["runAsUser"], rights["runAsGroup"]) == (65005, 65532)
     assert rights["capabilities"] == {"drop": ["ALL"]}
     assert built["startupProbe"]["httpGet"]["path"] == "/stage/certificate?wait=55"
+    (shim,) = [each for each in pod["containers"] if each["name"] == "shim"]
+    awaited = {each["name"]: each["value"] for each in shim["env"]}
+    assert awaited["CERTIFICATE_FILE"] == f"{CERTIFICATE_DIRECTORY}/tls.crt"
     everyone = [*pod["initContainers"], *pod["containers"]]
     places = {
         directory: [

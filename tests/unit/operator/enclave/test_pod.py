@@ -20,6 +20,7 @@ from cloister_crds.config.model import User
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.agent import agent_document
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION, build_pod
 from cloister_operator.enclave.pod.unenforced import LIMIT, unenforced
 from cloister_operator.rollout.boot_stages import STAGES
@@ -247,6 +248,37 @@ def test_processes_are_limited_exactly_where_a_user_is_one_containers_own() -> N
     file = config_of(one, two, usual)
     assert [limit_of(file, index) for index in range(3)] == [50, 7, 65536]
     assert unenforced(file) == ()
+
+
+def test_the_checkers_of_a_user_have_room_beside_its_limit() -> None:
+    check = Healthcheck(test=("CMD", "true"))
+    user = {"user": User(uid=1), "healthcheck": check}
+    one = with_changes(WEB, name="one", pids_limit=50, **user)
+    two = with_changes(WEB, name="two", pids_limit=7, **user)
+    off = with_changes(one, healthcheck=Healthcheck(test=("NONE",)))
+    assert limit_of(config_of(one), 0) == 50 + 16
+    assert limit_of(config_of(one, two), 0) == 57 + 2 * 16
+    assert limit_of(config_of(off), 0) == 50
+
+
+def test_the_agent_knows_when_a_check_must_have_reported_again() -> None:
+    check = Healthcheck(
+        test=("CMD", "true"), interval=timedelta(seconds=30), timeout=timedelta(seconds=5)
+    )
+    plan = plan_of(with_changes(WEB, healthcheck=check), with_changes(WEB, name="plain"))
+    times = [each["checkEveryMillis"] for each in agent_document(plan, SETTINGS)["containers"]]
+    assert times == [(30 + 5 + 15) * 1000, 0]
+
+
+def test_further_addresses_of_kubelets_reach_the_packet_filter() -> None:
+    def document(cluster: ClusterNetwork) -> dict[str, Any]:
+        data = build_config_map(plan_of(WEB), SETTINGS, cluster)["data"]
+        found: dict[str, Any] = json.loads(data["network.json"])
+        return found
+
+    assert "probeSources" not in document(SURROUNDINGS)
+    named = document(replace(SURROUNDINGS, probe_sources=("10.1.2.3",)))
+    assert (named["probes"], named["probeSources"]) == (8441, ["10.1.2.3"])
 
 
 @pytest.mark.parametrize(
