@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from tests.support.gitops.apart import apart
-from tests.support.servers.acme import free_port
+from tests.support.ports import free_port
 
 LISTENS_AND_ASKS = """
 import socket, sys

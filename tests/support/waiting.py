@@ -1,14 +1,16 @@
 """Wait for a condition with a deadline, never for a length of time."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from pathlib import Path
 from typing import TypeVar
 
 from dev.cluster import KubectlError
 
-__all__ = ["storage_starts", "until", "until_sync"]
+__all__ = ["accepts", "storage_starts", "until", "until_sync"]
 
 T = TypeVar("T")
 NOT_YET = (AssertionError, KubectlError)
@@ -78,6 +80,17 @@ def until_sync(
         if time.monotonic() > deadline:
             raise AssertionError(f"{what or probe} not seen within {within} s; last: {last!r}")
         time.sleep(every)
+
+
+def accepts(path: Path) -> bool:
+    """Return whether a server accepts connections on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as plain:
+        plain.settimeout(10)
+        try:
+            plain.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def storage_starts(status: int, text: str) -> bool:

