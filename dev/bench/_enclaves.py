@@ -66,7 +66,7 @@ class EnclaveBench:
         spec = {"repo": REPO, "tag": TAG, "host": self.installation.host}
         return manifest("Container", name, spec, self.namespace)
 
-    def bare_pod(self, name: str, *, side_cars: int = 0) -> Object:
+    def bare_pod(self, name: str, *, side_cars: int = 0, volume: bool = False) -> Object:
         """Return the manifest of a Pod without anything of ours.
 
         Parameters
@@ -75,13 +75,18 @@ class EnclaveBench:
             Its name, also the value of its label ``app``.
         side_cars
             Number of native side-cars.
+        volume
+            Whether it has an empty directory: the kubelet looks every 0.3 s whether volumes are
+            mounted, and starts the Pod then.
         """
-        program = {
+        program: Object = {
             "name": "web",
             "image": self.pages.web,
             "command": ["sh", "-c", _PAGE],
             "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
         }
+        if volume:
+            program["volumeMounts"] = [{"name": "empty", "mountPath": "/empty"}]
         beside = [
             {
                 "name": f"beside-{number}",
@@ -102,6 +107,7 @@ class EnclaveBench:
                 "hostUsers": False,
                 "initContainers": beside,
                 "terminationGracePeriodSeconds": 1,
+                "volumes": [{"name": "empty", "emptyDir": {}}] if volume else [],
             },
         }
 

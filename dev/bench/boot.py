@@ -1,9 +1,9 @@
 """A Container from create to Ready beside a bare Pod: ``python -m dev.bench boot [--rounds N]``.
 
 On a real node, images present, in each round after the other: a bare Pod with its Service, the same
-with one native side-car, and a Container. Each is created, watched until it is Ready, and deleted,
-and the next begins when it is gone. For the Container each step is printed as it was first seen by
-a watch, the kubelet's own times being whole seconds.
+with a volume, the same with one native side-car, and a Container. Each is created, watched until it
+is Ready, and deleted, and the next begins when it is gone. For the Container each step is printed
+as it was first seen by a watch, the kubelet's own times being whole seconds.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ MORE: Final = 2.0
 """Maximum of seconds that a Container may take longer than a bare Pod."""
 WITHIN: Final = 180.0
 BARE: Final = "a bare Pod"
+VOLUME: Final = "a Pod with a volume"
 SIDE_CAR: Final = "a Pod with one native side-car"
 OURS: Final = "a Container"
 
@@ -80,8 +81,9 @@ async def measure(bench: EnclaveBench, rounds: int) -> dict[str, list[Timeline]]
     config = KubeConfig.from_file(bench.cluster.kubeconfig)
     async with KubeClient(config, field_manager="bench", user_agent="cloister-bench") as client:
         boots: dict[str, Callable[[str], list[tuple[KindRef, Object]]]] = {
-            BARE: lambda name: bare(bench, name, 0),
-            SIDE_CAR: lambda name: bare(bench, name, 1),
+            BARE: lambda name: bare(bench, bench.bare_pod(name)),
+            VOLUME: lambda name: bare(bench, bench.bare_pod(name, volume=True)),
+            SIDE_CAR: lambda name: bare(bench, bench.bare_pod(name, side_cars=1)),
             OURS: lambda name: [(CONTAINER, bench.container(name))],
         }
         found: dict[str, list[Timeline]] = {title: [] for title in boots}
@@ -93,9 +95,9 @@ async def measure(bench: EnclaveBench, rounds: int) -> dict[str, list[Timeline]]
         return found
 
 
-def bare(bench: EnclaveBench, name: str, side_cars: int) -> list[tuple[KindRef, Object]]:
+def bare(bench: EnclaveBench, pod: Object) -> list[tuple[KindRef, Object]]:
     """Return a bare Pod and its Service."""
-    return [(SERVICE, bench.service(name)), (POD, bench.bare_pod(name, side_cars=side_cars))]
+    return [(SERVICE, bench.service(pod["metadata"]["name"])), (POD, pod)]
 
 
 async def boot(

@@ -1,23 +1,19 @@
 // Command guest is the one binary of Cloister that runs inside every enclave.
 //
-//	guest install DIR         copy itself there, for the containers (init container)
-//	guest exec    -spec FILE   start a container's program (as its entrypoint)
-//	guest probe   -spec FILE   run its health check when due (the kubelet's readiness probe)
-//	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
-//	guest net     -plan FILE   run the network of the enclave (sidecar)
-//	guest net     -check FILE  check whether the network is ready (its startup probe)
 //	guest keep    -socket FILE store file descriptors over restarts of net and agent (sidecar)
-//	guest keep    -check FILE  check whether it listens (its startup probe)
-//	guest agent   -spec FILE   track and report what runs, and be the enclave's readiness probe (sidecar)
-//	guest agent   -up DIR      check whether the agent is up (its startup probe)
-//	guest agent   -check DIR   check whether the enclave is ready (its readiness probe)
-//	guest gate    -spec FILE   check API keys and rates for the shim (sidecar)
-//	guest gate    -check FILE  check whether it responds on its socket (its startup probe)
-//	guest ssh     -spec FILE   SSH server of a debug enclave (sidecar)
-//	guest certificate -spec FILE  generate the TLS key and maintain its certificate (sidecar)
-//	guest certificate -check FILE check whether there is a certificate (its startup probe)
-//	guest shim    -config FILE become Caddy, if its version is recent enough (as the shim's entrypoint)
+//	guest install DIR          copy itself there, for the containers (postStart hook of keep)
 //	guest models  -spec FILE   verify model weights and unpack them (before all containers)
+//	guest net     -plan FILE   run the network of the enclave
+//	guest agent   -spec FILE   track and report what runs, and respond to the kubelet's probes
+//	guest certificate -spec FILE  generate the TLS key and maintain its certificate
+//	guest gate    -spec FILE   check API keys and rates for the shim
+//	guest ssh     -spec FILE   SSH server of a debug enclave
+//	guest exec    -spec FILE   start a container's program (as its entrypoint)
+//	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
+//	guest shim    -config FILE become Caddy, if its version is recent enough (as the shim's entrypoint)
+//
+// It calls itself with further commands, such as the checker that `guest exec` leaves beside a program
+// which has a health check.
 //
 // docs/enclave.md describes for an auditor what each does with which privileges.
 package main

@@ -2,22 +2,28 @@
 
 Health checks run inside the enclave (docs/enclave.md); the kubelet only reads their state. An
 unhealthy container is never restarted for it.
+
+There is a readiness probe only, no start-up probe: the kubelet asks the former as soon as it sees
+that the container runs and at every later look at the Pod while it is not ready, the latter once a
+second (pkg/kubelet/prober of Kubernetes 1.36).
 """
 
-from typing import Any
+from typing import Any, Final
 
 from cloister_operator.enclave.network.ports import PROBE_PORT
 
-__all__ = ["READY_PATH", "agent_probes", "health_path", "stage_probe"]
+__all__ = ["READY_PATH", "SHIM_PATH", "agent_probe", "health_path", "stage_probe"]
 
-READY_PATH = "/ready"
+READY_PATH: Final = "/ready"
 """Path of the enclave's readiness."""
-_WAIT_SECONDS = 55
-"""How long the agent holds the start-up probe until it can be positive, so that the kubelet learns
-it at once and need not ask every second."""
-_NEVER = 2**31 - 1
-"""Failures after which the kubelet would kill the container: the agent decides how long a boot may
-take, not the kubelet."""
+SHIM_PATH: Final = "/stage/shim"
+"""Path of the shim's, which the agent looks at each time: it may be restarted."""
+_WAIT_SECONDS: Final = 600
+"""How long the agent holds a probe until it can be positive."""
+_STATE_PERIOD: Final = 5
+"""Seconds between two looks at a state, which may change."""
+_STAGE_PERIOD: Final = 60
+"""Seconds between two looks at a stage of the boot: once it is over, it stays so."""
 
 
 def health_path(container: str) -> str:
@@ -25,46 +31,29 @@ def health_path(container: str) -> str:
     return f"/health/{container}"
 
 
-def agent_probes(path: str) -> dict[str, Any]:
-    """Return ``startupProbe`` and ``readinessProbe`` of a container.
+def agent_probe(path: str) -> dict[str, Any]:
+    """Return ``readinessProbe`` of a container.
 
     Parameters
     ----------
     path
-        `READY_PATH`, or a `health_path`.
-
-    Returns
-    -------
-    dict[str, Any]
-        The first waits for the first positive response; from then on the second one reads the
-        state (Kubernetes, "Configure Liveness, Readiness and Startup Probes").
+        `READY_PATH`, `SHIM_PATH`, or a `health_path`.
     """
-    return {
-        **_startup(path),
-        "readinessProbe": {
-            "httpGet": {"path": path, "port": PROBE_PORT},
-            "periodSeconds": 5,
-            "timeoutSeconds": 5,
-            "failureThreshold": 1,
-        },
-    }
+    return _readiness(path, _STATE_PERIOD)
 
 
 def stage_probe(stage: str) -> dict[str, Any]:
-    """Return ``startupProbe`` of a sidecar of ours: a stage of the boot is over.
-
-    Its result is the container's ``ready``, and nothing is asked afterwards.
-    """
-    return _startup(f"/stage/{stage}")
+    """Return ``readinessProbe`` of a container of ours: a stage of the boot is over."""
+    return _readiness(f"/stage/{stage}", _STAGE_PERIOD)
 
 
-def _startup(path: str) -> dict[str, Any]:
-    """Return ``startupProbe``."""
+def _readiness(path: str, period: int) -> dict[str, Any]:
+    """Return ``readinessProbe``."""
     return {
-        "startupProbe": {
+        "readinessProbe": {
             "httpGet": {"path": f"{path}?wait={_WAIT_SECONDS}", "port": PROBE_PORT},
-            "periodSeconds": 1,
+            "periodSeconds": period,
             "timeoutSeconds": _WAIT_SECONDS + 5,
-            "failureThreshold": _NEVER,
+            "failureThreshold": 1,
         }
     }

@@ -9,7 +9,7 @@ from typing import Any
 from cloister_crds.config import ContainerConfig, ServiceConfig, metrics_secret
 from cloister_crds.config.effective import health_allowance, silence_allowance
 from cloister_crds.kinds.host import TEE
-from cloister_operator.enclave.container.probes import READY_PATH, agent_probes
+from cloister_operator.enclave.container.probes import READY_PATH, agent_probe
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
     FINGERPRINT_FILE,
@@ -104,7 +104,7 @@ def agent_container(
         "name": sidecar_name(AGENT, plan.names),
         "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
         "securityContext": unprivileged(AGENT),
-        **agent_probes(READY_PATH),
+        **agent_probe(READY_PATH),
     }
 
 

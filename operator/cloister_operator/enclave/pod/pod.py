@@ -21,7 +21,7 @@ from cloister_operator.enclave.container.document import (
 )
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
-from cloister_operator.enclave.container.probes import agent_probes, health_path
+from cloister_operator.enclave.container.probes import agent_probe, health_path
 from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
 from cloister_operator.enclave.guest_config.key_gate import gate_container
@@ -230,7 +230,7 @@ def _container(
         "volumeMounts": mounts,
     }
     if has_health_check(spec):
-        parts |= agent_probes(health_path(spec.name))
+        parts |= agent_probe(health_path(spec.name))
     return {key: value for key, value in parts.items() if value not in (None, [], {}, "")}
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cloister_operator.enclave.config_map import SHIM_KEY
-from cloister_operator.enclave.container.probes import stage_probe
+from cloister_operator.enclave.container.probes import SHIM_PATH, agent_probe
 from cloister_operator.enclave.guest_config.certificate import CHAIN_FILE, is_signed
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
@@ -37,12 +37,7 @@ def shim_container(
             *([{"name": "CERTIFICATE_FILE", "value": CHAIN_FILE}] if is_signed(plan) else []),
         ],
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
-        **stage_probe("shim"),
-        "readinessProbe": {
-            "tcpSocket": {"port": SHIM_PORT},
-            "periodSeconds": 5,
-            "timeoutSeconds": 2,
-        },
+        **agent_probe(SHIM_PATH),
         "restartPolicy": "Always",
         "securityContext": {
             **unprivileged(SHIM),

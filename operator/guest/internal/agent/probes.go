@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,40 +12,97 @@ import (
 )
 
 // readyPath, healthPath with a container's name and stagePath with that of a stage of the boot are
-// what the kubelet probes. With waitQuery, a number of seconds, a response that would be negative
-// waits that long for a positive one, at most for longest: so the kubelet learns at once that a boot
-// is complete, and need not ask every second.
+// what the kubelet probes. With waitQuery, a number of seconds, a negative response that only repeats
+// the one before it is held that long, at most for longest, until it is positive: so the kubelet
+// learns at once that a boot is complete, or that a container is healthy again, and need not ask
+// every second for it.
 const (
 	readyPath  = "/ready"
 	healthPath = "/health/"
 	stagePath  = "/stage/"
 	waitQuery  = "wait"
-	longest    = time.Minute
+	longest    = 10 * time.Minute
+	// mostHeld is the number of requests that are held at most. The kubelet has one for each probe;
+	// on a Host with network isolation by Pod the containers reach the port too.
+	mostHeld = 256
 )
 
-// serveProbe responds to the kubelet's probes: 200 or 503, and 404 for another path.
-func (a *agent) serveProbe(response http.ResponseWriter, request *http.Request) {
-	passes := a.predicate(request.URL.Path)
+// prober responds to the kubelet's probes.
+type prober struct {
+	// predicate returns what a path asks; nil if it asks nothing.
+	predicate func(path string) func(now time.Time) bool
+	// changed signals that a response may have changed.
+	changed *broadcast
+	// presumed is what the kubelet takes for true about a path that was not asked yet.
+	presumed bool
+
+	mutex sync.Mutex
+	// told is the last response by path.
+	told map[string]bool
+	held int
+}
+
+// ServeHTTP responds 200 or 503, and 404 for another path.
+func (p *prober) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	path := request.URL.Path
+	passes := p.predicate(path)
 	if passes == nil {
 		response.WriteHeader(http.StatusNotFound)
 		return
 	}
 	seconds, _ := strconv.Atoi(request.URL.Query().Get(waitQuery)) // anything else is no wait
-	deadline := time.NewTimer(min(time.Duration(max(seconds, 0))*time.Second, longest))
+	changed := p.changed.next()
+	passed := passes(time.Now())
+	if !passed && seconds > 0 && p.hold(path) {
+		passed = p.await(request.Context(), changed, min(time.Duration(seconds)*time.Second, longest), passes)
+		p.release()
+	}
+	p.mutex.Lock()
+	p.told[path] = passed
+	p.mutex.Unlock()
+	if !passed {
+		response.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// hold reports whether a negative response about a path is to be held, and counts it; release ends
+// that.
+func (p *prober) hold(path string) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	before, known := p.told[path]
+	if !known {
+		before = p.presumed
+	}
+	if before || p.held >= mostHeld {
+		return false
+	}
+	p.held++
+	return true
+}
+
+func (p *prober) release() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.held--
+}
+
+// await waits until it passes, and reports whether it did in time.
+func (p *prober) await(ctx context.Context, changed <-chan struct{}, wait time.Duration, passes func(time.Time) bool) bool {
+	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
-		changed := a.passes.next()
-		if passes(time.Now()) {
-			return
-		}
 		select {
 		case <-changed:
-			continue
 		case <-deadline.C:
-		case <-request.Context().Done():
+			return false
+		case <-ctx.Done():
+			return false
 		}
-		response.WriteHeader(http.StatusServiceUnavailable)
-		return
+		changed = p.changed.next()
+		if passes(time.Now()) {
+			return true
+		}
 	}
 }
 
@@ -53,12 +112,8 @@ func (a *agent) predicate(path string) func(now time.Time) bool {
 		return a.isReady
 	}
 	if stage, found := strings.CutPrefix(path, stagePath); found && slices.Contains(stageOrder, stage) {
-		return func(time.Time) bool {
-			a.mutex.Lock()
-			defer a.mutex.Unlock()
-			ended, known := a.state.Boot.Outcomes[stage]
-			return known && ended.Status != statusFailed
-		}
+		// The shim may be restarted after its stage is over.
+		return func(time.Time) bool { return a.isOver(stage) && (stage != stageShim || a.shimListens()) }
 	}
 	name, found := strings.CutPrefix(path, healthPath)
 	index := slices.IndexFunc(a.spec.Containers, func(one Container) bool { return one.Name == name && one.checked() })
@@ -71,6 +126,24 @@ func (a *agent) predicate(path string) func(now time.Time) bool {
 		known := a.state.Containers[name]
 		return known.Phase == phaseRunning && known.isAsExpected(a.spec.Containers[index], now)
 	}
+}
+
+// isOver reports whether a stage of the boot has ended, and did not fail.
+func (a *agent) isOver(stage string) bool {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	ended, known := a.state.Boot.Outcomes[stage]
+	return known && ended.Status != statusFailed
+}
+
+// shimListens reports whether the shim accepts connections.
+func (a *agent) shimListens() bool {
+	conn, err := net.DialTimeout("tcp", a.spec.Shim.String(), shimWait)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
 }
 
 // isReady reports whether the boot is complete and saved, every container has started, each one

@@ -43,7 +43,8 @@ func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("probes: %w", err), public.Close())
 	}
-	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), probes: http.HandlerFunc(a.serveProbe)} {
+	prober := &prober{predicate: a.predicate, changed: a.passes, presumed: a.state.Boot.CompletedAt != nil, told: map[string]bool{}}
+	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), probes: prober} {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: headersEvery, BaseContext: func(net.Listener) context.Context { return ctx }}
 		context.AfterFunc(ctx, func() { server.Close() })
 		go func() {

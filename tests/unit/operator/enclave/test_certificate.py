@@ -47,7 +47,7 @@ def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_sh
     rights = built["securityContext"]
     assert (rights["runAsUser"], rights["runAsGroup"]) == (65005, 65532)
     assert rights["capabilities"] == {"drop": ["ALL"]}
-    assert built["startupProbe"]["httpGet"]["path"] == "/stage/certificate?wait=55"
+    assert built["readinessProbe"]["httpGet"]["path"] == "/stage/certificate?wait=600"
     (shim,) = [each for each in pod["containers"] if each["name"] == "shim"]
     awaited = {each["name"]: each["value"] for each in shim["env"]}
     assert awaited["CERTIFICATE_FILE"] == f"{CERTIFICATE_DIRECTORY}/tls.crt"
