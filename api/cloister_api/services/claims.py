@@ -1,10 +1,9 @@
-"""Claims of host names, which make each name unique in the cluster.
+"""Claims of custom domains, which make each name unique in the cluster.
 
 A claim is an object named after the host, so that two cannot exist. The facade only creates claims
-and adopts its own; only the operator releases them.
+and adopts its own; only the operator releases them. Of generated host names it only reads who has
+them: an object has the one that follows from its name, and any other is for the operator to claim.
 """
-
-from collections.abc import Sequence
 
 from cloister_api.errors import ApiError, conflict
 from cloister_clients.clock import Clock
@@ -14,7 +13,7 @@ from cloister_crds.kinds import HostnameClaim
 from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaimSpec
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 
-__all__ = ["HostnameClaims"]
+__all__ = ["HostnameClaims", "hostname_taken"]
 
 ADOPTED_ANNOTATION = f"{GROUP}/adopted-at"
 """When a create adopted its own earlier claim: the new resourceVersion keeps the operator from
@@ -71,30 +70,6 @@ class HostnameClaims:
             else:
                 return
         raise hostname_taken(hostname)
-
-    async def claim_all(self, hostnames: Sequence[str], holder: ClaimHolder) -> None:
-        """Claim several host names, or none when one of them has another holder.
-
-        Parameters
-        ----------
-        hostnames
-            The host names.
-        holder
-            The Container, which need not exist yet.
-
-        Raises
-        ------
-        ApiError
-            409 when another Container holds one.
-        KubeError
-            When the cluster refuses or does not respond.
-        """
-        # The first claim finds out by itself, before anything is written.
-        for hostname in hostnames[1:]:
-            if await self.holder(hostname) not in {None, holder}:
-                raise hostname_taken(hostname)
-        for hostname in hostnames:
-            await self.claim(hostname, holder)
 
     async def _adopt(self, hostname: str, holder: ClaimHolder) -> bool:
         present = await self.holder(hostname)

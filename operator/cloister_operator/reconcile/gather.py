@@ -42,6 +42,7 @@ from cloister_operator.cache.projections import (
 )
 from cloister_operator.cache.tls_route_projection import read_route
 from cloister_operator.context import ProcessContext
+from cloister_operator.reconcile.hostname_holders import claim_of
 from cloister_operator.reconcile.repositories import deployment_of
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
@@ -104,7 +105,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
     )
     # Which request counts, and so which host names, follows from the rest.
     named = RolloutState(observed, now).named_hostnames
-    return replace(observed, claims=_claims(context, container, named))
+    return replace(observed, claims=_claims(context, observed, named))
 
 
 def _related(context: ProcessContext, container: Container) -> tuple[Container, ...]:
@@ -206,18 +207,17 @@ def with_newest_status(context: ProcessContext, enclave: Enclave, now: datetime)
 
 
 def _claims(
-    context: ProcessContext, container: Container, hostnames: Iterable[str]
+    context: ProcessContext, observed: Observed, hostnames: Iterable[str]
 ) -> dict[str, HostnameClaim]:
-    """Gather the claims of host names, and those that the Container holds."""
-    store = context.store
-    namespace, name = container.metadata.namespace, container.metadata.name
-    found = (store.get(CLAIM, "", hostname) for hostname in hostnames)
-    entries = (*found, *store.by_index(CLAIM, "holder", f"{namespace}/{name}"))
-    return {
-        entry.name: context.models.read(HostnameClaim, entry)
-        for entry in entries
-        if entry is not None
+    """Gather who holds host names, and the claims that the Container has."""
+    meta = observed.container.metadata
+    entries = context.store.by_index(CLAIM, "holder", f"{meta.namespace}/{meta.name}")
+    held = {entry.name: context.models.read(HostnameClaim, entry) for entry in entries}
+    found = {
+        hostname: claim_of(context, hostname, meta.namespace or "", observed.organization)
+        for hostname in hostnames
     }
+    return held | {hostname: claim for hostname, claim in found.items() if claim is not None}
 
 
 def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, RouteFacts]:

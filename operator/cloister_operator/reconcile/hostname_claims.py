@@ -7,12 +7,11 @@ import logging
 from datetime import timedelta
 
 from cloister_clients.kube import NotFound
-from cloister_clients.kube.kinds import POD
-from cloister_crds.kinds import Enclave, HostnameClaim
-from cloister_crds.names import service_name
-from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
+from cloister_crds.kinds import HostnameClaim
+from cloister_operator.cache.projections import CLAIM, CONTAINER
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.grace_period import wait_for_age
+from cloister_operator.reconcile.hostname_holders import is_served
 from cloister_operator.reconcile.result import DONE, Result
 from cloister_operator.workqueue.keys import Key
 
@@ -41,7 +40,7 @@ async def reconcile_claim(context: ProcessContext, key: Key) -> Result:
     )
     if wait is not None:
         return Result(wait)
-    if _served(context, claim):
+    if is_served(context, claim.metadata.name, claim.spec.holder):
         # Requests for the name still reach that Pod: nobody else may have the name yet.
         return Result(_POD_RECHECK)
     if not await _holder_is_gone(context, claim):
@@ -65,20 +64,6 @@ def _is_held(context: ProcessContext, claim: HostnameClaim) -> bool:
     """Return whether the holder exists."""
     holder = claim.spec.holder
     return context.store.get(CONTAINER, holder.namespace, holder.name) is not None
-
-
-def _served(context: ProcessContext, claim: HostnameClaim) -> bool:
-    """Return whether the former holder still has a Pod under the host name.
-
-    The Enclave of a Pod that terminates may be gone; its host names are then not known.
-    """
-    namespace, name = claim.spec.holder.namespace, claim.spec.holder.name
-    pods = context.store.by_index(POD, "container", f"{namespace}/{service_name(name)}")
-    enclaves = [context.store.get(ENCLAVE, namespace, pod.name) for pod in pods]
-    return any(
-        each is None or claim.metadata.name in context.models.read(Enclave, each).spec.hostnames
-        for each in enclaves
-    )
 
 
 async def _holder_is_gone(context: ProcessContext, claim: HostnameClaim) -> bool:

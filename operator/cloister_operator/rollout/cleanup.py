@@ -247,7 +247,7 @@ def unneeded_claims(
     container
         The Container.
     claims
-        Claims by host name, those of others included.
+        Claims by host name (`Observed.claims`).
     needed
         Host names of spec and of every Enclave that has a Pod or will have one.
     """
@@ -256,6 +256,7 @@ def unneeded_claims(
         _release(claim)
         for hostname, claim in sorted(claims.items())
         if hostname not in kept
+        and claim.metadata.uid
         and is_held_by(claim, container)
         and claim.metadata.deletion_timestamp is None
     )

@@ -102,7 +102,7 @@ def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutP
                 hostname=each,
                 resource_version=claims[each].metadata.resource_version,
             )
-            if each in claims
+            if each in claims and claims[each].metadata.uid
             else ClaimHostname(each)
             for each in missing
         ),

@@ -1,4 +1,4 @@
-"""POST /api/containers: from a valid body to claims, a Deployment and a Container.
+"""POST /api/containers: from a valid body to a claim, a Deployment and a Container.
 
 Everything that can be known is checked before anything is written, and each write is harmless
 alone: what an interrupted create leaves behind is adopted by its retry, or collected by the
@@ -13,7 +13,7 @@ from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
-from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.claims import HostnameClaims, hostname_taken
 from cloister_api.services.containers.facts import facts_of_create
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
@@ -118,7 +118,7 @@ class ContainerCreator:
             containers_domain=self._domain,
         )
         before = holder_of(replaced)
-        passes_over = await self._refuse_taken(hostname, holder, before)
+        await self._refuse_taken(hostname, holder, before)
         found = await self._resolver.approve(facts, problems)
         manifest = manifest_of(
             name,
@@ -137,11 +137,9 @@ class ContainerCreator:
             },
         )
         await self._require_accepted(principal, manifest)
-        names = [] if passes_over else [hostname]
         domain = body.custom_domain
         if domain and (before is None or await self._claims.holder(domain) != before):
-            names = [domain, *names]
-        await self._claims.claim_all(names, holder)
+            await self._claims.claim(domain, holder)
         await self._ensure_deployment(principal, body.repo)
         try:
             item = await self._client.create(of(Container), manifest)
@@ -177,13 +175,8 @@ class ContainerCreator:
 
     async def _refuse_taken(
         self, hostname: str, holder: ClaimHolder, before: ClaimHolder | None
-    ) -> bool:
+    ) -> None:
         """Refuse a host name that another container holds, or that an earlier one still uses.
-
-        Returns
-        -------
-        bool
-            Whether the container that is replaced holds it: the operator hands it over later.
 
         Raises
         ------
@@ -192,10 +185,7 @@ class ContainerCreator:
         """
         present = await self._claims.holder(hostname)
         if present is not None and present not in (holder, before):
-            raise conflict(
-                f"the host name {hostname} is taken; choose another name, or try again when the "
-                "container that had it is gone"
-            )
+            raise hostname_taken(hostname)
         label = f"{CONTAINER_LABEL}={service_name(holder.name)}"
         left = await self._client.list(
             of(Enclave), holder.namespace, label_selector=label, metadata_only=True
@@ -205,7 +195,6 @@ class ContainerCreator:
                 f"the earlier container of this name is still being torn down and {hostname} is "
                 "taken until then; try again shortly"
             )
-        return present is not None and present == before
 
     async def _require_accepted(self, principal: Principal, manifest: dict[str, Any]) -> None:
         """Check by a dry run that the API server accepts the Container.

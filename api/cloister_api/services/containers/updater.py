@@ -14,7 +14,7 @@ from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.services.claims import HostnameClaims
+from cloister_api.services.claims import HostnameClaims, hostname_taken
 from cloister_api.services.containers.facts import facts_of_change
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.refusals import api_field
@@ -307,41 +307,37 @@ class ContainerUpdater:
         container = held.container
         facts = facts_of_change(self._cache, principal, container, spec)
         found = await self._resolver.approve(facts, admitted_problems(facts))
-        names = self._other_names(principal, container, spec)
         holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
-        await self._claims.claim_all(names, holder)
+        if spec.debug != container.spec.debug:
+            await self._refuse_taken(principal, container, holder, debug=spec.debug)
+        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
+            await self._claims.claim(spec.custom_domain, holder)
         return found
 
-    def _other_names(
-        self, principal: Principal, container: Container, spec: ContainerSpec
-    ) -> list[str]:
-        """Return the host names that a changed spec has and the present one has not.
+    async def _refuse_taken(
+        self, principal: Principal, container: Container, holder: ClaimHolder, *, debug: bool
+    ) -> None:
+        """Refuse another value of debug with which the name or the host name is taken.
 
         Raises
         ------
         ApiError
-            409 when another container has the name with the new value of debug.
+            409.
         """
-        names = []
-        if spec.custom_domain and spec.custom_domain != container.spec.custom_domain:
-            names.append(spec.custom_domain)
-        if spec.debug == container.spec.debug:
-            return names
         for other in self._cache.containers_of(principal.namespace):
             namesake = other.container
             if namesake.metadata.uid == container.metadata.uid:
                 continue
-            if namesake.display_name == container.display_name and (
-                namesake.spec.debug is spec.debug
-            ):
+            if namesake.display_name == container.display_name and namesake.spec.debug is debug:
                 raise conflict(
                     f"debug: the organization has another container named "
-                    f"{container.display_name} with debug {str(spec.debug).lower()}"
+                    f"{container.display_name} with debug {str(debug).lower()}"
                 )
-        hostnames = generated_hostnames(
-            container, principal.organization, self._domain, debug=spec.debug
-        )
-        return [*names, hostnames.internal]
+        hostname = generated_hostnames(
+            container, principal.organization, self._domain, debug=debug
+        ).internal
+        if await self._claims.holder(hostname) not in {None, holder}:
+            raise hostname_taken(hostname)
 
     async def follow(self, held: CachedContainer, *, wanted: bool) -> CachedContainer:
         """Switch automatic updates on or off; what was followed is then the tag of spec.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import BY_HOSTNAME, CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
 from cloister_api.records.timestamps import timestamp
 from cloister_api.schemas.container_responses import (
@@ -245,12 +245,16 @@ class Validation:
             one = held.container
             if one.display_name == name and one.spec.debug is debug:
                 return None if one.metadata.uid == own else "another container has this name"
-        holder = await self._claims.holder(self._hostname(principal, name, debug=debug))
-        if holder is None or holder == holder_of(keeper):
+        hostname = self._hostname(principal, name, debug=debug)
+        holder = await self._claims.holder(hostname)
+        if holder == holder_of(keeper) and keeper is not None:
             return None
-        if holder.namespace != principal.namespace:
+        if holder is not None and holder.namespace != principal.namespace:
             return "the host name is taken"
-        return "an earlier container of this name is still being torn down"
+        serving = self._cache.enclaves.by_index(BY_HOSTNAME, hostname)
+        if holder is not None or any(one.namespace == principal.namespace for one in serving):
+            return "an earlier container of this name is still being torn down"
+        return None
 
     async def _reason_against_domain(
         self, principal: Principal, host: str, keeper: CachedContainer | None

@@ -9,11 +9,14 @@ from cloister_crds.names import (
     distinct_label,
     generated_hostname,
     host_label,
+    object_name,
     preview_hostname,
 )
 
 __all__ = [
     "GeneratedHostnames",
+    "NamedContainer",
+    "container_named_in",
     "generated_hostnames",
     "internal_hostname",
     "is_below",
@@ -107,6 +110,53 @@ def wanted_hostnames(
     generated = internal_hostname(container, organization, containers_domain)
     custom = container.spec.custom_domain
     return (custom, generated) if custom else (generated,)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedContainer:
+    """The Container that a generated host name spells out."""
+
+    object_name: str
+    """metadata.name that the API gives it."""
+    name: str
+    """Name of the container."""
+    debug: bool
+    """Whether it is a debug container."""
+
+    def is_it(self, container: Container) -> bool:
+        """Return whether it is this Container, of the namespace of its organization."""
+        spelled = (container.metadata.name, container.display_name, container.spec.debug)
+        return spelled == (self.object_name, self.name, self.debug)
+
+
+def container_named_in(
+    hostname: str, *, organization: str, containers_domain: str
+) -> NamedContainer | None:
+    """Return the Container that a generated host name spells out: it has the name without a claim.
+
+    An object is unique by its name, and so is the host name that follows from it; only a Container
+    whose object is named otherwise, or whose name is no DNS label, has to claim.
+
+    Parameters
+    ----------
+    hostname
+        A host name.
+    organization
+        Slug of the organization.
+    containers_domain
+        Domain of the installation's containers.
+
+    Returns
+    -------
+    NamedContainer | None
+        None when the host name is a custom domain, or of a preview.
+    """
+    level = f".{organization}.{containers_domain}"
+    name, _, debug = hostname.removesuffix(level).partition(".")
+    if not hostname.endswith(level) or debug not in {"", "debug"} or not name:
+        return None
+    of_debug = bool(debug)
+    return NamedContainer(object_name(name, debug=of_debug), name, of_debug)
 
 
 def is_below(hostname: str, domain: str) -> bool:

@@ -403,7 +403,8 @@ class Observed:
     interrupted."""
     claims: Mapping[str, HostnameClaim] = field(default_factory=dict)
     """HostnameClaims by host name: those of the host names that a decision may be about, as far as
-    they exist, and all that this Container (namespace and name) holds."""
+    somebody has them, and all that this Container (namespace and name) holds. One without uid is no
+    object: its holder has the name by its own (`hostnames.container_named_in`)."""
     successor: Container | None = None
     """Container that replaces this one (`replacement.successor`); None = there is none."""
     inherits_hostnames: bool = False
