@@ -52,19 +52,16 @@ def test_an_operator_killed_at_random_moments_of_a_create(
     installation: Installation, pages: PageServices
 ) -> None:
     chance = random.Random(7)
-    steps = ("deploying", "ClaimHostname", "CreateEnclave", "Pending", "Started", "RouteTo")
+    steps = ("deploying", "CreateEnclave", "Pending", "Started", "RouteTo")
     installation.create_container("web", repo="acme/web", tag="v1.0.0")
     for step in chance.sample(steps, 3):
         process = installation.operator()
         wait_until_it_is_at(step, process, installation, every=chance.uniform(0.01, 0.2))
         installation.kill_operator()
     installation.operator().wait_until_it_leads()
-    container = installation.wait_for("web", "Ready", reason="Serving")
+    installation.wait_for("web", "Ready", reason="Serving")
     page = pages.fetch_page(installation, "web")
     assert page is not None
     assert page.body == "one\n"
     for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
         assert len(installation.objects(kind)) == 1, kind
-    claims = installation.objects("hostnameclaims.cloister.dev", every=True)
-    names = [each["metadata"]["name"] for each in claims]
-    assert names.count(container.status.domain) == 1

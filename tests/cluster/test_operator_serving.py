@@ -211,14 +211,12 @@ def test_secrets_reach_only_the_program(installation: Installation, pages: PageS
 
 def test_a_deleted_container_leaves_no_objects(installation: Installation) -> None:
     installation.create_container("gone", repo="acme/web", tag="v1.0.0")
-    hostname = installation.wait_for("gone", "Ready").status.domain
+    installation.wait_for("gone", "Ready")
     installation.kubectl("delete", "containers.cloister.dev", "gone", "-n", installation.namespace)
 
     def left() -> bool:
         kinds = "enclaves.cloister.dev,pods,services,configmaps"
         names = [each["metadata"]["name"] for each in installation.objects(kinds)]
-        claims = installation.objects("hostnameclaims.cloister.dev", every=True)
-        held = hostname in [each["metadata"]["name"] for each in claims]
-        return held or any(name.startswith("gone") for name in names)
+        return any(name.startswith("gone") for name in names)
 
     until_sync(lambda: not left(), within=120, every=0.5, what="the end of all children")

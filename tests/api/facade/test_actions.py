@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.programs.facade import Facade, FacadeInstallation
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import HostnameClaim
+from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
@@ -271,17 +273,24 @@ async def test_cancel_writes_the_serving_request_back(
     assert after["spec"] == before["spec"]
 
 
-async def test_debug_can_be_toggled_and_claims_the_other_name(
+async def test_debug_can_be_toggled_unless_the_other_name_is_taken(
     facade: Facade, world: FacadeInstallation
 ) -> None:
+    hostname = f"web.debug.{world.organization}.{DOMAIN}"
+    holder = {"namespace": world.namespace, "name": "of-kubectl"}
+    claim = {"metadata": {"name": hostname}, "spec": {"holder": holder}}
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
+        await world.kube.create(of(HostnameClaim), claim)
+        refused = await client.post(f"{path}/relaunch", json={"debug": True})
+        assert refused.status_code == 409
+        assert f"the host name {hostname} is taken" in refused.json()["error"]
+        await world.kube.delete(of(HostnameClaim), hostname)
         answer = await client.post(f"{path}/relaunch", json={"debug": True})
         assert answer.status_code == 200, answer.text
         assert answer.json()["debug"] is True
         other = await client.post("/api/containers", json=world.body("web", debug=True))
         assert other.status_code == 409
-    assert any(name.startswith("web.debug.") for name in await world.claims())
 
 
 async def test_a_debug_container_becomes_a_production_one(

@@ -5,7 +5,7 @@ import uuid
 import httpx
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Domain
+from cloister_crds.kinds import Domain, HostnameClaim
 from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
@@ -62,6 +62,20 @@ async def test_a_verified_domain_is_claimed_with_the_container(
         assert second.status_code == 409
         free = await client.post("/api/containers/validate-name", json={"name": "two"})
         assert free.json()["available"] is True, "a refused create leaves nothing"
+
+
+async def test_a_claim_left_behind_is_adopted(facade: Facade, world: FacadeInstallation) -> None:
+    host = await make_domain(world, verified=True)
+    holder = {"namespace": world.namespace, "name": "web"}
+    claim = {"metadata": {"name": host}, "spec": {"holder": holder}}
+    left = await world.kube.create(of(HostnameClaim), claim)
+    async with facade.client(world.key) as client:
+        made = await asked(client, world, host, verified=True)
+        assert made.status_code == 201, made.text
+    kept = await world.kube.get(of(HostnameClaim), host)
+    assert kept["metadata"]["uid"] == left["metadata"]["uid"]
+    # A new version, so that an operator that had found it orphaned cannot release it.
+    assert kept["metadata"]["resourceVersion"] != left["metadata"]["resourceVersion"]
 
 
 async def test_an_unverified_domain_is_refused(facade: Facade, world: FacadeInstallation) -> None:

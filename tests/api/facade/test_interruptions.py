@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import HostnameClaim
-from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, start_facade
+from cloister_crds.kinds import Deployment
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 
@@ -51,21 +51,8 @@ async def test_a_create_repeated_after_a_kill_works(
 
         # What the dead one made, this one sees a moment later.
         assert await until(listed, what="the container") == ["web"]
-    assert await world.claims() == [f"web.{world.organization}.{DOMAIN}"]
-
-
-async def test_a_claim_left_behind_is_adopted(facade: Facade, world: FacadeInstallation) -> None:
-    hostname = f"web.{world.organization}.{DOMAIN}"
-    holder = {"namespace": world.namespace, "name": "web"}
-    claim = {"metadata": {"name": hostname}, "spec": {"holder": holder}}
-    left = await world.kube.create(of(HostnameClaim), claim)
-    async with facade.client(world.key) as client:
-        made = await client.post("/api/containers", json=world.body("web"))
-        assert made.status_code == 201, made.text
-    kept = await world.kube.get(of(HostnameClaim), hostname)
-    assert kept["metadata"]["uid"] == left["metadata"]["uid"]
-    # A new version, so that an operator that had found it orphaned cannot release it.
-    assert kept["metadata"]["resourceVersion"] != left["metadata"]["resourceVersion"]
+    (container,) = await world.containers()
+    assert container["spec"]["name"] == "web"
 
 
 async def test_a_create_without_a_response_is_idempotent(
@@ -137,7 +124,8 @@ async def test_a_stop_lets_the_running_request_end(world: FacadeInstallation) ->
         sending = asyncio.create_task(client.post("/api/containers", json=world.body("web")))
 
         async def begun() -> bool:
-            return bool(await world.claims()) or sending.done()
+            made = await world.kube.list(of(Deployment), world.namespace)
+            return bool(made.items) or sending.done()
 
         await until(begun, every=0.01)
         assert await asyncio.to_thread(stopping.stop) == 0

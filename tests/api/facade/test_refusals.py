@@ -431,4 +431,3 @@ async def test_unchecked_keys_are_refused_as_by_the_operator(
             assert [each["code"] for each in answer.json()["details"]] == ["ApiAddressMissing"]
     (kept,) = await world.containers()
     assert (kept["spec"]["name"], kept["spec"]["tag"]) == ("web", "v1.0.0")
-    assert await world.claims() == [f"web.{world.organization}.{DOMAIN}"]

@@ -25,13 +25,12 @@ WORKERS = 16
 """Reconciles at once, the default of the operator's settings."""
 FEW = 5
 """Events of the Organization and the Host, at most."""
-MOST = 13
-"""Writes for a Container from its creation to readiness, at most; 12 are usual."""
-MEAN = 10
-"""Writes for a Container at most, on an average of all; 8 where the machine is slow."""
+MOST = 12
+"""Writes for a Container from its creation to readiness, at most; 11 are usual."""
+MEAN = 9
+"""Writes for a Container at most, on an average of all; 7 where the machine is slow."""
 EACH = Counter(
     {
-        ("create", "hostnameclaims"): 1,
         ("create", "enclaves"): 1,
         ("create", "configmaps"): 1,
         ("create", "pods"): 1,

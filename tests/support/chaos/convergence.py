@@ -7,7 +7,11 @@ from typing import Any
 from cloister_clients.kube.kinds import POD, SERVICE, of
 from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim, Organization
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
-from cloister_crds.lifecycle.names.hostnames import is_held_by, wanted_hostnames
+from cloister_crds.lifecycle.names.hostnames import (
+    container_named_in,
+    is_held_by,
+    wanted_hostnames,
+)
 from cloister_crds.lifecycle.replacement import has_taken_over, successor
 from cloister_crds.lifecycle.request import record
 from cloister_crds.names import preview_service_name, service_name, shells_service_name
@@ -63,6 +67,18 @@ class OrganizationSnapshot:
         """Return the host names that a Container asks for."""
         return wanted_hostnames(container, self.organization, CONTAINERS_DOMAIN)
 
+    def holds(self, container: Container, hostname: str) -> bool:
+        """Return whether a Container has a host name, by a claim or by its own name."""
+        claim = self.claims.get(hostname)
+        if claim is not None:
+            return is_held_by(claim, container)
+        named = container_named_in(
+            hostname,
+            organization=self.organization.metadata.name,
+            containers_domain=CONTAINERS_DOMAIN,
+        )
+        return named is not None and named.is_it(container)
+
 
 def unfulfilled(container: Container, end: OrganizationSnapshot) -> str:
     """Return how a Container differs from its spec; empty = it has converged.
@@ -108,9 +124,7 @@ def _still_there(container: Container, end: OrganizationSnapshot, reason: str) -
 def _is_taken(container: Container, end: OrganizationSnapshot) -> bool:
     """Return whether another Container that requests or serves a host name holds it."""
     return any(
-        (claim := end.claims.get(host)) is not None
-        and is_held_by(claim, other)
-        and (host in end.hostnames(other) or _serves_at(other, host, end))
+        end.holds(other, host) and (host in end.hostnames(other) or _serves_at(other, host, end))
         for host in end.hostnames(container)
         for other in end.containers
         if other is not container
@@ -137,9 +151,9 @@ def _mismatch(container: Container, end: OrganizationSnapshot) -> str:
     if one is None or one.spec.request != record(container.spec, followed_tag=followed):
         return f"ready with {wanted}, which was made from another request"
     hosts = end.hostnames(container)
-    missing = [each for each in hosts if each not in end.claims]
+    missing = [each for each in hosts if not end.holds(container, each)]
     if missing or (status.update is None and status.domain != hosts[0]):
-        return f"ready at {status.domain} instead of {hosts}; without claims: {missing}"
+        return f"ready at {status.domain} instead of {hosts}; not held: {missing}"
     return ""
 
 

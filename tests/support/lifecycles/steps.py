@@ -97,9 +97,13 @@ class ContainerLifecycles:
         return self._first[1]
 
     def create_again(self, name: str, **more: Any) -> None:
-        """Create a Container of an existing repository."""
+        """Create a Container of an existing repository.
+
+        Its name is not that of its object, so that it has to claim its host name.
+        """
         spec = {
-            "repo": f"acme/{name}", "tag": "v1", "host": self.installation.host,
+            "name": f"{name}-named", "repo": f"acme/{name}", "tag": "v1",
+            "host": self.installation.host,
             "secrets": ["TOKEN"], "variables": [{"name": "GREETING", "value": "hello"}], **more,
         }  # fmt: skip
         self.direct.create(of(Container), manifest("Container", name, spec, self.namespace))

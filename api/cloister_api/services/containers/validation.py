@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import BY_HOSTNAME, CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.records.container import host_record
 from cloister_api.records.timestamps import timestamp
 from cloister_api.schemas.container_responses import (
@@ -39,7 +39,7 @@ from cloister_crds.lifecycle.admission.secret_bindings import secret_owners
 from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.observed import ReleaseFacts
-from cloister_crds.names import generated_hostname
+from cloister_crds.names import generated_hostname, object_name
 from cloister_crds.problems import Problem, Severity
 
 __all__ = ["Validation"]
@@ -241,8 +241,8 @@ class Validation:
     ) -> str | None:
         """Return why a container cannot have a name; None = it can, or has it already."""
         own = keeper.container.metadata.uid if keeper is not None else ""
-        for held in self._cache.containers_of(principal.namespace):
-            one = held.container
+        others = [held.container for held in self._cache.containers_of(principal.namespace)]
+        for one in others:
             if one.display_name == name and one.spec.debug is debug:
                 return None if one.metadata.uid == own else "another container has this name"
         hostname = self._hostname(principal, name, debug=debug)
@@ -251,8 +251,9 @@ class Validation:
             return None
         if holder is not None and holder.namespace != principal.namespace:
             return "the host name is taken"
-        serving = self._cache.enclaves.by_index(BY_HOSTNAME, hostname)
-        if holder is not None or any(one.namespace == principal.namespace for one in serving):
+        left = self._cache.enclaves.in_namespace(principal.namespace).values()
+        next_name = object_name(name, debug=debug, taken={one.metadata.name for one in others})
+        if holder is not None or any(one.value.container == next_name for one in left):
             return "an earlier container of this name is still being torn down"
         return None
 

@@ -1,0 +1,51 @@
+"""Who has a generated host name when two Containers have one name, as only kubectl can make them."""
+
+from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
+from tests.support.stand_ins.pod_status import run_pod
+from tests.support.waiting import until_sync
+
+REPO = "acme/web"
+
+
+def holders(installation: Installation) -> dict[str, str]:
+    """Return the claims of the organization: host name -> name of the Container."""
+    claims = installation.objects("hostnameclaims.cloister.dev", every=True)
+    held = {each["metadata"]["name"]: each["spec"]["holder"] for each in claims}
+    return {
+        hostname: holder["name"]
+        for hostname, holder in held.items()
+        if holder["namespace"] == installation.namespace
+    }
+
+
+def delete(installation: Installation, kind: str, name: str, *more: str) -> None:
+    installation.kubectl("delete", kind, name, "-n", installation.namespace, "--wait=false", *more)
+
+
+def test_a_name_goes_to_its_object_or_to_who_claimed_before(operated: Installation) -> None:
+    hostname = f"shop.{operated.slug}.{CONTAINERS_DOMAIN}"
+    operated.create_container("earlier", name="shop", repo=REPO, tag="v1")
+    until_sync(lambda: holders(operated) == {hostname: "earlier"}, what="a claim")
+    operated.create_container("shop", repo=REPO, tag="v1")
+    held = operated.wait_for("shop", "Stalled", reason="HostnameTaken")
+    assert hostname in held.status.message
+    delete(operated, "ctr", "earlier")
+    until_sync(lambda: bool(operated.enclaves("shop")), what="an Enclave of who waited")
+    assert not holders(operated), "its object has the name already"
+
+    # Where the object of the name is, another one waits, and longer: until no Pod has the name.
+    (enclave,) = operated.enclaves("shop")
+    run_pod(operated, enclave)
+    operated.wait_for("shop", "Ready", reason="Serving")
+    operated.create_container("later", name="shop", repo=REPO, tag="v1")
+    operated.wait_for("later", "Stalled", reason="HostnameTaken")
+    delete(operated, "ctr", "shop")
+    until_sync(lambda: not operated.enclaves("shop"), what="the end of the Enclave")
+    terminating = [each["metadata"]["name"] for each in operated.objects("pods")]
+    assert terminating == [enclave], "no kubelet ends it here"
+    assert not operated.enclaves("later")
+    delete(operated, "pod", enclave, "--force", "--grace-period=0")
+    until_sync(lambda: bool(operated.enclaves("later")), what="an Enclave of who waited")
+    assert holders(operated) == {hostname: "later"}
+    delete(operated, "ctr", "later")
+    until_sync(lambda: not holders(operated), what="the release of the name")
