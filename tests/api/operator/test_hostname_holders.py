@@ -1,4 +1,4 @@
-"""Who has a generated host name when two Containers have one name, as only kubectl can make them."""
+"""Who has a generated host name when two Containers made by kubectl have one name."""
 
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
 from tests.support.stand_ins.pod_status import run_pod
@@ -34,7 +34,8 @@ def test_a_name_goes_to_its_object_or_to_who_claimed_before(operated: Installati
     assert not holders(operated), "its object has the name already"
 
     # Where the object of the name is, another one waits, and longer: until no Pod has the name.
-    (enclave,) = operated.enclaves("shop")
+    (made,) = operated.enclaves("shop")
+    enclave = made.metadata.name
     run_pod(operated, enclave)
     operated.wait_for("shop", "Ready", reason="Serving")
     operated.create_container("later", name="shop", repo=REPO, tag="v1")

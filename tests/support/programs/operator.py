@@ -256,7 +256,7 @@ class Installation:
         text = yaml.safe_dump_all(manifests)
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
 
-    def create_container(self, name: str, **spec: Any) -> None:
+    def create_container(self, name: str, /, **spec: Any) -> None:
         """Create or change a Container on this installation's Host."""
         body = manifest("Container", name, {"host": self.host, **spec}, self.namespace)
         self.apply(body)
