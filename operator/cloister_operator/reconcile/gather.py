@@ -42,7 +42,7 @@ from cloister_operator.cache.projections import (
 )
 from cloister_operator.cache.tls_route_projection import read_route
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.hostname_holders import claim_of
+from cloister_operator.reconcile.hostname_claims import claim_of
 from cloister_operator.reconcile.repositories import deployment_of
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts

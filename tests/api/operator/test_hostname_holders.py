@@ -1,5 +1,7 @@
 """Who has a generated host name when two Containers made by kubectl have one name."""
 
+import json
+
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
@@ -18,8 +20,16 @@ def holders(installation: Installation) -> dict[str, str]:
     }
 
 
-def delete(installation: Installation, kind: str, name: str, *more: str) -> None:
-    installation.kubectl("delete", kind, name, "-n", installation.namespace, "--wait=false", *more)
+def delete(installation: Installation, container: str) -> None:
+    place = ("-n", installation.namespace, "--wait=false")
+    installation.kubectl("delete", "ctr", container, *place)
+
+
+def keep(installation: Installation, pod: str, *finalizers: str) -> None:
+    """Set the finalizers of a Pod, as one that terminates slowly."""
+    patch = json.dumps({"metadata": {"finalizers": finalizers}})
+    place = ("-n", installation.namespace, "--type=merge")
+    installation.kubectl("patch", "pod", pod, *place, "-p", patch)
 
 
 def test_a_name_goes_to_its_object_or_to_who_claimed_before(operated: Installation) -> None:
@@ -29,7 +39,7 @@ def test_a_name_goes_to_its_object_or_to_who_claimed_before(operated: Installati
     operated.create_container("shop", repo=REPO, tag="v1")
     held = operated.wait_for("shop", "Stalled", reason="HostnameTaken")
     assert hostname in held.status.message
-    delete(operated, "ctr", "earlier")
+    delete(operated, "earlier")
     until_sync(lambda: bool(operated.enclaves("shop")), what="an Enclave of who waited")
     assert not holders(operated), "its object has the name already"
 
@@ -40,13 +50,21 @@ def test_a_name_goes_to_its_object_or_to_who_claimed_before(operated: Installati
     operated.wait_for("shop", "Ready", reason="Serving")
     operated.create_container("later", name="shop", repo=REPO, tag="v1")
     operated.wait_for("later", "Stalled", reason="HostnameTaken")
-    delete(operated, "ctr", "shop")
-    until_sync(lambda: not operated.enclaves("shop"), what="the end of the Enclave")
-    terminating = [each["metadata"]["name"] for each in operated.objects("pods")]
-    assert terminating == [enclave], "no kubelet ends it here"
+    keep(operated, enclave, "tests.cloister.dev/terminates-slowly")
+    delete(operated, "shop")
+
+    def terminating() -> bool:
+        left = [each["metadata"]["name"] for each in operated.objects("ctr")]
+        return left == ["later"] and "deletionTimestamp" in operated.objects("pods")[0]["metadata"]
+
+    until_sync(terminating, what="the end of the Container, but not of its Pod")
+    changed = [{"name": "GREETING", "value": "hello"}]
+    operated.create_container("later", name="shop", repo=REPO, tag="v1", variables=changed)
+    operated.wait_for("later", "Stalled", reason="HostnameTaken")
     assert not operated.enclaves("later")
-    delete(operated, "pod", enclave, "--force", "--grace-period=0")
+    assert not holders(operated)
+    keep(operated, enclave)
     until_sync(lambda: bool(operated.enclaves("later")), what="an Enclave of who waited")
     assert holders(operated) == {hostname: "later"}
-    delete(operated, "ctr", "later")
+    delete(operated, "later")
     until_sync(lambda: not holders(operated), what="the release of the name")
