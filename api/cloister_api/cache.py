@@ -41,6 +41,7 @@ __all__ = [
     "BY_EARLIER_LABEL",
     "BY_HOSTNAME",
     "BY_LABEL",
+    "BY_MEMBER",
     "BY_NAMESPACE",
     "CachedContainer",
     "CachedEnclave",
@@ -61,6 +62,8 @@ BY_LABEL = "label"
 """Organizations by their label in generated host names."""
 BY_EARLIER_LABEL = "earlier label"
 """Organizations by the label that Containers of earlier releases keep in their host names."""
+BY_MEMBER = "member"
+"""Organizations by each user that they name."""
 BY_HOSTNAME = "hostname"
 """Enclaves that may have a Pod by each host name that they serve."""
 MICROSECONDS = 1_000_000
@@ -301,6 +304,7 @@ class ClusterCache:
                 BY_NAMESPACE: lambda one: (one.spec.namespace,),
                 BY_LABEL: lambda one: (host_label(one.metadata.name),),
                 BY_EARLIER_LABEL: lambda one: (distinct_label(one.metadata.name),),
+                BY_MEMBER: lambda one: tuple({member.user for member in one.spec.members}),
             },
         )
         """Organizations."""

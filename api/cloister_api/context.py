@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlalchemy.ext.asyncio import AsyncEngine
+
 from cloister_api.accounts import Accounts, open_accounts
 from cloister_api.assembly.container_services import (
     accepts_webhooks,
@@ -37,6 +39,7 @@ from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer, ReloadingKeyMaterial
+from cloister_api.ledger.keys.sessions import SessionLinks, SessionTable
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as METERING_LEASE
@@ -58,6 +61,8 @@ from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
 from cloister_api.services.resources.organization import OrganizationReader
 from cloister_api.services.resources.related import RelatedServices, related_services
+from cloister_api.sessions.sessions import Sessions
+from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
 from cloister_api.utilization.gpu_collector import GpuCollector
@@ -105,6 +110,8 @@ class Context:
     """Encoded records of containers."""
     organization: OrganizationReader
     """Reads organizations."""
+    sessions: Sessions
+    """Sessions of the dashboard."""
     reader: ContainerReader
     """Reads containers."""
     statuses: ContainerStatuses
@@ -175,14 +182,12 @@ async def running(
 
     Raises
     ------
-    AuthorityError, ConfigError, LedgerError, MaterialError, PaymentsError
+    AuthorityError, ConfigError, LedgerError, MaterialError, PaymentsError, SettingsError
         When the facade cannot start.
     """
     material = ReloadingKeyMaterial(settings.ledger.key_material, material_of(settings))
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
     async with contextlib.AsyncExitStack() as stack:
-        engine = open_ledger(place)
+        engine = await opened_ledger(settings)
         stack.push_async_callback(engine.dispose)
         cache, audit = ClusterCache(client, installation.repositories), AuditTrail(engine)
         base = Infrastructure(settings, installation, clock, client, cache, engine, audit)
@@ -209,6 +214,7 @@ async def running(
             state_metrics=StateMetrics(admin_keys, accounts.key_cache, metering, expiry),
             admin_keys=admin_keys,
             organizations=organizations,
+            sessions=sessions_of(base, material),
             resolver=resolver,
             certificates=certificates,
             accounts=accounts,
@@ -233,10 +239,44 @@ async def running(
         yield context
 
 
+async def opened_ledger(settings: ApiSettings) -> AsyncEngine:
+    """Migrate the ledger, and open it.
+
+    Raises
+    ------
+    LedgerError
+        When it cannot be opened.
+    """
+    place = place_of(settings.ledger)
+    await asyncio.to_thread(migrate, place)
+    return open_ledger(place)
+
+
 def admin_keys_of(base: Infrastructure, material: KeySealer) -> AdminKeyCache:
     """Build the cache of admin keys."""
     limit = UnknownKeyLimit(base.settings.admin_keys.unknown_per_second)
     return AdminKeyCache(AdminKeys(base.engine, material), material, limit)
+
+
+def sessions_of(base: Infrastructure, material: KeySealer) -> Sessions:
+    """Build the sessions of the dashboard.
+
+    Raises
+    ------
+    SettingsError
+        When the dashboard's address is among those of containers.
+    """
+    dashboard, domain = base.settings.dashboard, base.installation.containers_domain
+    if dashboard is not None:
+        dashboard.require_apart(domain)
+    return Sessions(
+        SessionTable(base.engine, material),
+        SessionLinks(base.engine, material),
+        base.cache,
+        base.audit,
+        base.clock,
+        dashboard.session if dashboard is not None else SessionSettings(),
+    )
 
 
 def build(
@@ -244,6 +284,7 @@ def build(
     *,
     admin_keys: AdminKeyCache,
     organizations: Organizations,
+    sessions: Sessions,
     resolver: ReleaseResolver,
     certificates: Certificates,
     accounts: Accounts,
@@ -277,6 +318,7 @@ def build(
         audit=base.audit,
         records=records,
         record_cache=RecordCache(records),
+        sessions=sessions,
         organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),
         reader=reader,
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),

@@ -98,7 +98,7 @@ def create_app(
     metrics: HttpMetrics | None = None,
     shutdown: Shutdown | None = None,
 ) -> FastAPI:
-    """Build the application; its lifespan starts what it needs.
+    """Build the API; its lifespan starts what it needs.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def create_app(
         # Including the routers would build each route a second time, within the first request.
         routes=[route for router in ROUTERS for route in router.routes],
     )
-    app.state.routers = ROUTERS
+    app.state.routers, app.state.rates = ROUTERS, rates
 
     async def authenticate(authorization: str | None) -> Principal:
         principal: Principal = await running_context(app).authenticate(authorization)

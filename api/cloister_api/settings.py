@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.ledger.settings import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
+from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
@@ -193,6 +194,8 @@ class ApiSettings(SettingsSection):
     """Lookups at sources and registries for requests."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
+    dashboard: DashboardSettings | None = None
+    """The dashboard; unset = there is none, and no session is accepted anywhere."""
     limits: LimitSettings = Field(default_factory=LimitSettings)
     """How much of the facade callers may occupy at once."""
     kubeconfig: Path | None = None

@@ -37,6 +37,7 @@ from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.keys.rotation import SEALED
 from cloister_api.ledger.tables.core import ADMIN_KEYS, API_KEYS, METADATA, REPLICAS
 from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES
+from cloister_api.ledger.tables.sessions import SESSION_LINKS, SESSIONS
 from cloister_api.ledger.tables.usage import EVENTS, PRICE_VERSIONS, REPORTERS
 from cloister_api.ledger.tables.utilization import LEASES
 
@@ -60,8 +61,12 @@ Sums = dict[str, str]
 
 
 def tables() -> list[Table]:
-    """Return the tables of a copy: all but those that say which facades run."""
-    return [each for each in METADATA.sorted_tables if each not in {LEASES, REPLICAS}]
+    """Return the tables of a copy: all but those that say which facades run and who is signed in.
+
+    A session that was ended since must not come back.
+    """
+    passing = {LEASES, REPLICAS, SESSIONS, SESSION_LINKS}
+    return [each for each in METADATA.sorted_tables if each not in passing]
 
 
 def back_up(place: Place, file: Path) -> Sums:

@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from asyncio import Protocol
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from typing import cast
 import click
 import uvicorn
 from prometheus_client import start_http_server
+from starlette.types import ASGIApp
 from typing_extensions import override
 
 from cloister_api.catalog import Catalog, CatalogError
@@ -26,6 +27,7 @@ from cloister_api.certificates.issuer import check_issuer
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import material_of
 from cloister_api.http.access_log import configure_logging
+from cloister_api.http.callers import Callers
 from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import Shutdown
@@ -69,7 +71,11 @@ def api(config: Path) -> None:
         if settings.tracing:
             settings.tracing.check_prerequisites()
         KubeConfig.load(settings.kubeconfig, settings.kube_context)
-        listener = listen(settings)
+        listener = listen(settings.listen.host, settings.listen.port)
+        dashboard = None
+        if settings.dashboard is not None:
+            place = settings.dashboard.listen
+            dashboard = listen(place.host, place.port)
     except (
         CatalogError,
         AuthorityError,
@@ -82,16 +88,34 @@ def api(config: Path) -> None:
         OSError,
     ) as error:
         raise click.ClickException(str(error)) from error
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"listening on http://{shown}:{port}")
-    failed = serve(settings, listener)
+    click.echo(f"listening on http://{place_of_socket(listener)}")
+    if dashboard is not None:
+        click.echo(f"the dashboard listens on http://{place_of_socket(dashboard)}")
+    failed = serve(settings, listener, dashboard)
     if failed:
         raise click.ClickException(failed)
 
 
-def serve(settings: ApiSettings, listener: socket.socket) -> str:
-    """Serve until a signal, and return why that failed; empty = it did not."""
+def place_of_socket(listener: socket.socket) -> str:
+    """Return address and port of a socket as they stand in a URL."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def serve(
+    settings: ApiSettings, listener: socket.socket, dashboard: socket.socket | None = None
+) -> str:
+    """Serve until a signal, and return why that failed; empty = it did not.
+
+    Parameters
+    ----------
+    settings
+        The administrator's settings.
+    listener
+        Socket of the API.
+    dashboard
+        Socket of the dashboard; None = there is none.
+    """
     failures: list[str] = []
 
     def on_failure() -> None:
@@ -103,7 +127,7 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
     connections = Connections(settings.limits, metrics)
     server = Draining(
         uvicorn.Config(
-            create_app(settings, on_failure, metrics=metrics, shutdown=shutdown),
+            application(settings, on_failure, metrics, shutdown, dashboard),
             loop="uvloop",
             http=cast("type[Protocol]", partial(BoundedProtocol, connections)),
             ws="none",
@@ -123,11 +147,40 @@ def serve(settings: ApiSettings, listener: socket.socket) -> str:
     # a failure; a requested stop is not a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
-    with listener, metrics_server(settings, metrics), traced(settings.tracing, "api"):
-        server.run(sockets=[listener])
+    sockets = [listener, *([dashboard] if dashboard is not None else [])]
+    with contextlib.ExitStack() as stack:
+        for each in sockets:
+            stack.enter_context(each)
+        stack.enter_context(metrics_server(settings, metrics))
+        stack.enter_context(traced(settings.tracing, "api"))
+        server.run(sockets=sockets)
     if not server.started:
         failures.append("the facade could not start; see the log above")
     return "; ".join(failures)
+
+
+def application(
+    settings: ApiSettings,
+    on_failure: Callable[[], None],
+    metrics: HttpMetrics,
+    shutdown: Shutdown,
+    dashboard: socket.socket | None,
+) -> ASGIApp:
+    """Build the API, and the dashboard beside it where there is one."""
+    api = create_app(settings, on_failure, metrics=metrics, shutdown=shutdown)
+    if settings.dashboard is None or dashboard is None:
+        return api
+    # Imported where it is needed: templates take a tenth of the start.
+    from cloister_api.dashboard.app import ByListener, dashboard_app  # noqa: PLC0415 - see above
+
+    pages = dashboard_app(
+        api,
+        settings.dashboard,
+        callers=Callers(settings.limits, {}),
+        metrics=metrics,
+        shutdown=shutdown,
+    )
+    return ByListener(api, pages, dashboard.getsockname()[1])
 
 
 class Draining(uvicorn.Server):
@@ -220,15 +273,14 @@ def allow_files(connections: int) -> None:
             )
 
 
-def listen(settings: ApiSettings) -> socket.socket:
-    """Open the socket, so that a port of 0 is known before the first request.
+def listen(host: str, port: int) -> socket.socket:
+    """Open a socket, so that a port of 0 is known before the first request.
 
     Raises
     ------
     OSError
         When the address cannot be bound.
     """
-    host, port = settings.listen.host, settings.listen.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)

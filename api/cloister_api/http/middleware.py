@@ -25,7 +25,7 @@ from cloister_api.http.callers import Callers, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.tracing import describe_response, request_span
 
-__all__ = ["RequestGuard", "Shutdown"]
+__all__ = ["RequestGuard", "ResponseSender", "Shutdown"]
 
 logger = logging.getLogger(__name__)
 

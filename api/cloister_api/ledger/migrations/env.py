@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from cloister_api.ledger.tables import metering, usage, utilization
+from cloister_api.ledger.tables import metering, sessions, usage, utilization
 from cloister_api.ledger.tables.core import METADATA
 
 __all__ = ["MODULES"]
 
-MODULES = (usage, utilization, metering)
+MODULES = (usage, utilization, metering, sessions)
 """What brings the other tables into METADATA by being imported."""
 
 context.configure(

@@ -1,0 +1,162 @@
+"""The dashboard as an ASGI application beside the API, on a listener of its own."""
+
+import asyncio
+from http import HTTPStatus
+
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cloister_api.auth.admin_rate_limit import AdminRateLimit
+from cloister_api.dashboard.guard import DashboardGuard, cookie_name
+from cloister_api.dashboard.pages import containers, organizations, sign_in
+from cloister_api.dashboard.rendering import Pages
+from cloister_api.errors import ApiError, from_framework, from_kube
+from cloister_api.http.callers import Callers
+from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.middleware import Shutdown
+from cloister_api.ledger.keys.sessions import SessionRow
+from cloister_api.routes.dependencies import running_context
+from cloister_api.sessions.settings import DashboardSettings
+from cloister_clients.kube import KubeError
+
+__all__ = ["ByListener", "dashboard_app"]
+
+ROUTES = (*sign_in.ROUTES, *organizations.ROUTES, *containers.ROUTES)
+"""Routes of all pages."""
+
+
+class ByListener:
+    """Passes requests to the dashboard or to the API, by the port at which they arrived.
+
+    Parameters
+    ----------
+    api
+        The API, which has the lifespan of both.
+    dashboard
+        The dashboard.
+    port
+        Port at which the dashboard listens.
+    """
+
+    def __init__(self, api: ASGIApp, dashboard: ASGIApp, port: int) -> None:
+        self._api = api
+        self._dashboard = dashboard
+        self._port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        arrived = scope.get("server")
+        here = scope["type"] == "http" and arrived is not None and arrived[1] == self._port
+        await (self._dashboard if here else self._api)(scope, receive, send)
+
+
+def dashboard_app(
+    api: FastAPI,
+    settings: DashboardSettings,
+    *,
+    callers: Callers,
+    metrics: HttpMetrics,
+    shutdown: Shutdown,
+) -> ASGIApp:
+    """Build the dashboard.
+
+    Parameters
+    ----------
+    api
+        The API, in whose state pages find what runs.
+    settings
+        The dashboard's settings.
+    callers
+        Requests in progress.
+    metrics
+        Counts requests.
+    shutdown
+        Begins when the process is to exit.
+    """
+    pages = Pages()
+
+    async def find(value: str) -> SessionRow | None:
+        return await running_context(api).sessions.find(value)
+
+    def take(session: SessionRow) -> tuple[tuple[str, str], ...]:
+        replicas = running_context(api).accounts.key_cache.facades
+        rates: AdminRateLimit = api.state.rates
+        return rates.consume(session.id, replicas, asyncio.get_running_loop().time())
+
+    def cookie() -> str:
+        return cookie_name(running_context(api).installation.service)
+
+    async def static(request: Request) -> Response:
+        found = pages.static.get(request.url.path)
+        if found is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return found.response(request.headers.get("accept-encoding", ""))
+
+    app = Starlette(
+        routes=[Route("/static/{digest}/{name}", static), *ROUTES],
+        exception_handlers={
+            ApiError: _on_api_error,
+            KubeError: _on_kube_error,
+            HTTPException: _on_http_error,
+        },
+    )
+    app.state.api, app.state.pages, app.state.settings = api, pages, settings
+
+    def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:
+        return problem_page(pages, error, request_id, session)
+
+    app.state.error_page = error_page
+    return DashboardGuard(
+        app,
+        settings=settings,
+        find=find,
+        cookie=cookie,
+        take=take,
+        callers=callers,
+        error_page=error_page,
+        metrics=metrics,
+        shutdown=shutdown,
+    )
+
+
+def problem_page(
+    pages: Pages, error: ApiError, request_id: str, session: SessionRow | None
+) -> Response:
+    """Return the page of an error."""
+    values = {
+        "title": HTTPStatus(error.status).phrase,
+        "message": error.message,
+        "request_id": request_id,
+        "session": session,
+    }
+    page = pages.page("problem.html", values, error.status)
+    for name, value in error.headers:
+        page.headers[name] = value
+    if error.retry_after is not None:
+        page.headers["retry-after"] = str(error.retry_after)
+    return page
+
+
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    """Return the page of a service's refusal."""
+    assert isinstance(error, ApiError)
+    state = request.scope["state"]
+    page: Response = request.app.state.error_page(error, state["request_id"], state["session"])
+    return page
+
+
+async def _on_kube_error(request: Request, error: Exception) -> Response:
+    """Return the page of a refusal of the cluster."""
+    assert isinstance(error, KubeError)
+    return await _on_api_error(request, from_kube(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Return the page of an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    return await _on_api_error(request, from_framework(error))

@@ -1,0 +1,187 @@
+"""The guard in front of all pages, in pure ASGI.
+
+Order: request identifier, Host, origin, session. A page that needs somebody signed in sends a
+browser without a session to the sign-in page. Every request is logged and counted.
+"""
+
+import asyncio
+import logging
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cloister_api.dashboard.origin import origin_refusal
+from cloister_api.dashboard.rendering import SECURITY_HEADERS
+from cloister_api.errors import ApiError
+from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
+from cloister_api.http.callers import Callers
+from cloister_api.http.metrics import HttpMetrics
+from cloister_api.http.middleware import ResponseSender, Shutdown
+from cloister_api.ledger.keys.sessions import SessionRow
+from cloister_api.sessions.settings import DashboardSettings
+
+__all__ = ["DashboardGuard", "cookie_name", "is_open"]
+
+logger = logging.getLogger(__name__)
+
+REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
+OPEN_PREFIXES = ("/session", "/static/")
+"""Paths that need nobody signed in."""
+FAILED = ApiError(
+    500, "INTERNAL_ERROR", "the dashboard failed; name the request to the administrator"
+)
+
+FindSession = Callable[[str], Awaitable[SessionRow | None]]
+"""Returns the session of a cookie's value, or raises ApiError."""
+TakeToken = Callable[[SessionRow], tuple[tuple[str, str], ...]]
+"""Takes one request from the token bucket of a session, or raises ApiError."""
+ErrorPage = Callable[[ApiError, str, SessionRow | None], Response]
+"""Builds the page of an error, of a request, for who is signed in."""
+
+
+def cookie_name(service: str) -> str:
+    """Return the name of the cookie, whose prefix keeps other hosts from setting it (RFC 6265bis).
+
+    Parameters
+    ----------
+    service
+        Name of the installation in well-known paths.
+    """
+    return f"__Host-{service}"
+
+
+def is_open(path: str) -> bool:
+    """Return whether a path needs nobody signed in."""
+    return path.startswith(OPEN_PREFIXES)
+
+
+class DashboardGuard:
+    """The middleware.
+
+    Parameters
+    ----------
+    app
+        The pages.
+    settings
+        The dashboard's settings.
+    find
+        Returns the session of a cookie's value.
+    cookie
+        Returns the name of the cookie.
+    take
+        Takes a request from the token bucket of a session, and returns headers.
+    callers
+        Requests in progress.
+    error_page
+        Builds the page of an error.
+    metrics
+        Counts requests.
+    shutdown
+        Once it has begun, responses close their connections.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: DashboardSettings,
+        find: FindSession,
+        cookie: Callable[[], str],
+        take: TakeToken,
+        callers: Callers,
+        error_page: ErrorPage,
+        metrics: HttpMetrics,
+        shutdown: Shutdown,
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._find = find
+        self._cookie = cookie
+        self._take = take
+        self._callers = callers
+        self._error_page = error_page
+        self._metrics = metrics
+        self._shutdown = shutdown
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or refuse it."""
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
+        state = scope.setdefault("state", {})
+        state["request_id"], state["session"] = request_id, None
+        CURRENT_REQUEST.set(request_id)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        response = ResponseSender(send, request_id, self._shutdown)
+        response.more += SECURITY_HEADERS
+        with self._metrics.running.track_inprogress():
+            try:
+                await self._serve(scope, headers, receive, response)
+            except ApiError as error:
+                if response.status:
+                    raise
+                page = self._error_page(error, request_id, state["session"])
+                await page(scope, receive, response.send)
+            except Exception:
+                logger.exception("request %s failed", request_id)
+                if response.status:
+                    raise
+                page = self._error_page(FAILED, request_id, state["session"])
+                await page(scope, receive, response.send)
+            finally:
+                seconds = clock() - begun
+                self._metrics.completed(scope["method"], route_of(scope), response.status, seconds)
+                log_request(scope, response.status, seconds)
+
+    async def _serve(
+        self, scope: Scope, headers: Headers, receive: Receive, response: ResponseSender
+    ) -> None:
+        """Serve a request.
+
+        Raises
+        ------
+        ApiError
+            421 at another host, 403 from another origin, 429 when a session is used too often, and
+            what the page raises.
+        """
+        host = headers.get("host", "").lower()
+        if host != self._settings.host:
+            raise ApiError(421, "BAD_REQUEST", f"the dashboard is at {self._settings.address}")
+        refusal = origin_refusal(
+            self._settings,
+            method=scope["method"],
+            site=headers.get("sec-fetch-site"),
+            mode=headers.get("sec-fetch-mode"),
+            destination=headers.get("sec-fetch-dest"),
+            origin=headers.get("origin"),
+        )
+        if refusal:
+            raise ApiError(403, "FORBIDDEN", refusal)
+        path = scope["path"]
+        session = None if path.startswith("/static/") else await self._session(headers)
+        scope["state"]["session"] = session
+        if session is None:
+            app = self._app if is_open(path) else RedirectResponse("/session", 303)
+            await app(scope, receive, response.send)
+            return
+        response.more += self._take(session)
+        self._callers.enter(session.user)
+        try:
+            await self._app(scope, receive, response.send)
+        finally:
+            self._callers.leave(session.user)
+
+    async def _session(self, headers: Headers) -> SessionRow | None:
+        """Return the session of the cookie; None = there is none that lasts."""
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return None
+        given = cookies.get(self._cookie())
+        return await self._find(given.value) if given is not None else None

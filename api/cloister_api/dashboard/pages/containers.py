@@ -1,0 +1,85 @@
+"""The containers of an organization: the list, and one of them."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import CachedContainer
+from cloister_api.context import Context
+from cloister_api.dashboard.pages.requests import (
+    context_of,
+    membership_of,
+    principal_of,
+    render,
+)
+from cloister_api.dashboard.views import condition_rows, container_rows, sentence_of, tone_of
+from cloister_api.records.container import container_record
+from cloister_api.records.replacement_links import NO_LINKS, not_replaced, replacement_links
+from cloister_api.schemas.container_responses import ContainerResponse
+
+__all__ = ["ROUTES"]
+
+
+def record_of(context: Context, principal: Principal, held: CachedContainer) -> ContainerResponse:
+    """Return the record of a container, as `GET /api/containers/:id` shows it."""
+    links = replacement_links(context.reader.known(principal))
+    return container_record(
+        held,
+        principal.organization,
+        context.cache.deployment_of(principal.namespace, held.container.spec.repo),
+        context.records,
+        links.get(held.container.metadata.uid, NO_LINKS),
+    )
+
+
+async def home(request: Request) -> Response:
+    """Go to the containers, which are the overview."""
+    slug = membership_of(request).organization.metadata.name
+    return RedirectResponse(f"/o/{slug}/containers", 303)
+
+
+async def containers(request: Request) -> Response:
+    """Show the containers that no other one is replacing, the most urgent first."""
+    context, principal = context_of(request), principal_of(request)
+    everything = await context.reader.all(principal, request.query_params.get("seen"))
+    listed = not_replaced(everything, replacement_links(everything))
+    rows = container_rows([record_of(context, principal, each) for each in listed])
+    return render(
+        request,
+        "containers.html",
+        member=membership_of(request),
+        organization=context.organization.of(principal),
+        rows=rows,
+    )
+
+
+async def container(request: Request) -> Response:
+    """Show a container: what serves, what is on its way, and why."""
+    context, principal = context_of(request), principal_of(request)
+    held = await context.reader.get(
+        principal, request.path_params["id"], request.query_params.get("seen")
+    )
+    status, _ = context.statuses.of(held)
+    meta = held.container.metadata
+    return render(
+        request,
+        "container.html",
+        member=membership_of(request),
+        record=record_of(context, principal, held),
+        status=status,
+        tone=tone_of(status.status),
+        sentence=sentence_of(status),
+        conditions=condition_rows(status.conditions),
+        object=f"{meta.namespace}/{meta.name}",
+        namespace=meta.namespace,
+        object_name=meta.name,
+    )
+
+
+ROUTES = (
+    Route("/o/{slug}", home),
+    Route("/o/{slug}/containers", containers),
+    Route("/o/{slug}/containers/{id}", container),
+)
+"""Routes of the module."""

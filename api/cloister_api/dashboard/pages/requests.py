@@ -1,0 +1,58 @@
+"""What every page takes from a request, and how it answers."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
+from cloister_api.dashboard.rendering import Pages
+from cloister_api.ledger.keys.sessions import SessionRow
+from cloister_api.routes.dependencies import running_context
+from cloister_api.sessions.sessions import Membership
+
+__all__ = ["context_of", "membership_of", "principal_of", "render", "session_of"]
+
+
+def context_of(request: Request) -> Context:
+    """Return what the facade has; 503 where it has nothing yet."""
+    return running_context(request.app.state.api)
+
+
+def session_of(request: Request) -> SessionRow:
+    """Return who is signed in; the guard has let nobody else in."""
+    session: SessionRow = request.scope["state"]["session"]
+    return session
+
+
+def membership_of(request: Request) -> Membership:
+    """Return what who is signed in is in the organization of the path.
+
+    Raises
+    ------
+    ApiError
+        404 when there is no such organization, or it does not name the user.
+    """
+    user = session_of(request).user
+    return context_of(request).sessions.membership(user, request.path_params["slug"])
+
+
+def principal_of(request: Request) -> Principal:
+    """Return who sends a request, as services want it.
+
+    Raises
+    ------
+    ApiError
+        404 as `membership_of`.
+    """
+    session, member = session_of(request), membership_of(request)
+    principal = Principal(session.id, session.user, member.organization)
+    request.scope["state"]["principal"] = principal
+    return principal
+
+
+def render(request: Request, template: str, **values: Any) -> Response:
+    """Return a page for who is signed in, if anybody is."""
+    pages: Pages = request.app.state.pages
+    return pages.page(template, {"session": request.scope["state"]["session"], **values})

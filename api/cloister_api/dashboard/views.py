@@ -1,0 +1,181 @@
+"""What pages show, as frozen values: decided here, rendered by templates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cloister_api.schemas.container_responses import ContainerResponse
+from cloister_api.schemas.status_responses import ConditionResponse, ContainerStatusResponse
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.meta import ConditionStatus
+
+__all__ = [
+    "QUESTIONS",
+    "ConditionRow",
+    "ContainerRow",
+    "Tone",
+    "condition_rows",
+    "container_rows",
+    "sentence_of",
+    "tone_of",
+]
+
+
+class Tone(StrEnum):
+    """How a status looks; the word beside it says the same."""
+
+    GOOD = "good"
+    """All is well."""
+    BUSY = "busy"
+    """Something is under way."""
+    BAD = "bad"
+    """Something is wrong."""
+    QUIET = "quiet"
+    """Nothing runs, as requested."""
+
+
+TONES = {
+    ContainerPhase.READY: Tone.GOOD,
+    ContainerPhase.FAILED: Tone.BAD,
+    ContainerPhase.STOPPED: Tone.QUIET,
+}
+"""Tones of phases; every other one is under way."""
+URGENCY = (Tone.BAD, Tone.BUSY, Tone.GOOD, Tone.QUIET)
+"""Order of a list: what needs somebody first."""
+QUESTIONS = {
+    "Ready": "Does what you asked for serve?",
+    "Available": "Is something serving?",
+    "Confidential": "Is it confidential?",
+    "NetworkIsolated": "Are its networks apart?",
+    "SecretsSealed": "Are its secrets sealed?",
+    "DomainReady": "Is the domain in order?",
+    "Routed": "Do requests reach it?",
+    "KeysChecked": "Can API keys be checked?",
+    "Stalled": "Does it wait for somebody?",
+    "Reconciling": "Is something under way?",
+    "Unenforced": "Does the host leave something of the file undone?",
+    "Paused": "Is it paused?",
+}
+"""What each condition answers; another one is shown by its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """A container in the list."""
+
+    id: str
+    """Identifier."""
+    name: str
+    """Name."""
+    debug: bool
+    """Whether it is a debug container."""
+    status: str
+    """Status word."""
+    tone: Tone
+    """How the status looks."""
+    repo: str
+    """Repository."""
+    tag: str
+    """Tag that serves or is on its way."""
+    next_tag: str
+    """Tag of an update; empty = there is none."""
+    domain: str
+    """Host name that serves."""
+    resources: str
+    """Size in words."""
+
+
+def container_rows(records: Sequence[ContainerResponse]) -> list[ContainerRow]:
+    """Return the rows of a list, the most urgent first, then by name.
+
+    Parameters
+    ----------
+    records
+        Records of the containers.
+    """
+    rows = [
+        ContainerRow(
+            id=str(each.id),
+            name=each.name,
+            debug=each.debug,
+            status=each.status.value,
+            tone=tone_of(each.status),
+            repo=each.repo,
+            tag=each.current_tag,
+            next_tag=each.update_tag or "",
+            domain=each.domain,
+            resources=resources_of(each),
+        )
+        for each in records
+    ]
+    return sorted(rows, key=lambda each: (URGENCY.index(each.tone), each.name, each.id))
+
+
+def tone_of(phase: ContainerPhase) -> Tone:
+    """Return how a phase looks."""
+    return TONES.get(phase, Tone.BUSY)
+
+
+def resources_of(record: ContainerResponse) -> str:
+    """Return the size of a container in words; empty before its file was read."""
+    if not record.cpus:
+        return ""
+    gpus = f", {record.gpus} GPU" + ("s" if record.gpus > 1 else "") if record.gpus else ""
+    return f"{record.cpus} CPUs, {record.memory_mb:,} MB{gpus}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRow:
+    """A condition in words."""
+
+    question: str
+    """What it answers."""
+    answer: str
+    """yes, no or not known."""
+    tone: Tone
+    """How the answer looks."""
+    about: ConditionResponse
+    """The condition."""
+
+
+BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
+"""Conditions whose yes is bad."""
+NEUTRAL = frozenset({"Reconciling", "Paused"})
+"""Conditions whose yes and no are neither good nor bad."""
+ANSWERS = {ConditionStatus.TRUE: "yes", ConditionStatus.FALSE: "no"}
+
+
+def condition_rows(conditions: Sequence[ConditionResponse]) -> list[ConditionRow]:
+    """Return the conditions in words, in the order of `QUESTIONS`, unknown types at the end."""
+    order = list(QUESTIONS)
+    rows = [
+        ConditionRow(
+            question=QUESTIONS.get(each.type, each.type),
+            answer=ANSWERS.get(each.status, "not known"),
+            tone=_tone_of_condition(each),
+            about=each,
+        )
+        for each in conditions
+    ]
+    return sorted(
+        rows,
+        key=lambda row: (
+            order.index(row.about.type) if row.about.type in order else len(order),
+            row.about.type,
+        ),
+    )
+
+
+def _tone_of_condition(condition: ConditionResponse) -> Tone:
+    """Return how the answer of a condition looks."""
+    if condition.type in NEUTRAL:
+        return Tone.QUIET
+    if condition.status not in ANSWERS:
+        return Tone.BUSY
+    holds = condition.status is ConditionStatus.TRUE
+    return Tone.GOOD if holds is (condition.type not in BAD_WHEN_TRUE) else Tone.BAD
+
+
+def sentence_of(status: ContainerStatusResponse) -> ConditionResponse | None:
+    """Return the condition that says how a container is as a whole; None = none does yet."""
+    return next((each for each in status.conditions if each.type == "Ready"), None)

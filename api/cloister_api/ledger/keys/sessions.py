@@ -1,0 +1,196 @@
+"""Browser sessions and one-time links in the ledger.
+
+A session is found by the HMAC of the value in its cookie, a link by that of its token; neither
+value is stored. A row is read at each request, so that what ends a session ends it in all replicas.
+"""
+
+import secrets
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Self
+
+from sqlalchemy import ColumnElement, RowMapping, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from cloister_api.ledger.keys.key_material import KeySealer
+from cloister_api.ledger.tables.sessions import SESSION_LINKS, SESSIONS
+
+__all__ = ["SessionLinks", "SessionMethod", "SessionRow", "SessionTable"]
+
+TOKEN_BYTES = 32
+KEPT = timedelta(days=30)
+"""How long ended sessions and used links are kept."""
+
+
+class SessionMethod(StrEnum):
+    """How somebody signed in."""
+
+    ONCE = "once"
+    """By a one-time link."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session."""
+
+    id: str
+    """Identifier, which is no secret."""
+    user: str
+    """User who signed in, as Organizations name their members."""
+    method: SessionMethod
+    """How."""
+    agent: str
+    """What the browser says of itself."""
+    authenticated_at: datetime
+    """When the user last proved who they are, in UTC."""
+    created_at: datetime
+    """When it began, in UTC."""
+    seen_at: datetime
+    """When it was last used, in UTC; a minute late at most."""
+    ends_at: datetime
+    """When it ends at the latest, in UTC."""
+    ended_at: datetime | None
+    """When it was ended, in UTC; None = it was not."""
+    ended_because: str | None
+    """Why, for people."""
+
+    @classmethod
+    def of(cls, row: RowMapping) -> Self:
+        """Build it of a row."""
+        values = {name: row[name] for name in cls.__dataclass_fields__}
+        return cls(**{**values, "method": SessionMethod(row["method"])})
+
+
+class SessionTable:
+    """The sessions."""
+
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
+        self._engine = engine
+        self._material = material
+
+    async def create(
+        self, user: str, *, method: SessionMethod, agent: str, now: datetime, life: timedelta
+    ) -> tuple[SessionRow, str]:
+        """Begin a session, and forget those that ended long ago.
+
+        Parameters
+        ----------
+        user
+            Who signed in.
+        method
+            How.
+        agent
+            What the browser says of itself; cut to 200 characters.
+        now
+            Present time in UTC.
+        life
+            How long it lasts at most.
+
+        Returns
+        -------
+        tuple
+            The session, and the value of its cookie, which nothing else shows.
+        """
+        value, session_id = secrets.token_urlsafe(TOKEN_BYTES), str(uuid.uuid4())
+        row = {
+            "id": session_id,
+            "token_index": self._material.index(value),
+            "user": user,
+            "method": method.value,
+            "agent": agent[:200],
+            "authenticated_at": now,
+            "created_at": now,
+            "seen_at": now,
+            "ends_at": now + life,
+        }
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(SESSIONS).where(SESSIONS.c.ends_at < now - KEPT))
+            await connection.execute(insert(SESSIONS).values(row))
+            found = await connection.execute(select(SESSIONS).where(SESSIONS.c.id == session_id))
+            return SessionRow.of(found.mappings().one()), value
+
+    async def find(self, value: str) -> SessionRow | None:
+        """Return the session of a cookie's value, ended ones included; None = there is none."""
+        query = select(SESSIONS).where(SESSIONS.c.token_index == self._material.index(value))
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else SessionRow.of(row)
+
+    async def seen(self, session_id: str, now: datetime) -> None:
+        """Record that a session was used."""
+        async with self._engine.begin() as connection:
+            await connection.execute(
+                update(SESSIONS).where(SESSIONS.c.id == session_id).values(seen_at=now)
+            )
+
+    async def end(self, session_id: str, *, because: str, now: datetime) -> SessionRow | None:
+        """End a session; return it, or None when there is none or it ended before."""
+        known = SESSIONS.c.id == session_id
+        change = (
+            update(SESSIONS)
+            .where(known, SESSIONS.c.ended_at.is_(None))
+            .values(ended_at=now, ended_because=because)
+        )
+        async with self._engine.begin() as connection:
+            if not (await connection.execute(change)).rowcount:
+                return None
+            found = await connection.execute(select(SESSIONS).where(known))
+            return SessionRow.of(found.mappings().one())
+
+    async def all(self) -> list[SessionRow]:
+        """Return all sessions that are kept, oldest first."""
+        query = select(SESSIONS).order_by(SESSIONS.c.created_at, SESSIONS.c.id)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [SessionRow.of(row) for row in rows]
+
+
+class SessionLinks:
+    """The one-time links."""
+
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
+        self._engine = engine
+        self._material = material
+
+    async def create(self, user: str, *, now: datetime, life: timedelta) -> str:
+        """Return the token of a new link, and forget those that ended long ago."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        row = {
+            "token_index": self._material.index(token),
+            "user": user,
+            "created_at": now,
+            "ends_at": now + life,
+        }
+        async with self._engine.begin() as connection:
+            old = SESSION_LINKS.c.ends_at < now - KEPT
+            await connection.execute(delete(SESSION_LINKS).where(old))
+            await connection.execute(insert(SESSION_LINKS).values(row))
+        return token
+
+    async def user(self, token: str, now: datetime) -> str | None:
+        """Return whom a link signs in; None = it is unknown, was used, or is too old."""
+        query = select(SESSION_LINKS.c.user).where(*self._valid(token, now))
+        async with self._engine.connect() as connection:
+            found: str | None = (await connection.execute(query)).scalar_one_or_none()
+        return found
+
+    async def use(self, token: str, now: datetime) -> str | None:
+        """Use a link up, and return whom it signs in; None as for `user`."""
+        change = update(SESSION_LINKS).where(*self._valid(token, now)).values(used_at=now)
+        known = SESSION_LINKS.c.token_index == self._material.index(token)
+        async with self._engine.begin() as connection:
+            # One statement decides, so that of two requests one is the first.
+            if not (await connection.execute(change)).rowcount:
+                return None
+            found = await connection.execute(select(SESSION_LINKS.c.user).where(known))
+            return str(found.scalar_one())
+
+    def _valid(self, token: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+        links = SESSION_LINKS.c
+        return (
+            links.token_index == self._material.index(token),
+            links.used_at.is_(None),
+            links.ends_at > now,
+        )

@@ -1,0 +1,183 @@
+"""Browser sessions: who is signed in, and of which organizations they are a member.
+
+A session says who somebody is, never what they may: that stands in the Organizations, which are
+read at every request. The facade's copy follows them within a moment.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cloister_api.cache import BY_MEMBER, ClusterCache
+from cloister_api.errors import ApiError, not_found
+from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.keys.sessions import SessionLinks, SessionMethod, SessionRow, SessionTable
+from cloister_api.sessions.settings import SessionSettings
+from cloister_clients.clock import Clock
+from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
+
+__all__ = ["Membership", "Sessions", "is_over", "memberships_of"]
+
+SEEN_EVERY = timedelta(minutes=1)
+"""How often the use of a session is written at most."""
+SPENT = ApiError(
+    403,
+    "FORBIDDEN",
+    "this link was used, has expired, or never existed; ask for another one: "
+    "`cloister session link --user NAME` makes it",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a user is in an organization."""
+
+    organization: Organization
+    """The organization."""
+    role: Role
+    """What the user may do there."""
+
+
+class Sessions:
+    """Begins, finds and ends sessions."""
+
+    def __init__(
+        self,
+        table: SessionTable,
+        links: SessionLinks,
+        cache: ClusterCache,
+        audit: AuditTrail,
+        clock: Clock,
+        settings: SessionSettings,
+    ) -> None:
+        self._table = table
+        self._links = links
+        self._cache = cache
+        self._audit = audit
+        self._clock = clock
+        self._settings = settings
+
+    async def find(self, value: str) -> SessionRow | None:
+        """Return the session of a cookie's value while it lasts, and note its use."""
+        session, now = await self._table.find(value), self._clock()
+        if session is None or is_over(session, now, self._settings):
+            return None
+        if now - session.seen_at >= SEEN_EVERY:
+            await self._table.seen(session.id, now)
+        return session
+
+    async def user_of_link(self, token: str) -> str:
+        """Return whom a one-time link signs in; it stays unused.
+
+        Raises
+        ------
+        ApiError
+            403 when it was used, is too old or unknown.
+        """
+        user = await self._links.user(token, self._clock())
+        if user is None:
+            raise SPENT
+        return user
+
+    async def begin_by_link(
+        self, token: str, *, agent: str, request_id: str
+    ) -> tuple[SessionRow, str]:
+        """Use a one-time link up, and begin a session.
+
+        Parameters
+        ----------
+        token
+            Token of the link.
+        agent
+            What the browser says of itself.
+        request_id
+            Identifier of the request, for the audit trail.
+
+        Returns
+        -------
+        tuple
+            The session, and the value of its cookie.
+
+        Raises
+        ------
+        ApiError
+            403 when the link was used, is too old or unknown.
+        """
+        now = self._clock()
+        user = await self._links.use(token, now)
+        if user is None:
+            raise SPENT
+        life = timedelta(minutes=self._settings.absolute_minutes)
+        begun = await self._table.create(
+            user, method=SessionMethod.ONCE, agent=agent, now=now, life=life
+        )
+        await self._record("session.create", begun[0], request_id)
+        return begun
+
+    async def end(self, session: SessionRow, *, because: str, request_id: str) -> None:
+        """End a session, at once in all replicas."""
+        if await self._table.end(session.id, because=because, now=self._clock()):
+            await self._record("session.end", session, request_id)
+
+    def memberships(self, user: str) -> list[Membership]:
+        """Return the organizations that name a user, by slug."""
+        entries = self._cache.organizations.by_index(BY_MEMBER, user)
+        return memberships_of(user, [entry.value for entry in entries])
+
+    def membership(self, user: str, slug: str) -> Membership:
+        """Return what a user is in an organization.
+
+        Raises
+        ------
+        ApiError
+            404 when there is no such organization, or it does not name the user.
+        """
+        entry = self._cache.organizations.get(slug)
+        found = memberships_of(user, [entry.value]) if entry is not None else []
+        if not found:
+            raise not_found("organization")
+        return found[0]
+
+    async def _record(self, action: str, session: SessionRow, request_id: str) -> None:
+        """Write a row into the audit trail of each organization that names the user."""
+        for each in self.memberships(session.user):
+            await self._audit.add(
+                AuditRow(
+                    at=self._clock(),
+                    request_id=request_id or str(uuid.uuid4()),
+                    organization=each.organization.metadata.name,
+                    actor=session.user,
+                    key_id=None,
+                    action=action,
+                    target=session.id,
+                    result="ok",
+                    organization_id=each.organization.identifier,
+                )
+            )
+
+
+def is_over(session: SessionRow, now: datetime, settings: SessionSettings) -> bool:
+    """Return whether a session has ended, by itself or because somebody ended it."""
+    idle = timedelta(minutes=settings.idle_minutes)
+    return session.ended_at is not None or session.ends_at <= now or session.seen_at + idle <= now
+
+
+def memberships_of(user: str, organizations: list[Organization]) -> list[Membership]:
+    """Return the organizations that name a user, by slug; ending ones are none.
+
+    Parameters
+    ----------
+    user
+        As the Organization names its members.
+    organizations
+        Organizations to look at.
+    """
+    found = [
+        Membership(organization, member.role)
+        for organization in organizations
+        if organization.metadata.deletion_timestamp is None
+        for member in organization.spec.members
+        if member.user == user
+    ]
+    return sorted(found, key=lambda each: each.organization.metadata.name)

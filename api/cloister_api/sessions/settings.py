@@ -1,0 +1,119 @@
+"""Settings of the dashboard."""
+
+from ipaddress import ip_address
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from cloister_clients.settings import SettingsError, SettingsSection
+from cloister_crds.lifecycle.names.hostnames import is_below
+
+__all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings"]
+
+
+class DashboardListenSettings(SettingsSection):
+    """Where the dashboard listens, apart from the API; TLS is terminated in front of it."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. Default 127.0.0.1."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8090
+    """Port to bind; 0 = a free one, reported in the output. Default 8090."""
+
+
+class SessionSettings(SettingsSection):
+    """How long a sign-in lasts."""
+
+    idle_minutes: Annotated[int, Field(ge=5, le=10_080)] = 480
+    """Minutes without a request after which a session ends. Default 480."""
+    absolute_minutes: Annotated[int, Field(ge=5, le=43_200)] = 1440
+    """Minutes after which a session ends in any case. Default 1440."""
+
+    @model_validator(mode="after")
+    def idle_within_absolute(self) -> Self:
+        """Refuse an idle life that never counts.
+
+        Raises
+        ------
+        ValueError
+            When it is longer than the absolute one.
+        """
+        if self.idle_minutes > self.absolute_minutes:
+            raise ValueError(
+                f"idleMinutes: {self.idle_minutes} is more than absoluteMinutes "
+                f"({self.absolute_minutes}), so no session would reach it; lower it"
+            )
+        return self
+
+
+class DashboardSettings(SettingsSection):
+    """The dashboard of organizations."""
+
+    address: str
+    """Address that people open: https, or http on 127.0.0.1 or localhost, such as
+    https://console.example.com. It must not be below containersDomain, nor that below it."""
+    listen: DashboardListenSettings = Field(default_factory=DashboardListenSettings)
+    """Where it listens."""
+    one_time_links: bool = True
+    """Whether `cloister session link` makes links that sign people in. Default true."""
+    session: SessionSettings = Field(default_factory=SessionSettings)
+    """How long a sign-in lasts."""
+
+    @field_validator("address")
+    @classmethod
+    def reachable_safely(cls, value: str) -> str:
+        """Refuse an address at which browsers keep no secure cookie.
+
+        Raises
+        ------
+        ValueError
+            When it is no address, or neither https nor of this machine.
+        """
+        parts = urlsplit(value)
+        if not parts.hostname or parts.username or parts.query or parts.fragment:
+            raise ValueError(
+                f"{value} is no address; write one such as https://console.example.com"
+            )
+        if parts.path not in {"", "/"}:
+            raise ValueError(f"{value} has a path; the dashboard is the whole of its address")
+        if parts.scheme == "https" or (parts.scheme == "http" and is_local(parts.hostname)):
+            return value.rstrip("/")
+        raise ValueError(
+            f"{value} is neither https nor http on 127.0.0.1 or localhost: browsers would keep no "
+            "cookie of it; put TLS in front of it and write https"
+        )
+
+    def require_apart(self, containers_domain: str) -> None:
+        """Refuse an address among those of containers: a tenant's page could act as its people.
+
+        Raises
+        ------
+        SettingsError
+            When it is below the domain of containers, or that below it.
+        """
+        here = self.hostname
+        if is_below(here, containers_domain) or is_below(containers_domain, here):
+            raise SettingsError(
+                f"dashboard.address: {self.address} and the containers below {containers_domain} "
+                "are one site for browsers; give the dashboard another domain"
+            )
+
+    @property
+    def host(self) -> str:
+        """Host and port of the address, as browsers write them in the header Host."""
+        return urlsplit(self.address).netloc.lower()
+
+    @property
+    def hostname(self) -> str:
+        """Host name of the address."""
+        return (urlsplit(self.address).hostname or "").lower()
+
+
+def is_local(hostname: str) -> bool:
+    """Return whether a host name is this machine for every browser."""
+    if hostname == "localhost":
+        return True
+    try:
+        return ip_address(hostname).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,110 @@
+"""The pages of organizations and containers, read without a script."""
+
+import re
+
+import httpx
+
+from tests.support.programs.dashboard import Dashboard, Person
+from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
+from tests.support.waiting import until
+
+
+async def page_with(person: Person, path: str, text: str) -> httpx.Response:
+    """Wait until a page shows a text."""
+
+    async def shown() -> httpx.Response | None:
+        response = await person.get(path)
+        return response if response.status_code == 200 and text in response.text else None
+
+    found = await until(shown, what=f"{text} at {path}")
+    assert found is not None
+    return found
+
+
+async def test_organizations_are_those_that_name_the_user(
+    dashboard: Dashboard, world: FacadeInstallation, other_world: FacadeInstallation
+) -> None:
+    async with dashboard.signed_in(ADMIN) as person, dashboard.signed_in("nobody@x.test") as eve:
+        page = await page_with(person, "/organizations", world.organization)
+        assert other_world.organization in page.text
+        none = await eve.get("/organizations")
+        assert "No organization names" in none.text
+        assert "kubectl edit organization" in none.text
+        assert world.organization not in none.text
+        refused = await eve.get(f"/o/{world.organization}/containers")
+        unknown = await eve.get("/o/no-such-organization/containers")
+        assert (refused.status_code, unknown.status_code) == (404, 404)
+        strip = re.compile(r"Request <code>[^<]*</code>")
+        assert strip.sub("", refused.text) == strip.sub("", unknown.text)
+
+
+async def test_one_organization_is_opened_at_once(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    user = f"{world.organization}@example.test"
+    await world.change_organization(members=[{"user": user}])
+    async with dashboard.signed_in(user) as person:
+
+        async def led() -> str:
+            return str((await person.get("/organizations")).headers.get("location", ""))
+
+        where = f"/o/{world.organization}/containers"
+        assert await until(led, what="the way to the organization") == where
+        assert "Nothing runs here yet" in (await person.get(where)).text
+        assert (await person.get(f"/o/{world.organization}")).headers["location"] == where
+
+
+async def test_a_container_is_shown_as_it_is(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        made = await client.post("/api/containers", json=world.body("web"))
+        assert made.status_code == 201, made.text
+        identifier = made.json()["id"]
+    conditions = [
+        {
+            "type": "Ready", "status": "False", "reason": "ImageNotFound",
+            "message": 'The image <b onclick="x">web</b> is not there.',
+            "lastTransitionTime": "2026-11-27T00:00:00Z", "observedGeneration": 1,
+        }
+    ]  # fmt: skip
+    await world.report("web", phase="failed", conditions=conditions, observedGeneration=1)
+    path = f"/o/{world.organization}/containers"
+    async with dashboard.signed_in(ADMIN) as person:
+        page = await page_with(person, path, "failed")
+        assert f'href="{path}/{identifier}"' in page.text
+        assert '<span class="state bad">failed</span>' in page.text
+        detail = await page_with(person, f"{path}/{identifier}", "is not there.")
+        assert "Does what you asked for serve?" in detail.text
+        assert "<b onclick" not in detail.text
+        assert "&lt;b onclick=" in detail.text
+        for unknown in ("00000000-0000-4000-8000-000000000000", "x"):
+            assert (await person.get(f"{path}/{unknown}")).status_code == 404
+
+
+async def test_a_container_of_another_organization_is_not_there(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation,
+    other_world: FacadeInstallation,
+) -> None:  # fmt: skip
+    async with facade.client(other_world.key) as client:
+        made = await client.post("/api/containers", json=other_world.body("web"))
+        identifier = made.json()["id"]
+    async with dashboard.signed_in(ADMIN) as person:
+        own = f"/o/{other_world.organization}/containers/{identifier}"
+        await page_with(person, own, "web")
+        refused = await person.get(f"/o/{world.organization}/containers/{identifier}")
+        assert refused.status_code == 404
+
+
+async def test_static_files_are_kept_for_ever_and_compressed(dashboard: Dashboard) -> None:
+    async with dashboard.person() as person:
+        text = (await person.get("/session")).text
+        address = re.search(r'href="(/static/[0-9a-f]{16}/dashboard\.css)"', text)
+        assert address is not None
+        style = await person.get(address[1])
+        assert style.headers["content-encoding"] == "gzip"
+        assert "immutable" in style.headers["cache-control"]
+        assert len(style.content) > 1000
+        plain = await person.get(address[1], **{"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == style.content

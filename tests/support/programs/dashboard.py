@@ -1,0 +1,116 @@
+"""A facade with a dashboard, and people who use it without a script."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.ports import free_port
+from tests.support.programs.facade import Facade, run_command, start_facade
+
+__all__ = ["COOKIE", "Dashboard", "Person", "dashboard", "dashboard_settings"]
+
+COOKIE = "__Host-cloister"
+"""Name of the cookie."""
+SAME_ORIGIN = {
+    "Sec-Fetch-Site": "same-origin",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
+"""Headers of a request that a page of the dashboard makes."""
+
+
+@dataclass
+class Person:
+    """Somebody with a browser.
+
+    The cookie is kept by hand: libraries send a secure one over https alone, browsers on the
+    loopback too.
+    """
+
+    client: httpx.AsyncClient
+    """Sends the requests; follows no redirect."""
+    cookie: str = field(default="", repr=False)
+    """Value of the cookie; empty = there is none."""
+
+    async def send(self, method: str, path: str, **headers: str) -> httpx.Response:
+        """Send a request as a page of the dashboard does, and keep its cookie."""
+        given = {**SAME_ORIGIN, **headers}
+        if self.cookie:
+            given["Cookie"] = f"{COOKIE}={self.cookie}"
+        response = await self.client.request(method, path, headers=given)
+        for header in response.headers.get_list("set-cookie"):
+            found = re.match(rf'{COOKIE}="?([^";]*)', header)
+            assert found is not None, header
+            self.cookie = found[1]
+        return response
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        """Open a page."""
+        return await self.send("GET", path, **headers)
+
+    async def post(self, path: str, **headers: str) -> httpx.Response:
+        """Send a form without fields."""
+        return await self.send("POST", path, **headers)
+
+
+@dataclass
+class Dashboard:
+    """A running dashboard."""
+
+    facade: Facade
+    """The process."""
+    address: str
+    """Its address."""
+    settings: Path
+    """Its settings."""
+
+    @contextlib.asynccontextmanager
+    async def person(self) -> AsyncIterator[Person]:
+        """Provide somebody who is not signed in."""
+        async with httpx.AsyncClient(base_url=self.address, timeout=60) as client:
+            yield Person(client)
+
+    @contextlib.asynccontextmanager
+    async def signed_in(self, user: str) -> AsyncIterator[Person]:
+        """Provide somebody who has signed in by a link."""
+        async with self.person() as person:
+            response = await person.post(self.link(user))
+            assert response.status_code == 303, response.text
+            yield person
+
+    def link(self, user: str) -> str:
+        """Return the path of a new one-time link."""
+        done = run_command("session", "link", "--user", user, "--config", str(self.settings))
+        printed = done.stdout.strip()
+        assert printed.startswith(f"{self.address}/session/once/"), printed
+        return printed.removeprefix(self.address)
+
+    def command(self, *arguments: str) -> str:
+        """Run a command about sessions, and return what it prints."""
+        return run_command("session", *arguments, "--config", str(self.settings)).stdout
+
+
+@pytest.fixture(scope="session")
+def dashboard_settings(facade_settings: Path) -> Path:
+    """Provide settings of a second facade with the same ledger, and a dashboard."""
+    settings = yaml.safe_load(facade_settings.read_text())
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    settings["dashboard"] = {"address": address, "listen": {"port": port}}
+    path = facade_settings.parent / "dashboard.yml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+@pytest.fixture(scope="session")
+def dashboard(dashboard_settings: Path) -> Iterator[Dashboard]:
+    """Provide a running dashboard."""
+    address = yaml.safe_load(dashboard_settings.read_text())["dashboard"]["address"]
+    with start_facade(dashboard_settings) as running:
+        yield Dashboard(running, address, dashboard_settings)
