@@ -1,0 +1,124 @@
+"""What pages show: each state has a word, a tone and a place in the order."""
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from cloister_api.dashboard.views import (
+    QUESTIONS,
+    Tone,
+    condition_rows,
+    container_rows,
+    sentence_of,
+    tone_of,
+)
+from cloister_api.schemas.status_responses import ConditionResponse
+from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.kinds.meta import ConditionStatus
+
+
+class Record:
+    """A record of a container, as far as rows read it."""
+
+    def __init__(self, name: str, status: ContainerPhase, **more: Any) -> None:
+        self.id, self.name, self.status = f"id-{name}", name, status
+        self.debug, self.repo, self.current_tag = False, "acme/web", "v1"
+        self.update_tag: str | None = None
+        self.domain = f"{name}.acme.test"
+        self.cpus, self.memory_mb, self.gpus = 2, 8192, 0
+        for field, value in more.items():
+            setattr(self, field, value)
+
+
+def condition(kind: str, status: ConditionStatus, **more: str) -> ConditionResponse:
+    return ConditionResponse(
+        type=kind, status=status, reason="Because", message="So it is.",
+        since="2026-11-27T00:00:00Z", **more,
+    )  # fmt: skip
+
+
+def test_the_most_urgent_containers_come_first() -> None:
+    phases = {
+        "a": ContainerPhase.STOPPED,
+        "b": ContainerPhase.READY,
+        "c": ContainerPhase.DEPLOYING,
+        "d": ContainerPhase.FAILED,
+        "e": ContainerPhase.FAILED,
+    }
+    records: Any = [Record(name, phase) for name, phase in phases.items()]
+    assert [row.name for row in container_rows(records)] == ["d", "e", "c", "b", "a"]
+
+
+@pytest.mark.parametrize("phase", list(ContainerPhase))
+def test_every_phase_has_a_tone(phase: ContainerPhase) -> None:
+    assert tone_of(phase) in Tone
+    assert (tone_of(phase) is Tone.GOOD) == (phase is ContainerPhase.READY)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ({"cpus": 0}, ""),
+        ({}, "2 CPUs, 8,192 MB"),
+        ({"gpus": 1}, "2 CPUs, 8,192 MB, 1 GPU"),
+        ({"gpus": 8}, "2 CPUs, 8,192 MB, 8 GPUs"),
+    ],
+)
+def test_the_size_is_in_words(size: dict[str, int], words: str) -> None:
+    records: Any = [Record("web", ContainerPhase.READY, **size)]
+    assert container_rows(records)[0].resources == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "answer", "tone"),
+    [
+        ("Ready", ConditionStatus.TRUE, "yes", Tone.GOOD),
+        ("Ready", ConditionStatus.FALSE, "no", Tone.BAD),
+        ("Confidential", ConditionStatus.UNKNOWN, "not known", Tone.BUSY),
+        ("Stalled", ConditionStatus.TRUE, "yes", Tone.BAD),
+        ("Unenforced", ConditionStatus.FALSE, "no", Tone.GOOD),
+        ("Reconciling", ConditionStatus.TRUE, "yes", Tone.QUIET),
+        ("OfALaterRelease", ConditionStatus.TRUE, "yes", Tone.GOOD),
+    ],
+)
+def test_conditions_answer_questions(
+    kind: str, status: ConditionStatus, answer: str, tone: Tone
+) -> None:
+    (row,) = condition_rows([condition(kind, status)])
+    assert (row.question, row.answer, row.tone) == (QUESTIONS.get(kind, kind), answer, tone)
+
+
+def test_conditions_are_in_the_order_of_their_questions() -> None:
+    kinds = ["Zeta", "Stalled", "Ready", "Alpha"]
+    rows = condition_rows([condition(each, ConditionStatus.TRUE) for each in kinds])
+    assert [row.about.type for row in rows] == ["Ready", "Stalled", "Alpha", "Zeta"]
+
+
+def test_the_sentence_of_a_container_is_that_of_ready() -> None:
+    both = [condition(each, ConditionStatus.TRUE) for each in ("Available", "Ready")]
+
+    class Status:
+        conditions = both
+
+    status: Any = Status()
+    assert sentence_of(status) is both[1]
+    Status.conditions = both[:1]
+    assert sentence_of(status) is None
+
+
+TEMPLATES = files("cloister_api.dashboard").joinpath("templates")
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in TEMPLATES.iterdir()))
+def test_templates_run_no_script_and_trust_no_text(name: str) -> None:
+    text = TEMPLATES.joinpath(name).read_text()
+    for forbidden in (r"\|\s*safe", r"<script", r"\sstyle=", r"\son[a-z]+=", r"javascript:"):
+        assert re.search(forbidden, text) is None, f"{name} has {forbidden}"
+    for image in re.findall(r"<img[^>]*>", text):
+        assert " alt=" in image
+    for button in re.findall(r"<button[^>]*>", text):
+        assert " type=" in button
+    for form in re.findall(r"<form[^>]*>", text):
+        assert 'method="post"' in form
