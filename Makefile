@@ -64,6 +64,14 @@ test-api: venv ## Tests against a real API server on which no operator runs
 test-operator: venv ## Tests of the operator against a real API server
 	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+.PHONY: test-browser
+test-browser: venv ## The dashboard in a real Chromium: what people do, axe, widths, keyboard
+	@$(BIN)/pytest tests/browser -q
+
+.PHONY: screenshots
+screenshots: venv ## Pictures of the dashboard's pages, into docs/dashboard
+	@CLOISTER_SCREENSHOTS=docs/dashboard $(BIN)/pytest tests/browser/test_pictures.py -q
+
 .PHONY: test-tenant
 test-tenant: venv ## A tenant tries 2,000 generated steps to reach another organization (STEPS=…, SEED=…)
 	@CLOISTER_WALK_STEPS=$(or $(STEPS),2000) CLOISTER_WALK_SEED=$(or $(SEED),1) $(BIN)/pytest tests/api/operator/test_tenant_walk.py -q

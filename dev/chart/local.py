@@ -13,6 +13,7 @@ from dev.chart.documents import namespace_text
 from dev.chart.helm import NAMESPACE, Helm
 from dev.chart.package import package
 from dev.cluster import Cluster, LocalClusterError
+from dev.cluster.layout import free_port
 from dev.cluster.processes import wait_until
 from dev.images.local import LocalImages
 
@@ -91,9 +92,22 @@ class LocalInstallation:
                     "signedCertificates": True,
                 }
             },
+            "api": {"settings": {"logFormat": "json", "dashboard": {"address": self.dashboard}}},
             "authority": {"enabled": True},
             "ledger": {"sqlite": {"size": "1Gi"}},
         }
+
+    @property
+    def dashboard(self) -> str:
+        """Address of the dashboard: a port of this machine that `kubectl port-forward` opens.
+
+        It is chosen once, since the dashboard is at its address alone.
+        """
+        kept = self.folder / "dashboard"
+        if not kept.exists():
+            port = free_port(set(self.cluster.record.ports.values()))
+            kept.write_text(f"http://127.0.0.1:{port}")
+        return kept.read_text()
 
     def prepare(self) -> None:
         """Make the namespace, and the volume where the cluster makes none; idempotent."""

@@ -31,6 +31,7 @@ TAKEN_OUT: Final = {
         *("kubeconfig", "kubeContext", "operatorNamespace", "development"),
         *("listen", "metrics"),
     ),
+    "DashboardSettings": ("listen",),
 }
 """Settings that the chart makes itself, by their model."""
 SQLITE_SENTENCE: Final = (

@@ -146,6 +146,16 @@ class AutoscalingValues(ValuesSection):
     """Use of the requested CPU that it aims at."""
 
 
+class DashboardServiceValues(ValuesSection):
+    """The Service of the dashboard, where `api.settings.dashboard` names its address."""
+
+    port: Annotated[int, Field(ge=1, le=65_535)] = 80
+    """Its port. The dashboard speaks plain HTTP: terminate TLS in front of it, and pass the header
+    Host on."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Its annotations."""
+
+
 class ApiValues(PodValues):
     """The API."""
 
@@ -157,6 +167,8 @@ class ApiValues(PodValues):
     """Its account."""
     service: ServiceValues = ServiceValues()
     """Its Service."""
+    dashboard_service: DashboardServiceValues = DashboardServiceValues()
+    """The Service of the dashboard, where `api.settings.dashboard` names its address."""
     resources: dict[str, Any] = Field(default_factory=lambda: resources("200m", "256Mi"))
     """Requests and limits of its container."""
     settings: dict[str, Any] = Field(default_factory=lambda: {"logFormat": "json"})
@@ -239,6 +251,8 @@ class NetworkPolicyValues(ValuesSection):
     sources, registries and name servers are where tenants have them."""
     api_from: Objects = Field(default_factory=list)
     """Peers (`from` of a NetworkPolicy) that may call the API. Empty: all."""
+    dashboard_from: Objects = Field(default_factory=list)
+    """Peers that may open the dashboard, such as the gateway. Empty: all."""
     metrics_from: Objects = Field(default_factory=lambda: [{"namespaceSelector": {}}])
     """Peers that may read metrics and health. Empty: nobody but the node."""
 

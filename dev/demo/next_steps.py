@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dev.chart.helm import NAMESPACE as SYSTEM
-from dev.chart.local import CONTAINERS_DOMAIN
+from dev.chart.local import API_CONFIG, CONTAINERS_DOMAIN
 from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.layout import free_port
 from dev.demo import manifests
@@ -22,6 +22,7 @@ SHOWN = 3000
 """Characters of what they said that an error shows."""
 END = "trap 'kill $(jobs -p)' EXIT\n"
 """Ends what the commands leave in the background."""
+DASHBOARD = "service/cloister-dashboard"
 RETRY = "--retry 9 --retry-connrefused"
 """Of curl, since a forwarded port is there after a moment."""
 
@@ -37,6 +38,8 @@ class NextSteps:
     """The admin key."""
     identifier: str
     """Of the container `web`."""
+    dashboard: str
+    """Address of the dashboard."""
 
     @cached_property
     def commands(self) -> list[str]:
@@ -49,6 +52,8 @@ class NextSteps:
         programs = shlex.quote(str(self.cluster.bin("kubectl").parent))
         page = f"--resolve {domain}:{web}:127.0.0.1 https://{domain}:{web}/"
         curl = 'curl -fsS -H "Authorization: Bearer $ADMIN_KEY"'
+        console = int(self.dashboard.rpartition(":")[2])
+        link = f"cloister session link --user {manifests.USER} --config {API_CONFIG}"
         return [
             f"export KUBECONFIG={shlex.quote(str(self.cluster.kubeconfig))}",
             f"export PATH={programs}:$PATH",
@@ -58,6 +63,9 @@ class NextSteps:
             f"{curl} {address}/{self.identifier}",
             f"kubectl port-forward -n {manifests.NAMESPACE} service/web {web}:443 >/dev/null &",
             f"curl -fsS {RETRY} --cacert {shlex.quote(str(self.authority))} {page}",
+            f"kubectl port-forward -n {SYSTEM} {DASHBOARD} {console}:80 >/dev/null &",
+            f"LINK=$(kubectl exec -n {SYSTEM} deploy/cloister-api -- {link})",
+            f"curl -fsS {RETRY} $LINK | grep -o 'Sign in as.*' && echo open $LINK",
             "kubectl get ctr,encl -A",
             "kubectl explain containers.cloister.dev.spec",
             f"kubectl describe ctr web -n {manifests.NAMESPACE}",

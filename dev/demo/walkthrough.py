@@ -60,7 +60,8 @@ class Walkthrough:
             container = self._create()
             self._relaunch(container)
         self._apply()
-        return NextSteps(self.cluster, self.installation.authority, self.key, container)
+        address = self.installation.release.dashboard
+        return NextSteps(self.cluster, self.installation.authority, self.key, container, address)
 
     def remove(self) -> None:
         """Remove the demo from a cluster that stays in use."""

@@ -276,3 +276,29 @@ def test_monitors_find_the_metrics_of_both_programs(helm: Helm, least: Rendered,
             (endpoint,) = found["spec"]["endpoints"]
         assert wanted.items() <= labels.items()
         assert endpoint == {"port": "metrics", "interval": "15s"}
+
+
+def test_a_dashboard_has_a_port_and_a_service_of_its_own(
+    helm: Helm, least: Rendered, tmp_path: Path
+) -> None:
+    assert ("Service", "cloister-system", "cloister-dashboard") not in least
+    address = "https://console.example.com"
+    peers = [{"podSelector": {"matchLabels": {"app": "gateway"}}}]
+    rendered = helm.rendered(
+        SQLITE
+        | {
+            "api": {"settings": {"dashboard": {"address": address}}},
+            "networkPolicy": {"dashboardFrom": peers},
+        }
+    )
+    settings = ApiSettings.read(settings_file(rendered, "api", tmp_path))
+    assert settings.dashboard is not None
+    assert settings.dashboard.address == address
+    (container,) = pod(rendered, "cloister-api")["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports["dashboard"] == settings.dashboard.listen.port
+    service = rendered["Service", "cloister-system", "cloister-dashboard"]["spec"]
+    assert service["ports"] == [{"name": "http", "port": 80, "targetPort": "dashboard"}]
+    rules = rendered["NetworkPolicy", "cloister-system", "cloister-api"]["spec"]["ingress"]
+    opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
+    assert opened[settings.dashboard.listen.port] == peers

@@ -51,6 +51,7 @@ def test_lint_is_content(helm: Helm, values: Mapping[str, Any]) -> None:
         ("api.settings.metering", True),
         ("api.settings.listen", {"port": 1}),
         ("api.settings.development", True),
+        ("api.settings.dashboard", {"address": "https://x.example", "listen": {"port": 1}}),
         ("api.autoscaling.minimum", 3),
         ("sources.token", "x"),
         ("registry.mirror", {}),
@@ -60,7 +61,9 @@ def test_lint_is_content(helm: Helm, values: Mapping[str, Any]) -> None:
     ],
 )
 def test_an_unknown_value_is_refused(helm: Helm, path: str, value: Any) -> None:
-    last = "installationKeyFile" if isinstance(value, dict) and "target" in value else ""
+    last = ""
+    if isinstance(value, dict):
+        last = next((each for each in ("installationKeyFile", "listen") if each in value), "")
     refused = helm.refusal(changed(SQLITE, path, value))
     assert "additional properties" in refused
     assert f"'{last or path.rpartition('.')[2]}'" in refused

@@ -137,6 +137,14 @@ class ConditionRow:
     about: ConditionResponse
     """The condition."""
 
+    @property
+    def remedy(self) -> str:
+        """What to do about it in general; empty where nothing is wrong, or its message says so."""
+        remedy = self.about.remedy or ""
+        if self.tone is not Tone.BAD or remedy.rstrip(".") in self.about.message:
+            return ""
+        return remedy
+
 
 BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
 """Conditions whose yes is bad."""
@@ -176,6 +184,7 @@ def _tone_of_condition(condition: ConditionResponse) -> Tone:
     return Tone.GOOD if holds is (condition.type not in BAD_WHEN_TRUE) else Tone.BAD
 
 
-def sentence_of(status: ContainerStatusResponse) -> ConditionResponse | None:
+def sentence_of(status: ContainerStatusResponse) -> ConditionRow | None:
     """Return the condition that says how a container is as a whole; None = none does yet."""
-    return next((each for each in status.conditions if each.type == "Ready"), None)
+    rows = condition_rows(status.conditions)
+    return next((each for each in rows if each.about.type == "Ready"), None)

@@ -39,6 +39,10 @@ a JSON object with `settings` and `files`.
   "listen" (dict "host" "0.0.0.0" "port" 8080)
   "metrics" (dict "host" "0.0.0.0" "port" 9090)
 -}}
+{{- if $settings.dashboard -}}
+{{- $place := dict "listen" (dict "host" "0.0.0.0" "port" 8090) -}}
+{{- $_ := set $own "dashboard" (merge $place $settings.dashboard) -}}
+{{- end -}}
 {{- if .Values.authority.enabled -}}
 {{- if $settings.certificates -}}
 {{- fail "authority.enabled and api.settings.certificates both say who signs the certificates of enclaves: remove one of them" -}}

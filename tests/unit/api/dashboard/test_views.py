@@ -33,10 +33,10 @@ class Record:
 
 
 def condition(kind: str, status: ConditionStatus, **more: str) -> ConditionResponse:
+    texts = {"message": "So it is.", **more}
     return ConditionResponse(
-        type=kind, status=status, reason="Because", message="So it is.",
-        since="2026-11-27T00:00:00Z", **more,
-    )  # fmt: skip
+        type=kind, status=status, reason="Because", since="2026-11-27T00:00:00Z", **texts
+    )
 
 
 def test_the_most_urgent_containers_come_first() -> None:
@@ -90,6 +90,16 @@ def test_conditions_answer_questions(
     assert (row.question, row.answer, row.tone) == (QUESTIONS.get(kind, kind), answer, tone)
 
 
+def test_a_remedy_is_shown_once_and_where_something_is_wrong() -> None:
+    def remedy(status: ConditionStatus, said: str) -> str:
+        (row,) = condition_rows([condition("Ready", status, message=said, remedy="Push it.")])
+        return row.remedy
+
+    assert remedy(ConditionStatus.FALSE, "It is missing.") == "Push it."
+    assert remedy(ConditionStatus.FALSE, "It is missing. Push it.") == ""
+    assert remedy(ConditionStatus.TRUE, "It is there.") == ""
+
+
 def test_conditions_are_in_the_order_of_their_questions() -> None:
     kinds = ["Zeta", "Stalled", "Ready", "Alpha"]
     rows = condition_rows([condition(each, ConditionStatus.TRUE) for each in kinds])
@@ -103,7 +113,9 @@ def test_the_sentence_of_a_container_is_that_of_ready() -> None:
         conditions = both
 
     status: Any = Status()
-    assert sentence_of(status) is both[1]
+    found = sentence_of(status)
+    assert found is not None
+    assert found.about is both[1]
     Status.conditions = both[:1]
     assert sentence_of(status) is None
 

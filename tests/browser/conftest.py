@@ -1,0 +1,23 @@
+"""Fixtures of the tests in a browser."""
+
+from tests.support.programs.browser import chromium, visitor
+from tests.support.programs.dashboard import dashboard, dashboard_settings
+from tests.support.programs.facade import (
+    facade,
+    facade_registry,
+    facade_settings,
+    other_world,
+    world,
+)
+
+__all__ = [
+    "chromium",
+    "dashboard",
+    "dashboard_settings",
+    "facade",
+    "facade_registry",
+    "facade_settings",
+    "other_world",
+    "visitor",
+    "world",
+]

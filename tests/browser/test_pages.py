@@ -1,0 +1,129 @@
+"""The dashboard in a browser: what people do with it, and whether everybody can."""
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from tests.support.programs.browser import Visitor
+from tests.support.programs.dashboard_samples import LONG, make_samples
+from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+MOST_RULES = 15
+"""Rules that apply to every page, at least."""
+
+
+async def violations(visitor: Visitor) -> list[str]:
+    """Return what axe finds on the present page."""
+    found = await Axe().run(visitor.page, options=RULES)
+    assert len(found.response["passes"]) >= MOST_RULES, "axe has looked at the page"
+    return [
+        f"{each['id']}: {[node['html'] for node in each['nodes']]}"
+        for each in found.response["violations"]
+    ]
+
+
+async def overflow(visitor: Visitor) -> int:
+    """Return how many pixels the page is too wide."""
+    found = await visitor.page.evaluate(
+        "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return int(found)
+
+
+async def test_somebody_signs_in_reads_and_signs_out(
+    visitor: Visitor, facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        await make_samples(world, client)
+    page = visitor.page
+    await visitor.sign_in(ADMIN)
+    await visitor.open("/organizations?all")
+    await page.get_by_role("link", name=world.organization).click()
+    rows = page.get_by_role("row")
+    await expect(rows).to_have_count(6)
+    await expect(rows.nth(1)).to_contain_text("shop")
+    await expect(rows.nth(1)).to_contain_text("failed")
+    await rows.nth(1).get_by_role("link", name="shop").first.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("shop")
+    await expect(page.get_by_role("main")).to_contain_text("is not in the registry.")
+    await expect(page.get_by_role("row", name="Does what you asked for serve?")).to_contain_text(
+        "no"
+    )
+    await page.get_by_text(ADMIN).click()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    await page.go_back()
+    await page.reload()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_axe_finds_nothing_and_nothing_is_too_wide(
+    visitor: Visitor, facade: Facade, world: FacadeInstallation, theme: str
+) -> None:
+    async with facade.client(world.key) as client:
+        made = await make_samples(world, client)
+    await visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    link = visitor.dashboard.link(ADMIN)
+    found: dict[str, object] = {}
+
+    async def look(path: str) -> None:
+        await visitor.open(path)
+        for width in (1200, 640, 320):
+            await visitor.page.set_viewport_size({"width": width, "height": 900})
+            wide = await overflow(visitor)
+            if wide:
+                found[f"{path} at {width}"] = wide
+        problems = await violations(visitor)
+        if problems:
+            found[path] = problems
+
+    for path in ("/session", link):
+        await look(path)
+    await visitor.sign_in(ADMIN)
+    where = f"/o/{world.organization}/containers"
+    for path in ("/session", "/organizations?all", where, f"{where}/{made['shop']}",
+                 f"{where}/{made[LONG]}"):  # fmt: skip
+        await look(path)
+    assert not found
+
+
+async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallation) -> None:
+    await visitor.sign_in(ADMIN)
+    await visitor.open(f"/o/{world.organization}/containers")
+    page = visitor.page
+    await page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    await expect(skip).to_be_focused()
+    await expect(skip).to_be_in_viewport()
+    await page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+    menu = page.locator("summary", has_text=ADMIN)
+    await menu.focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Organizations")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+async def test_a_page_on_another_port_cannot_act_for_a_person(
+    visitor: Visitor, world: FacadeInstallation
+) -> None:
+    """The port is no part of a site: such a form carries the cookie."""
+    await visitor.sign_in(ADMIN)
+    target = f"{visitor.dashboard.address}/session/end"
+    text = f'<form method="post" action="{target}"><button type="submit">Win</button></form>'
+    other = await visitor.context.new_page()
+    await other.route(
+        "http://127.0.0.1:8099/**", lambda route: route.fulfill(body=text, content_type="text/html")
+    )
+    await other.goto("http://127.0.0.1:8099/")
+    await other.get_by_role("button", name="Win").click()
+    await expect(other.get_by_role("heading", level=1)).to_have_text("Forbidden")
+    await visitor.open("/session")
+    await expect(visitor.page.get_by_role("heading", level=1)).to_have_text("You are signed in")

@@ -1,0 +1,87 @@
+"""Debian's Chromium, driven by Playwright; one context for each test."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    ViewportSize,
+    async_playwright,
+)
+
+from dev.cluster import LocalClusterError, Progress
+from dev.cluster.requirements import install_packages
+from tests.support.programs.dashboard import Dashboard
+
+__all__ = ["Visitor", "chromium", "launched", "visitor"]
+
+PROGRAM = "/usr/bin/chromium"
+SIZE = ViewportSize(width=1200, height=900)
+
+
+@dataclass
+class Visitor:
+    """Somebody with a real browser, and what its console has said."""
+
+    dashboard: Dashboard
+    """The dashboard."""
+    context: BrowserContext
+    """The context: cookies and settings of its own."""
+    page: Page
+    """Its first page."""
+    complaints: list[str] = field(default_factory=list)
+    """Errors and violations of the page's policy."""
+
+    async def sign_in(self, user: str) -> None:
+        """Sign in by a link."""
+        await self.open(self.dashboard.link(user))
+        await self.page.get_by_role("button", name="Sign in").click()
+        await self.page.wait_for_url(lambda address: "/session/once/" not in address)
+
+    async def open(self, path: str) -> None:
+        """Open a page of the dashboard."""
+        await self.page.goto(self.dashboard.address + path)
+
+    def note(self, message: ConsoleMessage) -> None:
+        """Note what the console says."""
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+
+@contextlib.asynccontextmanager
+async def launched() -> AsyncIterator[Browser]:
+    """Run a browser; no test waits for another one's."""
+    async with async_playwright() as player:
+        # Tests run as root, where Chromium's own sandbox does not start.
+        browser = await player.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> None:
+    """Have Chromium; where it is missing and cannot be installed, skip and say so."""
+    try:
+        install_packages(["browser"], Progress())
+    except LocalClusterError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+async def visitor(chromium: None, dashboard: Dashboard) -> AsyncIterator[Visitor]:
+    """Provide a visitor who is not signed in; an error in the console fails the test."""
+    async with launched() as browser:
+        # axe runs by evaluating its text, which the page's own policy would refuse.
+        context = await browser.new_context(viewport=SIZE, bypass_csp=True)
+        page = await context.new_page()
+        found = Visitor(dashboard, context, page)
+        page.on("console", found.note)
+        yield found
+        assert not found.complaints
