@@ -114,7 +114,7 @@ async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallatio
 async def test_a_page_on_another_port_cannot_act_for_a_person(
     visitor: Visitor, world: FacadeInstallation
 ) -> None:
-    """The port is no part of a site: such a form carries the cookie."""
+    """Another port is the same site: such a form carries the cookie."""
     await visitor.sign_in(ADMIN)
     target = f"{visitor.dashboard.address}/session/end"
     text = f'<form method="post" action="{target}"><button type="submit">Win</button></form>'
