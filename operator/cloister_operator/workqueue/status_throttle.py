@@ -8,7 +8,7 @@ from cloister_operator.workqueue.triggers import COUNTS_DELAY
 __all__ = ["StatusThrottle"]
 
 _SHORTEST = COUNTS_DELAY.total_seconds()
-_LONGEST = 10.0
+_LONGEST = 30.0
 """Seconds that a count is late at most, however many objects there are."""
 _EACH_SECOND = 10
 """Writes of counts a second that all objects share when everything changes."""
@@ -17,7 +17,7 @@ _EACH_SECOND = 10
 class StatusThrottle:
     """When the counts of which object were written last, by the clock of the caller.
 
-    An entry is dropped after 10 seconds. Where many objects count, each is written less often: with
+    An entry is dropped after 30 seconds. Where many objects count, each is written less often: with
     50 Organizations that all start Containers, counts were two of twelve writes for each Container.
     """
 

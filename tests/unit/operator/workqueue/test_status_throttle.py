@@ -23,7 +23,7 @@ def test_the_first_write_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "pause"), [(1, 2.0), (20, 2.0), (50, 5.0), (100, 10.0), (5000, 10.0)]
+    ("count", "pause"), [(1, 2.0), (20, 2.0), (50, 5.0), (100, 10.0), (300, 30.0), (5000, 30.0)]
 )
 def test_the_throttle_grows_with_the_objects_that_count(count: int, pause: float) -> None:
     pace = busy(count, 100.0)
