@@ -33,8 +33,8 @@ def test_the_throttle_grows_with_the_objects_that_count(count: int, pause: float
 
 def test_objects_that_are_quiet_do_not_throttle_others() -> None:
     pace = busy(50, 100.0)
-    pace.wrote(organization(0), 111.0)
-    assert pace.wait(organization(0), 111.0) == pytest.approx(2.0)
+    pace.wrote(organization(0), 131.0)
+    assert pace.wait(organization(0), 131.0) == pytest.approx(2.0)
 
 
 def test_another_write_throttles_again() -> None:
