@@ -33,11 +33,13 @@ class Principal:
     """Who sends a request."""
 
     key_id: str
-    """Identifier of the admin key."""
+    """Identifier of the admin key; empty = a session of the dashboard sends it."""
     user: str
-    """User who created the key."""
+    """User who created the key, or is signed in."""
     organization: Organization
-    """Organization that the key belongs to."""
+    """Organization that the key belongs to, or whose page it is."""
+    session_id: str = ""
+    """Identifier of the session of the dashboard; empty = an admin key sends it."""
 
     @property
     def slug(self) -> str:

@@ -13,7 +13,7 @@ import click
 from cloister_api.auth.organizations import administers
 from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import FIELD_MANAGER, material_of
-from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.settings import ApiSettings
@@ -41,7 +41,7 @@ class AdminKeyLedger:
                 at=utc_now(),
                 request_id=str(uuid.uuid4()),
                 organization=key.organization,
-                actor=f"command line: {getpass.getuser()}",
+                actor=COMMAND_LINE + getpass.getuser(),
                 key_id=None,
                 action=action,
                 target=key.id,

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import material_of
-from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_format import masked
 from cloister_api.settings import ApiSettings
@@ -90,7 +90,7 @@ async def set_disabled(settings: ApiSettings, number: int, *, disabled: bool) ->
                 at=utc_now(),
                 request_id=str(uuid.uuid4()),
                 organization=known[number].organization,
-                actor=f"command line: {getpass.getuser()}",
+                actor=COMMAND_LINE + getpass.getuser(),
                 key_id=None,
                 action="api_key.disable" if disabled else "api_key.enable",
                 target=str(number),

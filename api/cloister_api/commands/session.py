@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
 from cloister_api.context import material_of
-from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
 from cloister_api.ledger.keys.sessions import SessionLinks, SessionRow, SessionTable
 from cloister_api.sessions.sessions import is_over
 from cloister_api.sessions.settings import DashboardSettings
@@ -44,7 +44,7 @@ class SessionLedger:
                 at=utc_now(),
                 request_id=str(uuid.uuid4()),
                 organization="",
-                actor=f"command line: {getpass.getuser()}",
+                actor=COMMAND_LINE + getpass.getuser(),
                 key_id=None,
                 action=action,
                 target=f"{user} {target}".strip(),

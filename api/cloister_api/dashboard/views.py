@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cloister_api.cache import CachedContainer
+from cloister_api.records.container import shown_state
 from cloister_api.schemas.container_responses import ContainerResponse
 from cloister_api.schemas.status_responses import ConditionResponse, ContainerStatusResponse
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import ConditionStatus
+from cloister_crds.lifecycle.actions import ApiAction, refusal
 
 __all__ = [
     "QUESTIONS",
@@ -16,6 +19,7 @@ __all__ = [
     "Tone",
     "condition_rows",
     "container_rows",
+    "possible_actions",
     "sentence_of",
     "tone_of",
 ]
@@ -182,6 +186,23 @@ def _tone_of_condition(condition: ConditionResponse) -> Tone:
         return Tone.BUSY
     holds = condition.status is ConditionStatus.TRUE
     return Tone.GOOD if holds is (condition.type not in BAD_WHEN_TRUE) else Tone.BAD
+
+
+def possible_actions(held: CachedContainer) -> frozenset[str]:
+    """Return which actions a container permits now: a form that would be refused is not shown."""
+    where, resources = shown_state(held.container), held.container.status.resources
+    return frozenset(
+        action.value
+        for action in ApiAction
+        if refusal(
+            action,
+            where.phase,
+            where.update.status if where.update is not None else None,
+            gpus=resources.gpus if resources is not None else 0,
+            deleting=held.going,
+        )
+        is None
+    )
 
 
 def sentence_of(status: ContainerStatusResponse) -> ConditionRow | None:

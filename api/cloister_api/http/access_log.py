@@ -83,7 +83,12 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
     if not logger.isEnabledFor(level):
         return
     principal: Any = scope["state"].get("principal")
-    who = f"{principal.slug} {principal.user} key {principal.key_id}" if principal else "no key"
+    who = "no key"
+    if principal:
+        by = (
+            f"session {principal.session_id}" if principal.session_id else f"key {principal.key_id}"
+        )
+        who = f"{principal.slug} {principal.user} {by}"
     named = [value for value in scope.get("path_params", {}).values() if UUID.match(str(value))]
     target = f" {named[0]}" if named else ""
     milliseconds = seconds * 1000

@@ -12,7 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables.core import AUDIT
 
-__all__ = ["AuditQuery", "AuditRow", "AuditTrail"]
+__all__ = ["COMMAND_LINE", "AuditQuery", "AuditRow", "AuditTrail"]
+
+COMMAND_LINE = "command line: "
+"""What the actor of a command begins with, before the user of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class AuditRow:
     """HTTP status and code, such as ``201`` or ``409 CONFLICT``."""
     organization_id: str | None = None
     """Identifier of the Organization; None = written by a release before 0.3."""
+    session_id: str | None = None
+    """Identifier of the session of the dashboard; None = it was none."""
 
 
 @dataclass(frozen=True, slots=True)

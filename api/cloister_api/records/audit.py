@@ -3,8 +3,9 @@
 import csv
 import io
 from collections.abc import Iterable
+from typing import Literal
 
-from cloister_api.ledger.audit import AuditRow
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow
 from cloister_api.schemas.account_responses import AuditRowResponse
 from cloister_clients.clock import utc_text
 
@@ -21,11 +22,22 @@ def audit_record(number: int, row: AuditRow) -> AuditRowResponse:
         at=utc_text(row.at),
         request_id=row.request_id,
         actor=row.actor,
+        via=via_of(row),
         key_id=row.key_id,
+        session_id=row.session_id,
         action=row.action,
         target=row.target,
         result=row.result,
     )
+
+
+def via_of(row: AuditRow) -> Literal["key", "session", "command", "system"]:
+    """Return how something was attempted."""
+    if row.key_id is not None:
+        return "key"
+    if row.session_id is not None:
+        return "session"
+    return "command" if row.actor.startswith(COMMAND_LINE) else "system"
 
 
 def csv_text(records: Iterable[AuditRowResponse]) -> str:

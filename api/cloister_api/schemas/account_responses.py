@@ -84,8 +84,13 @@ class AuditRowResponse(ResponseBody):
     """Identifier of the request."""
     actor: str
     """User who created the admin key; for a command `command line:` and the user of the machine."""
+    via: Literal["key", "session", "command", "system"]
+    """How it was attempted: with an admin key, in the dashboard, by a command of the installation,
+    or by something that happened, such as a notice of the payment processor."""
     key_id: str | None
     """Identifier of the admin key; null = none was used."""
+    session_id: str | None
+    """Identifier of the session of the dashboard; null = it was none."""
     action: str
     """What was attempted, such as `container.create`."""
     target: str

@@ -153,6 +153,7 @@ class Sessions:
                     target=session.id,
                     result="ok",
                     organization_id=each.organization.identifier,
+                    session_id=session.id,
                 )
             )
 

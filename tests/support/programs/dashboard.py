@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,12 +38,18 @@ class Person:
     cookie: str = field(default="", repr=False)
     """Value of the cookie; empty = there is none."""
 
-    async def send(self, method: str, path: str, **headers: str) -> httpx.Response:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        data: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         """Send a request as a page of the dashboard does, and keep its cookie."""
         given = {**SAME_ORIGIN, **headers}
         if self.cookie:
             given["Cookie"] = f"{COOKIE}={self.cookie}"
-        response = await self.client.request(method, path, headers=given)
+        response = await self.client.request(method, path, data=data, headers=given)
         for header in response.headers.get_list("set-cookie"):
             found = re.match(rf'{COOKIE}="?([^";]*)', header)
             assert found is not None, header
@@ -52,11 +58,15 @@ class Person:
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Open a page."""
-        return await self.send("GET", path, **headers)
+        return await self.send("GET", path, headers)
 
     async def post(self, path: str, **headers: str) -> httpx.Response:
         """Send a form without fields."""
-        return await self.send("POST", path, **headers)
+        return await self.send("POST", path, headers)
+
+    async def fill(self, path: str, **fields: str) -> httpx.Response:
+        """Send a form of a container; without a version any is meant."""
+        return await self.send("POST", path, {}, {"version": "", **fields})
 
 
 @dataclass

@@ -7,18 +7,26 @@ from starlette.routing import Route
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
+from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
 )
-from cloister_api.dashboard.views import condition_rows, container_rows, sentence_of, tone_of
+from cloister_api.dashboard.views import (
+    condition_rows,
+    container_rows,
+    possible_actions,
+    sentence_of,
+    tone_of,
+)
+from cloister_api.errors import ApiError
 from cloister_api.records.container import container_record
 from cloister_api.records.replacement_links import NO_LINKS, not_replaced, replacement_links
 from cloister_api.schemas.container_responses import ContainerResponse
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "container_page"]
 
 
 def record_of(context: Context, principal: Principal, held: CachedContainer) -> ContainerResponse:
@@ -55,7 +63,24 @@ async def containers(request: Request) -> Response:
 
 
 async def container(request: Request) -> Response:
-    """Show a container: what serves, what is on its way, and why."""
+    """Show a container."""
+    return await container_page(request)
+
+
+async def container_page(
+    request: Request, *, problem: ApiError | None = None, form: Form | None = None
+) -> Response:
+    """Return the page of a container: what serves, what is on its way, and why.
+
+    Parameters
+    ----------
+    request
+        The request.
+    problem
+        Why what a form asked for was not done; None = nothing was.
+    form
+        That form, whose fields stay.
+    """
     context, principal = context_of(request), principal_of(request)
     held = await context.reader.get(
         principal, request.path_params["id"], request.query_params.get("seen")
@@ -65,6 +90,11 @@ async def container(request: Request) -> Response:
     return render(
         request,
         "container.html",
+        code=200 if problem is None else problem.status,
+        problem=problem,
+        typed=form or Form({}),
+        version=f'"{held.version}"',
+        actions=possible_actions(held),
         member=membership_of(request),
         record=record_of(context, principal, held),
         status=status,

@@ -47,12 +47,12 @@ def principal_of(request: Request) -> Principal:
         404 as `membership_of`.
     """
     session, member = session_of(request), membership_of(request)
-    principal = Principal(session.id, session.user, member.organization)
+    principal = Principal("", session.user, member.organization, session.id)
     request.scope["state"]["principal"] = principal
     return principal
 
 
-def render(request: Request, template: str, **values: Any) -> Response:
-    """Return a page for who is signed in, if anybody is."""
+def render(request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
+    """Return a page for who is signed in, if anybody is, with an HTTP status."""
     pages: Pages = request.app.state.pages
-    return pages.page(template, {"session": request.scope["state"]["session"], **values})
+    return pages.page(template, {"session": request.scope["state"]["session"], **values}, code)

@@ -113,6 +113,7 @@ AUDIT = Table(
     Column("target", String(253), nullable=False),
     Column("result", String(64), nullable=False),
     Column("organization_id", String(64), nullable=True),
+    Column("session_id", String(36), nullable=True),
     Index(None, "organization", "at"),
     Index(None, "organization", "id"),
     Index(None, "target", "action"),

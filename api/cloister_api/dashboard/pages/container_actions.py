@@ -1,0 +1,145 @@
+"""What can be done to a container: forms of its page, each a write as by the REST API."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import CachedContainer
+from cloister_api.context import Context
+from cloister_api.dashboard.forms import Form, read_form
+from cloister_api.dashboard.pages.containers import container_page
+from cloister_api.dashboard.pages.requests import context_of, membership_of, principal_of
+from cloister_api.errors import ApiError, bad_request, forbidden, from_kube
+from cloister_api.routes.audit import AuditedWrite
+from cloister_api.schemas.containers import RelaunchRequest
+from cloister_clients.kube import KubeError
+from cloister_crds.kinds.organization import Role
+
+__all__ = ["ROUTES"]
+
+MEMBERS_READ = (
+    "you are a member of this organization, and members only read; an administrator of it can do "
+    "this, or make you one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A form that somebody has sent."""
+
+    context: Context
+    """What the facade has."""
+    principal: Principal
+    """Who."""
+    held: CachedContainer
+    """The container, in the version that the page showed."""
+    form: Form
+    """The form."""
+
+
+Do = Callable[[Attempt], Awaitable[CachedContainer | None]]
+"""Does something, and returns the container after it; None = it is gone."""
+
+
+async def stop(attempt: Attempt) -> CachedContainer:
+    """Stop what runs and keep the container."""
+    return await attempt.context.updater.stop(attempt.held)
+
+
+async def start(attempt: Attempt) -> CachedContainer:
+    """Deploy a stopped container again."""
+    body = requested(attempt.form)
+    return await attempt.context.updater.start(attempt.principal, attempt.held, body)
+
+
+async def relaunch(attempt: Attempt) -> CachedContainer:
+    """Make a new attempt, perhaps of another release."""
+    body = requested(attempt.form)
+    return await attempt.context.updater.relaunch(attempt.principal, attempt.held, body)
+
+
+async def accept(attempt: Attempt) -> CachedContainer:
+    """Let the staged update take over."""
+    return await attempt.context.updater.accept(attempt.held)
+
+
+async def cancel(attempt: Attempt) -> CachedContainer:
+    """Go back to what served before the update."""
+    return await attempt.context.updater.cancel(attempt.held)
+
+
+async def delete(attempt: Attempt) -> None:
+    """Delete the container, whose name the form repeats.
+
+    Raises
+    ------
+    ApiError
+        400 when it names another one.
+    """
+    name = attempt.held.container.display_name
+    if attempt.form.get("name") != name:
+        raise bad_request("name", f"name: write {name} to delete this container for good")
+    await attempt.context.updater.delete(attempt.principal, attempt.held)
+
+
+def requested(form: Form) -> RelaunchRequest:
+    """Return what a form changes: the release, where it names another one.
+
+    Raises
+    ------
+    ApiError
+        400 when it is no tag.
+    """
+    tag = form.get("tag")
+    try:
+        return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise bad_request("tag", f"tag: {problem}") from error
+
+
+ACTIONS: dict[str, tuple[str, Do]] = {
+    "stop": ("container.stop", stop),
+    "start": ("container.start", start),
+    "relaunch": ("container.relaunch", relaunch),
+    "accept": ("container.update.accept", accept),
+    "cancel": ("container.update.cancel", cancel),
+    "delete": ("container.delete", delete),
+}
+"""What each form does, and what the audit trail calls it, by the last part of its address."""
+
+
+async def act(request: Request) -> Response:
+    """Do what a form asks for, and show the container; what is refused is said on its page."""
+    context, principal = context_of(request), principal_of(request)
+    name, identifier = request.path_params["action"], request.path_params["id"]
+    if name not in ACTIONS:
+        raise ApiError(404, "NOT_FOUND", "nothing of this name can be done to a container")
+    form = await read_form(request, seconds=context.settings.limits.body_seconds)
+    action, do = ACTIONS[name]
+    request_id = request.scope["state"]["request_id"]
+    try:
+        async with AuditedWrite(context, principal, request_id, action, identifier):
+            if membership_of(request).role is not Role.ADMIN:
+                raise forbidden(MEMBERS_READ)
+            held = await context.reader.get(
+                principal, identifier, None, form.get("version") or None
+            )
+            changed = await do(Attempt(context, principal, held, form))
+    except KubeError as error:
+        return await container_page(request, problem=from_kube(error), form=form)
+    except ApiError as error:
+        return await container_page(request, problem=error, form=form)
+    where = f"/o/{principal.slug}/containers"
+    if changed is None:
+        return RedirectResponse(where, 303)
+    return RedirectResponse(f"{where}/{identifier}?seen={changed.version}", 303)
+
+
+ROUTES = (Route("/o/{slug}/containers/{id}/{action}", act, methods=["POST"]),)
+"""Routes of the module."""
