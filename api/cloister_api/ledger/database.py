@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-NEWEST = "0012"
+NEWEST = "0014"
 """The last migration of this release."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""

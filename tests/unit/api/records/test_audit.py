@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -33,12 +34,27 @@ def test_rows_come_back_from_csv() -> None:
         "at": "2026-11-22T05:00:00.000250Z",
         "request_id": "r1",
         "actor": "ada@example.test",
+        "via": "system",
         "key_id": "",
+        "session_id": "",
         "action": "secret.create",
         "target": ROW.target,
         "result": "409 CONFLICT",
     }
     assert csv_text([]) == ",".join(header) + "\r\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "via"),
+    [
+        ({"key_id": "k1"}, "key"),
+        ({"session_id": "s1"}, "session"),
+        ({"actor": "command line: root"}, "command"),
+        ({}, "system"),
+    ],
+)
+def test_a_row_says_by_which_way(changes: dict[str, str], via: str) -> None:
+    assert audit_record(1, replace(ROW, **changes)).via == via
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
