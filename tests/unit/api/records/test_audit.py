@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_rows_come_back_from_csv() -> None:
         ({}, "system"),
     ],
 )
-def test_a_row_says_by_which_way(changes: dict[str, str], via: str) -> None:
+def test_a_row_says_by_which_way(changes: dict[str, Any], via: str) -> None:
     assert audit_record(1, replace(ROW, **changes)).via == via
 
 
