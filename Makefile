@@ -38,7 +38,7 @@ down: venv ## Stop what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-chart test-guest test-api test-operator test-cluster test-chaos ## Everything: lint, types, unit, chart, guest, API server, cluster and chaos tests
+test: lint verify unit test-chart test-guest test-api test-browser test-operator test-cluster test-chaos ## Everything: lint, types, unit, chart, guest, API server, browser, cluster and chaos tests
 
 .PHONY: unit
 unit: venv ## Tests without a cluster; under a minute

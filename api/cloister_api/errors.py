@@ -34,6 +34,7 @@ __all__ = [
     "forbidden",
     "from_framework",
     "from_kube",
+    "from_model",
     "from_validation",
     "in_use",
     "not_found",
@@ -209,6 +210,11 @@ def from_kube(error: KubeError) -> ApiError:
 def from_validation(error: RequestValidationError) -> ApiError:
     """Translate the problems that the framework found in a request into 400 with details."""
     return refused_fields([detail_of(problem) for problem in error.errors()])
+
+
+def from_model(error: ValidationError) -> ApiError:
+    """Translate the problems of a body that was built of a form into 400 with details."""
+    return refused_fields([detail_of(dict(problem)) for problem in error.errors()])
 
 
 def refused_fields(details: list[Detail]) -> ApiError:

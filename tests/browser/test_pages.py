@@ -85,10 +85,44 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
         await look(path)
     await visitor.sign_in(ADMIN)
     where = f"/o/{world.organization}/containers"
-    for path in ("/session", "/organizations?all", where, f"{where}/{made['shop']}",
-                 f"{where}/{made[LONG]}"):  # fmt: skip
+    for path in ("/session", "/organizations?all", where, f"{where}/new",
+                 f"{where}/{made['shop']}", f"{where}/{made[LONG]}"):  # fmt: skip
         await look(path)
     assert not found
+
+
+async def test_a_container_is_created_mended_stopped_and_deleted(
+    visitor: Visitor, facade: Facade, world: FacadeInstallation
+) -> None:
+    page = visitor.page
+    await visitor.sign_in(ADMIN)
+    await visitor.open(f"/o/{world.organization}/containers")
+    await page.get_by_role("link", name="New container").click()
+    await page.get_by_label("Repository").fill(world.repo)
+    await page.get_by_label("Release tag").fill("v9")
+    await page.get_by_label("Name", exact=True).fill("web")
+    await page.get_by_label("Variables").fill("GREETING=hello")
+    await page.get_by_role("button", name="Check the release").click()
+    await expect(page.get_by_role("main")).to_contain_text("1 thing is wrong")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("web")
+    assert not await violations(visitor)
+    await page.get_by_label("Release tag").fill("v1.0.0")
+    await page.get_by_role("button", name="Create").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("web")
+    await world.report("web", phase="ready", currentTag="v1.0.0")
+    await page.reload()
+    await page.get_by_label("release tag").fill("nonsense")
+    await page.get_by_role("button", name="Run this release").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Not done.")
+    assert not await violations(visitor)
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.get_by_role("main")).to_contain_text("stopping")
+    await world.report("web", phase="stopped")
+    await page.reload()
+    await page.get_by_label("Delete it for good").fill("web")
+    await page.get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Containers")
+    await expect(page.get_by_role("main")).to_contain_text("Nothing runs here yet")
 
 
 async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallation) -> None:

@@ -9,20 +9,22 @@ from tests.support.programs.browser import Visitor
 from tests.support.programs.dashboard_samples import make_samples
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 
+KEPT = 1200
+"""Width of the pictures that are kept; the others are for whoever runs the test."""
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return where the pictures go."""
+
+def place_of(name: str, width: int, usual: Path) -> Path:
+    """Return where a picture goes, whose name says theme and page."""
     kept = os.environ.get("CLOISTER_SCREENSHOTS")
-    found = Path(kept) if kept else tmp_path
-    found.mkdir(parents=True, exist_ok=True)
-    return found
+    folder = Path(kept) if kept and width == KEPT else usual
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.png"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 640, 320])
 async def test_two_pictures_of_a_page_are_equal(
-    visitor: Visitor, facade: Facade, world: FacadeInstallation, folder: Path, theme: str,
+    visitor: Visitor, facade: Facade, world: FacadeInstallation, tmp_path: Path, theme: str,
     width: int,
 ) -> None:  # fmt: skip
     """What moves by itself would differ."""
@@ -37,11 +39,11 @@ async def test_two_pictures_of_a_page_are_equal(
         ("containers", where),
         ("container-failed", f"{where}/{made['shop']}"),
         ("container", f"{where}/{made['web']}"),
+        ("new-container", f"{where}/new"),
         ("organizations", "/organizations?all"),
         ("sign-in", "/session"),
     ):
         await visitor.open(path)
-        place = folder / f"{name}-{theme}-{width}.png"
         first = await page.screenshot(full_page=True)
         assert await page.screenshot(full_page=True) == first
-        place.write_bytes(first)
+        place_of(f"{name}-{theme}", width, tmp_path).write_bytes(first)

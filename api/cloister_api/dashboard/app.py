@@ -13,7 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
-from cloister_api.dashboard.pages import container_actions, containers, organizations, sign_in
+from cloister_api.dashboard.pages import (
+    container_actions,
+    containers,
+    new_container,
+    organizations,
+    sign_in,
+)
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.errors import ApiError, from_framework, from_kube
 from cloister_api.http.callers import Callers
@@ -26,7 +32,13 @@ from cloister_clients.kube import KubeError
 
 __all__ = ["ByListener", "dashboard_app"]
 
-ROUTES = (*sign_in.ROUTES, *organizations.ROUTES, *containers.ROUTES, *container_actions.ROUTES)
+ROUTES = (
+    *sign_in.ROUTES,
+    *organizations.ROUTES,
+    *new_container.ROUTES,
+    *containers.ROUTES,
+    *container_actions.ROUTES,
+)
 """Routes of all pages."""
 
 

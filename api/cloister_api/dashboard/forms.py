@@ -29,6 +29,10 @@ class Form:
         """Return the value of a field; empty = it has none."""
         return self.fields.get(name, "")
 
+    def chosen(self, prefix: str) -> list[str]:
+        """Return what was ticked, of boxes whose names begin alike."""
+        return [name.removeprefix(prefix) for name in self.fields if name.startswith(prefix)]
+
 
 async def read_form(request: Request, *, seconds: float) -> Form:
     """Read the form of a request.

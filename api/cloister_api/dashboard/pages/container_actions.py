@@ -13,19 +13,13 @@ from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form, read_form
 from cloister_api.dashboard.pages.containers import container_page
-from cloister_api.dashboard.pages.requests import context_of, membership_of, principal_of
-from cloister_api.errors import ApiError, bad_request, forbidden, from_kube
+from cloister_api.dashboard.pages.requests import context_of, principal_of, require_admin
+from cloister_api.errors import ApiError, bad_request, from_kube, from_model
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_clients.kube import KubeError
-from cloister_crds.kinds.organization import Role
 
 __all__ = ["ROUTES"]
-
-MEMBERS_READ = (
-    "you are a member of this organization, and members only read; an administrator of it can do "
-    "this, or make you one"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +93,7 @@ def requested(form: Form) -> RelaunchRequest:
     try:
         return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise bad_request("tag", f"tag: {problem}") from error
+        raise from_model(error) from error
 
 
 ACTIONS: dict[str, tuple[str, Do]] = {
@@ -125,8 +118,7 @@ async def act(request: Request) -> Response:
     request_id = request.scope["state"]["request_id"]
     try:
         async with AuditedWrite(context, principal, request_id, action, identifier):
-            if membership_of(request).role is not Role.ADMIN:
-                raise forbidden(MEMBERS_READ)
+            require_admin(request)
             held = await context.reader.get(
                 principal, identifier, None, form.get("version") or None
             )

@@ -8,11 +8,25 @@ from starlette.responses import Response
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
 from cloister_api.dashboard.rendering import Pages
+from cloister_api.errors import forbidden
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.dependencies import running_context
 from cloister_api.sessions.sessions import Membership
+from cloister_crds.kinds.organization import Role
 
-__all__ = ["context_of", "membership_of", "principal_of", "render", "session_of"]
+__all__ = [
+    "context_of",
+    "membership_of",
+    "principal_of",
+    "render",
+    "require_admin",
+    "session_of",
+]
+
+MEMBERS_READ = (
+    "you are a member of this organization, and members only read; an administrator of it can do "
+    "this, or make you one"
+)
 
 
 def context_of(request: Request) -> Context:
@@ -36,6 +50,18 @@ def membership_of(request: Request) -> Membership:
     """
     user = session_of(request).user
     return context_of(request).sessions.membership(user, request.path_params["slug"])
+
+
+def require_admin(request: Request) -> None:
+    """Let administrators of the organization alone go on: members read.
+
+    Raises
+    ------
+    ApiError
+        403 for a member, 404 as `membership_of`.
+    """
+    if membership_of(request).role is not Role.ADMIN:
+        raise forbidden(MEMBERS_READ)
 
 
 def principal_of(request: Request) -> Principal:
