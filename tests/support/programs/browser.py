@@ -48,7 +48,7 @@ class Visitor:
         await self.page.goto(self.dashboard.address + path)
 
     def note(self, message: ConsoleMessage) -> None:
-        """Note what the console says; a page with the status of an error is none of it."""
+        """Note what the console says, but not that a page has the status of an error."""
         expected = message.text.startswith("Failed to load resource: the server responded")
         if message.type in {"error", "warning"} and not expected:
             self.complaints.append(message.text)
