@@ -59,6 +59,7 @@ from cloister_api.services.containers.validation import Validation
 from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
+from cloister_api.services.resources.admin_keys import AdminKeyDesk
 from cloister_api.services.resources.organization import OrganizationReader
 from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.sessions.sessions import Sessions
@@ -112,6 +113,8 @@ class Context:
     """Reads organizations."""
     sessions: Sessions
     """Sessions of the dashboard."""
+    admin_key_desk: AdminKeyDesk
+    """Admin keys, for administrators in the dashboard."""
     reader: ContainerReader
     """Reads containers."""
     statuses: ContainerStatuses
@@ -215,6 +218,7 @@ async def running(
             admin_keys=admin_keys,
             organizations=organizations,
             sessions=sessions_of(base, material),
+            admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
             accounts=accounts,
@@ -285,6 +289,7 @@ def build(
     admin_keys: AdminKeyCache,
     organizations: Organizations,
     sessions: Sessions,
+    admin_key_desk: AdminKeyDesk,
     resolver: ReleaseResolver,
     certificates: Certificates,
     accounts: Accounts,
@@ -319,6 +324,7 @@ def build(
         records=records,
         record_cache=RecordCache(records),
         sessions=sessions,
+        admin_key_desk=admin_key_desk,
         organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),
         reader=reader,
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),

@@ -86,6 +86,7 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
     await visitor.sign_in(ADMIN)
     where = f"/o/{world.organization}/containers"
     for path in ("/session", "/organizations?all", where, f"{where}/new",
+                 f"/o/{world.organization}/admin-keys",
                  f"{where}/{made['shop']}", f"{where}/{made[LONG]}"):  # fmt: skip
         await look(path)
     assert not found

@@ -34,12 +34,16 @@ async def test_two_pictures_of_a_page_are_equal(
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     await page.set_viewport_size({"width": width, "height": 900})
     await visitor.sign_in(ADMIN)
+    await visitor.open(f"/o/{world.organization}/admin-keys")
+    await page.get_by_label("Name", exact=True).fill("ci")
+    await page.get_by_role("button", name="Create").click()
     where = f"/o/{world.organization}/containers"
     for name, path in (
         ("containers", where),
         ("container-failed", f"{where}/{made['shop']}"),
         ("container", f"{where}/{made['web']}"),
         ("new-container", f"{where}/new"),
+        ("admin-keys", f"/o/{world.organization}/admin-keys"),
         ("organizations", "/organizations?all"),
         ("sign-in", "/session"),
     ):

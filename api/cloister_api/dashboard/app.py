@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
 from cloister_api.dashboard.pages import (
+    admin_keys,
     container_actions,
     containers,
     new_container,
@@ -38,6 +39,7 @@ ROUTES = (
     *new_container.ROUTES,
     *containers.ROUTES,
     *container_actions.ROUTES,
+    *admin_keys.ROUTES,
 )
 """Routes of all pages."""
 

@@ -28,6 +28,8 @@ class SessionSettings(SettingsSection):
     """Minutes without a request after which a session ends. Default 480."""
     absolute_minutes: Annotated[int, Field(ge=5, le=43_200)] = 1440
     """Minutes after which a session ends in any case. Default 1440."""
+    recent_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
+    """Minutes after signing in during which admin keys can be created and revealed. Default 15."""
 
     @model_validator(mode="after")
     def idle_within_absolute(self) -> Self:
