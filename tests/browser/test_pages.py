@@ -92,6 +92,23 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
     assert not found
 
 
+async def test_shapes_are_filled_in_forced_colours(
+    visitor: Visitor, facade: Facade, world: FacadeInstallation
+) -> None:
+    """Where no colour is left, the shape alone tells a failure from across the room."""
+    async with facade.client(world.key) as client:
+        await make_samples(world, client)
+    await visitor.page.emulate_media(forced_colors="active")
+    await visitor.sign_in(ADMIN)
+    await visitor.open(f"/o/{world.organization}/containers")
+    shape = visitor.page.locator(".state.bad").first
+    fill, border = await shape.evaluate(
+        "(state) => { const shape = getComputedStyle(state, '::before');"
+        " return [shape.backgroundColor, shape.borderTopColor]; }"
+    )
+    assert fill == border
+
+
 async def test_a_container_is_created_mended_stopped_and_deleted(
     visitor: Visitor, facade: Facade, world: FacadeInstallation
 ) -> None:
