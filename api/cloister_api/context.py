@@ -76,7 +76,14 @@ from cloister_crds.installation import InstallationSettings
 if TYPE_CHECKING:
     from cloister_api.certificates.queue import CertificateQueue
 
-__all__ = ["FIELD_MANAGER", "Context", "background", "material_of", "running"]
+__all__ = [
+    "FIELD_MANAGER",
+    "Context",
+    "background",
+    "material_of",
+    "opened_ledger",
+    "running",
+]
 
 logger = logging.getLogger(__name__)
 

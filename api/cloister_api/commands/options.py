@@ -11,7 +11,8 @@ from typing import IO, Any, TypeVar
 import click
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.database import LedgerError, migrate, open_ledger, place_of
+from cloister_api.context import opened_ledger
+from cloister_api.ledger.database import LedgerError
 from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeError
@@ -80,9 +81,7 @@ async def migrated_ledger(settings: ApiSettings) -> AsyncIterator[AsyncEngine]:
     LedgerError
         When it cannot be opened.
     """
-    place = place_of(settings.ledger)
-    await asyncio.to_thread(migrate, place)
-    engine = open_ledger(place)
+    engine = await opened_ledger(settings)
     try:
         yield engine
     finally:

@@ -25,11 +25,25 @@ async def test_a_link_signs_in_once(dashboard: Dashboard) -> None:
             assert again.status_code == 403
             assert "was used, has expired, or never existed" in again.text
         assert not other.cookie
+    assert link.rpartition("/")[2] not in dashboard.facade.log.read_text()
+
+
+async def test_another_sign_in_ends_the_one_before(dashboard: Dashboard) -> None:
+    async with dashboard.signed_in("first@example.test") as person, dashboard.person() as copied:
+        copied.cookie = person.cookie
+        assert (await person.post(dashboard.link("second@example.test"))).status_code == 303
+        assert "second@example.test" in (await person.get("/session")).text
+        assert (await copied.get("/organizations")).headers["location"] == "/session"
 
 
 async def test_an_unknown_link_signs_nobody_in(dashboard: Dashboard) -> None:
     async with dashboard.person() as person:
-        assert (await person.post("/session/once/made-up")).status_code == 403
+        for token in ("made-up", "A" * 43, "%00" * 43):
+            assert (await person.post(f"/session/once/{token}")).status_code == 403
+        for cookie in ("x", "A" * 43, '"'):
+            person.cookie = cookie
+            assert (await person.get("/organizations")).headers["location"] == "/session"
+        person.cookie = ""
         assert not person.cookie
 
 

@@ -30,12 +30,17 @@ async def show_link(request: Request) -> Response:
 async def use_link(request: Request) -> Response:
     """Sign in by a link."""
     _require_links(request)
-    context = context_of(request)
+    context, state = context_of(request), request.scope["state"]
     session, value = await context.sessions.begin_by_link(
         request.path_params["token"],
         agent=request.headers.get("user-agent", ""),
-        request_id=request.scope["state"]["request_id"],
+        request_id=state["request_id"],
     )
+    if state["session"] is not None:
+        because = "signed in again in the same browser"
+        await context.sessions.end(
+            state["session"], because=because, request_id=state["request_id"]
+        )
     response = RedirectResponse(HOME, 303)
     response.set_cookie(
         cookie_name(context.installation.service),

@@ -4,6 +4,7 @@ A session is found by the HMAC of the value in its cookie, a link by that of its
 value is stored. A row is read at each request, so that what ends a session ends it in all replicas.
 """
 
+import re
 import secrets
 import uuid
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from cloister_api.ledger.tables.sessions import SESSION_LINKS, SESSIONS
 __all__ = ["SessionLinks", "SessionMethod", "SessionRow", "SessionTable"]
 
 TOKEN_BYTES = 32
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+"""Values of cookies and tokens of links: 32 bytes, base64url. Nothing else is looked up."""
 KEPT = timedelta(days=30)
 """How long ended sessions and used links are kept."""
 
@@ -113,6 +116,8 @@ class SessionTable:
 
     async def find(self, value: str) -> SessionRow | None:
         """Return the session of a cookie's value, ended ones included; None = there is none."""
+        if not TOKEN.fullmatch(value):
+            return None
         query = select(SESSIONS).where(SESSIONS.c.token_index == self._material.index(value))
         async with self._engine.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
@@ -171,6 +176,8 @@ class SessionLinks:
 
     async def user(self, token: str, now: datetime) -> str | None:
         """Return whom a link signs in; None = it is unknown, was used, or is too old."""
+        if not TOKEN.fullmatch(token):
+            return None
         query = select(SESSION_LINKS.c.user).where(*self._valid(token, now))
         async with self._engine.connect() as connection:
             found: str | None = (await connection.execute(query)).scalar_one_or_none()
