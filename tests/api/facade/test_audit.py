@@ -89,7 +89,10 @@ async def test_rows_are_sent_as_csv_where_that_is_accepted(
         assert answer.headers["content-type"].startswith("text/csv")
         assert "next" in answer.links
         read = list(csv.DictReader(io.StringIO(answer.text)))
-        assert read == [{key: str(value) for key, value in row.items()} for row in rows]
+        cells = [
+            {key: "" if value is None else str(value) for key, value in row.items()} for row in rows
+        ]
+        assert read == cells
 
 
 async def test_another_organization_and_an_earlier_one_of_the_name_are_not_seen(
