@@ -76,6 +76,7 @@ def api(config: Path) -> None:
         if settings.dashboard is not None:
             place = settings.dashboard.listen
             dashboard = listen(place.host, place.port)
+            require_other_port(listener, dashboard)
     except (
         CatalogError,
         AuthorityError,
@@ -94,6 +95,21 @@ def api(config: Path) -> None:
     failed = serve(settings, listener, dashboard)
     if failed:
         raise click.ClickException(failed)
+
+
+def require_other_port(listener: socket.socket, dashboard: socket.socket) -> None:
+    """Refuse one port for both, also at two addresses: requests are told apart by it.
+
+    Raises
+    ------
+    SettingsError
+        When they have one port.
+    """
+    if listener.getsockname()[1] == dashboard.getsockname()[1]:
+        raise SettingsError(
+            f"dashboard.listen.port: {dashboard.getsockname()[1]} is the port of the API "
+            "(listen.port); give the dashboard another one"
+        )
 
 
 def place_of_socket(listener: socket.socket) -> str:

@@ -30,8 +30,8 @@ __all__ = ["DashboardGuard", "cookie_name", "is_open"]
 logger = logging.getLogger(__name__)
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
-OPEN_PREFIXES = ("/session", "/static/")
-"""Paths that need nobody signed in."""
+OPEN_PREFIXES = ("/session/", "/static/")
+"""What paths begin with that need nobody signed in; so does `/session` itself."""
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the dashboard failed; name the request to the administrator"
 )
@@ -57,7 +57,7 @@ def cookie_name(service: str) -> str:
 
 def is_open(path: str) -> bool:
     """Return whether a path needs nobody signed in."""
-    return path.startswith(OPEN_PREFIXES)
+    return path == "/session" or path.startswith(OPEN_PREFIXES)
 
 
 class DashboardGuard:

@@ -1,5 +1,6 @@
 """Settings of the dashboard."""
 
+import re
 from ipaddress import ip_address
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -10,6 +11,12 @@ from cloister_clients.settings import SettingsError, SettingsSection
 from cloister_crds.lifecycle.names.hostnames import is_below
 
 __all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings"]
+
+
+HOST = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""A host name in lower case (RFC 1123)."""
+USUAL_PORTS = {"https": 443, "http": 80}
+"""Ports that browsers leave out."""
 
 
 class DashboardListenSettings(SettingsSection):
@@ -71,15 +78,22 @@ class DashboardSettings(SettingsSection):
         ValueError
             When it is no address, or neither https nor of this machine.
         """
-        parts = urlsplit(value)
-        if not parts.hostname or parts.username or parts.query or parts.fragment:
+        try:
+            parts = urlsplit(value)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise ValueError(f"{value} is no address: {error}") from error
+        if not is_host(host) or parts.username or parts.query or parts.fragment:
             raise ValueError(
                 f"{value} is no address; write one such as https://console.example.com"
             )
         if parts.path not in {"", "/"}:
             raise ValueError(f"{value} has a path; the dashboard is the whole of its address")
-        if parts.scheme == "https" or (parts.scheme == "http" and is_local(parts.hostname)):
-            return value.rstrip("/")
+        if parts.scheme == "https" or (parts.scheme == "http" and is_local(host)):
+            # As browsers write it in Origin and Host.
+            shown = f"[{host}]" if ":" in host else host
+            usual = port in {None, USUAL_PORTS[parts.scheme]}
+            return f"{parts.scheme}://{shown}" + ("" if usual else f":{port}")
         raise ValueError(
             f"{value} is neither https nor http on 127.0.0.1 or localhost: browsers would keep no "
             "cookie of it; put TLS in front of it and write https"
@@ -109,6 +123,15 @@ class DashboardSettings(SettingsSection):
     def hostname(self) -> str:
         """Host name of the address."""
         return (urlsplit(self.address).hostname or "").lower()
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text is a host name without a final dot, or an address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return re.fullmatch(HOST, text) is not None
+    return True
 
 
 def is_local(hostname: str) -> bool:

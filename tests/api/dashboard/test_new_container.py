@@ -92,6 +92,7 @@ async def test_a_member_creates_nothing(
 
         await until(told, what="the page of a member")
         assert "New container</a>" not in (await person.get(path.rpartition("/")[0])).text
-        refused = await person.fill(path, name="web", repo=world.repo, tag="v1.0.0")
-        assert refused.status_code == 403
+        for place in (path, f"{path}/check"):
+            refused = await person.fill(place, name="web", repo=world.repo, tag="v1.0.0")
+            assert refused.status_code == 403
     assert await world.containers() == []

@@ -1,8 +1,12 @@
 """Sign in by a link, who counts as signed in, and what ends that."""
 
+from pathlib import Path
+
 import httpx
 import pytest
+import yaml
 
+from tests.support.ports import free_port
 from tests.support.programs.dashboard import COOKIE, Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, run_command
 from tests.support.waiting import until
@@ -168,3 +172,15 @@ async def test_who_is_demoted_or_removed_is_so_at_the_next_page(
 
         await until(gone, within=2, what="the end of the membership")
         assert (await person.get("/session")).status_code == 200, "still signed in"
+
+
+def test_one_port_for_both_is_refused(dashboard_settings: Path, tmp_path: Path) -> None:
+    settings = yaml.safe_load(dashboard_settings.read_text())
+    port = free_port()
+    settings["listen"] = {"host": "127.0.0.1", "port": port}
+    settings["dashboard"]["listen"] = {"host": "127.0.0.2", "port": port}
+    path = dashboard_settings.parent / f"{tmp_path.name}.yml"
+    path.write_text(yaml.safe_dump(settings))
+    refused = run_command("api", "--config", str(path), check=False)
+    assert refused.returncode == 1
+    assert f"dashboard.listen.port: {port} is the port of the API" in refused.stderr

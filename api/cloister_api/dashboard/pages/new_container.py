@@ -116,6 +116,7 @@ def page(
 
 async def check(request: Request) -> Response:
     """Check the release of a form as a create would, and show all that is wrong with it."""
+    require_admin(request)
     context, principal = context_of(request), principal_of(request)
     form = await read_form(request, seconds=context.settings.limits.body_seconds)
     try:

@@ -185,6 +185,9 @@ class SessionLinks:
 
     async def use(self, token: str, now: datetime) -> str | None:
         """Use a link up, and return whom it signs in; None as for `user`."""
+        # Guesses must not take the ledger's lock for writing.
+        if await self.user(token, now) is None:
+            return None
         change = update(SESSION_LINKS).where(*self._valid(token, now)).values(used_at=now)
         known = SESSION_LINKS.c.token_index == self._material.index(token)
         async with self._engine.begin() as connection:

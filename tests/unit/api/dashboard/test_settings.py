@@ -20,13 +20,17 @@ NOW = datetime(2026, 11, 27, tzinfo=UTC)
     [
         ("https://console.example.com", "console.example.com"),
         ("https://Console.Example.com:8443/", "console.example.com:8443"),
+        ("https://console.example.com:443", "console.example.com"),
+        ("http://127.0.0.1:80", "127.0.0.1"),
         ("http://127.0.0.1:8090", "127.0.0.1:8090"),
         ("http://[::1]:8090", "[::1]:8090"),
         ("http://localhost:8090", "localhost:8090"),
     ],
 )
 def test_an_address_is_taken(address: str, host: str) -> None:
-    assert DashboardSettings(address=address).host == host
+    settings = DashboardSettings(address=address)
+    assert settings.host == host
+    assert settings.address.endswith(f"://{host}"), "as browsers write it in Origin"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +38,10 @@ def test_an_address_is_taken(address: str, host: str) -> None:
     [
         ("console.example.com", "is no address"),
         ("", "is no address"),
+        ("https://console.example.com:99999", "is no address"),
+        ("https://console.example.com:abc", "is no address"),
+        ("https://exa mple.com", "is no address"),
+        ("https://console.example.com.", "is no address"),
         ("https://ada@console.example.com", "is no address"),
         ("https://example.com/console", "has a path"),
         ("http://console.example.com", "browsers would keep no cookie"),
