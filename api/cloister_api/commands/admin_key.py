@@ -1,7 +1,5 @@
 """``cloister admin-key``: keys of the REST API. A key is printed once, to standard output."""
 
-import getpass
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,9 +9,15 @@ from pathlib import Path
 import click
 
 from cloister_api.auth.organizations import administers
-from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
+from cloister_api.commands.options import (
+    config_option,
+    finish,
+    migrated_ledger,
+    record_command,
+    settings_of,
+)
 from cloister_api.context import FIELD_MANAGER, material_of
-from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.settings import ApiSettings
@@ -36,18 +40,12 @@ class AdminKeyLedger:
 
     async def record(self, action: str, key: AdminKey) -> None:
         """Write the audit row of a command."""
-        await self.audit.add(
-            AuditRow(
-                at=utc_now(),
-                request_id=str(uuid.uuid4()),
-                organization=key.organization,
-                actor=COMMAND_LINE + getpass.getuser(),
-                key_id=None,
-                action=action,
-                target=key.id,
-                result="ok",
-                organization_id=key.organization_id,
-            )
+        await record_command(
+            self.audit,
+            action,
+            key.id,
+            organization=key.organization,
+            organization_id=key.organization_id,
         )
 
 

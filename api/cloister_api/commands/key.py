@@ -1,7 +1,5 @@
 """``cloister key``: regular keys, for administrators of the installation. No value is shown."""
 
-import getpass
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,13 +7,18 @@ from pathlib import Path
 import click
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
+from cloister_api.commands.options import (
+    config_option,
+    finish,
+    migrated_ledger,
+    record_command,
+    settings_of,
+)
 from cloister_api.context import material_of
-from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_format import masked
 from cloister_api.settings import ApiSettings
-from cloister_clients.clock import utc_now
 
 __all__ = ["key"]
 
@@ -85,16 +88,10 @@ async def set_disabled(settings: ApiSettings, number: int, *, disabled: bool) ->
             raise click.ClickException(
                 f"there is no key {number}; `cloister key list` shows the numbers"
             )
-        await AuditTrail(engine).add(
-            AuditRow(
-                at=utc_now(),
-                request_id=str(uuid.uuid4()),
-                organization=known[number].organization,
-                actor=COMMAND_LINE + getpass.getuser(),
-                key_id=None,
-                action="api_key.disable" if disabled else "api_key.enable",
-                target=str(number),
-                result="ok",
-                organization_id=known[number].organization_id,
-            )
+        await record_command(
+            AuditTrail(engine),
+            "api_key.disable" if disabled else "api_key.enable",
+            str(number),
+            organization=known[number].organization,
+            organization_id=known[number].organization_id,
         )

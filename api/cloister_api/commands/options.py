@@ -1,8 +1,10 @@
 """What the commands share: options, the opened ledger, errors as one sentence."""
 
 import asyncio
+import getpass
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,9 +14,11 @@ import click
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.context import opened_ledger
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
 from cloister_api.ledger.database import LedgerError
 from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.settings import ApiSettings
+from cloister_clients.clock import utc_now
 from cloister_clients.kube import ConfigError, KubeError
 from cloister_clients.settings import SettingsError
 
@@ -24,6 +28,7 @@ __all__ = [
     "kubeconfig_option",
     "migrated_ledger",
     "new_file",
+    "record_command",
     "settings_of",
 ]
 
@@ -86,6 +91,44 @@ async def migrated_ledger(settings: ApiSettings) -> AsyncIterator[AsyncEngine]:
         yield engine
     finally:
         await engine.dispose()
+
+
+async def record_command(
+    audit: AuditTrail,
+    action: str,
+    target: str,
+    *,
+    organization: str = "",
+    organization_id: str | None = None,
+) -> None:
+    """Write the audit row of a command.
+
+    Parameters
+    ----------
+    audit
+        The audit trail.
+    action
+        What was done, such as ``admin_key.create``.
+    target
+        What it was done to.
+    organization
+        Slug of the organization; empty = it is of none.
+    organization_id
+        Identifier of that; None = it is not known.
+    """
+    await audit.add(
+        AuditRow(
+            at=utc_now(),
+            request_id=str(uuid.uuid4()),
+            organization=organization,
+            actor=COMMAND_LINE + getpass.getuser(),
+            key_id=None,
+            action=action,
+            target=target,
+            result="ok",
+            organization_id=organization_id,
+        )
+    )
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """``cloister session``: people who are signed in to the dashboard."""
 
-import getpass
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,9 +9,15 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from cloister_api.commands.options import config_option, finish, migrated_ledger, settings_of
+from cloister_api.commands.options import (
+    config_option,
+    finish,
+    migrated_ledger,
+    record_command,
+    settings_of,
+)
 from cloister_api.context import material_of
-from cloister_api.ledger.audit import COMMAND_LINE, AuditRow, AuditTrail
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.sessions import SessionLinks, SessionRow, SessionTable
 from cloister_api.sessions.sessions import is_over
 from cloister_api.sessions.settings import DashboardSettings
@@ -39,18 +43,7 @@ class SessionLedger:
 
     async def record(self, action: str, user: str, target: str) -> None:
         """Write the audit row of a command; it is of no organization."""
-        await self.audit.add(
-            AuditRow(
-                at=utc_now(),
-                request_id=str(uuid.uuid4()),
-                organization="",
-                actor=COMMAND_LINE + getpass.getuser(),
-                key_id=None,
-                action=action,
-                target=f"{user} {target}".strip(),
-                result="ok",
-            )
-        )
+        await record_command(self.audit, action, f"{user} {target}".strip())
 
 
 @asynccontextmanager

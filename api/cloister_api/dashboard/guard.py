@@ -6,8 +6,6 @@ browser without a session to the sign-in page. Every request is logged and count
 
 import asyncio
 import logging
-import re
-import uuid
 from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
 
@@ -21,7 +19,7 @@ from cloister_api.errors import ApiError
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.callers import Callers
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import ResponseSender, Shutdown
+from cloister_api.http.middleware import ResponseSender, Shutdown, request_id_in
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.sessions.settings import DashboardSettings
 
@@ -29,7 +27,6 @@ __all__ = ["DashboardGuard", "cookie_name", "is_open"]
 
 logger = logging.getLogger(__name__)
 
-REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 OPEN_PREFIXES = ("/session/", "/static/")
 """What paths begin with that need nobody signed in; so does `/session` itself."""
 FAILED = ApiError(
@@ -111,8 +108,7 @@ class DashboardGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
+        request_id = request_id_in(headers)
         state = scope.setdefault("state", {})
         state["request_id"], state["session"] = request_id, None
         CURRENT_REQUEST.set(request_id)

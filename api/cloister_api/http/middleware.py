@@ -25,7 +25,7 @@ from cloister_api.http.callers import Callers, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.tracing import describe_response, request_span
 
-__all__ = ["RequestGuard", "ResponseSender", "Shutdown"]
+__all__ = ["RequestGuard", "ResponseSender", "Shutdown", "request_id_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +131,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.match(given) else str(uuid.uuid4())
+        request_id = request_id_in(headers)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         if scope["path"] in self._literal:
@@ -231,6 +230,12 @@ class RequestGuard:
             return self._app
         scope["route"] = found
         return found.app
+
+
+def request_id_in(headers: Headers) -> str:
+    """Return the identifier that a request brings, or a new one."""
+    given = headers.get("x-request-id", "")
+    return given if REQUEST_ID.match(given) else str(uuid.uuid4())
 
 
 def names_version(scope: Scope) -> bool:

@@ -53,7 +53,7 @@ from cloister_api.schemas.containers import (
 )
 from cloister_api.wire.json_response import JsonResponse
 
-__all__ = ["LIST", "router"]
+__all__ = ["LIST", "router", "shown_record"]
 
 router = APIRouter(prefix="/api/containers", tags=["containers"], route_class=StrictRoute)
 
@@ -68,14 +68,35 @@ CHANGED = (CONSISTENCY_TOKEN, ETAG)
 def record_of(request: Request, cached: CachedContainer) -> ContainerResponse:
     """Return the record of a container of the principal's organization."""
     context, principal = context_of(request), principal_of(request)
+    links = replacement_links(context.reader.known(principal))
+    return shown_record(context, principal, cached, links)
+
+
+def shown_record(
+    context: Context,
+    principal: Principal,
+    cached: CachedContainer,
+    links: Mapping[str, ReplacementLinks],
+) -> ContainerResponse:
+    """Return the record of a container.
+
+    Parameters
+    ----------
+    context
+        What the facade has.
+    principal
+        Who sees it.
+    cached
+        The container.
+    links
+        Which containers of the organization replace which.
+    """
     return container_record(
         cached,
         principal.organization,
         context.cache.deployment_of(principal.namespace, cached.container.spec.repo),
         context.records,
-        replacement_links(context.reader.known(principal)).get(
-            cached.container.metadata.uid, NO_LINKS
-        ),
+        links.get(cached.container.metadata.uid, NO_LINKS),
     )
 
 

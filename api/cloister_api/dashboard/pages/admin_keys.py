@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from cloister_api.dashboard.forms import Form, read_form
 from cloister_api.dashboard.pages.requests import (
+    audited,
     context_of,
     membership_of,
     principal_of,
@@ -20,7 +21,6 @@ from cloister_api.dashboard.pages.requests import (
     session_of,
 )
 from cloister_api.errors import ApiError, forbidden
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.services.resources.admin_keys import is_valid
 from cloister_api.sessions.settings import DashboardSettings
 
@@ -109,14 +109,6 @@ async def revoke(request: Request) -> Response:
     except ApiError as error:
         return refused(request, Form({}), error)
     return RedirectResponse(f"/o/{principal.slug}/admin-keys", 303)
-
-
-def audited(request: Request, action: str, target: str, *, success: int = 200) -> AuditedWrite:
-    """Return a write that leaves its row in the audit trail."""
-    request_id = request.scope["state"]["request_id"]
-    return AuditedWrite(
-        context_of(request), principal_of(request), request_id, action, target, success=success
-    )
 
 
 def refused(request: Request, form: Form, problem: ApiError) -> Response:

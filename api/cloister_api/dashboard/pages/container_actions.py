@@ -13,9 +13,13 @@ from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form, read_form
 from cloister_api.dashboard.pages.containers import container_page
-from cloister_api.dashboard.pages.requests import context_of, principal_of, require_admin
+from cloister_api.dashboard.pages.requests import (
+    audited,
+    context_of,
+    principal_of,
+    require_admin,
+)
 from cloister_api.errors import ApiError, bad_request, from_kube, from_model
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_clients.kube import KubeError
 
@@ -115,9 +119,8 @@ async def act(request: Request) -> Response:
         raise ApiError(404, "NOT_FOUND", "nothing of this name can be done to a container")
     form = await read_form(request, seconds=context.settings.limits.body_seconds)
     action, do = ACTIONS[name]
-    request_id = request.scope["state"]["request_id"]
     try:
-        async with AuditedWrite(context, principal, request_id, action, identifier):
+        async with audited(request, action, identifier):
             require_admin(request)
             held = await context.reader.get(
                 principal, identifier, None, form.get("version") or None

@@ -4,9 +4,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer
-from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
     context_of,
@@ -22,23 +19,10 @@ from cloister_api.dashboard.views import (
     tone_of,
 )
 from cloister_api.errors import ApiError
-from cloister_api.records.container import container_record
-from cloister_api.records.replacement_links import NO_LINKS, not_replaced, replacement_links
-from cloister_api.schemas.container_responses import ContainerResponse
+from cloister_api.records.replacement_links import not_replaced, replacement_links
+from cloister_api.routes.containers import shown_record
 
 __all__ = ["ROUTES", "container_page"]
-
-
-def record_of(context: Context, principal: Principal, held: CachedContainer) -> ContainerResponse:
-    """Return the record of a container, as `GET /api/containers/:id` shows it."""
-    links = replacement_links(context.reader.known(principal))
-    return container_record(
-        held,
-        principal.organization,
-        context.cache.deployment_of(principal.namespace, held.container.spec.repo),
-        context.records,
-        links.get(held.container.metadata.uid, NO_LINKS),
-    )
 
 
 async def home(request: Request) -> Response:
@@ -51,8 +35,9 @@ async def containers(request: Request) -> Response:
     """Show the containers that no other one is replacing, the most urgent first."""
     context, principal = context_of(request), principal_of(request)
     everything = await context.reader.all(principal, request.query_params.get("seen"))
-    listed = not_replaced(everything, replacement_links(everything))
-    rows = container_rows([record_of(context, principal, each) for each in listed])
+    links = replacement_links(everything)
+    listed = not_replaced(everything, links)
+    rows = container_rows([shown_record(context, principal, each, links) for each in listed])
     return render(
         request,
         "containers.html",
@@ -86,6 +71,7 @@ async def container_page(
         principal, request.path_params["id"], request.query_params.get("seen")
     )
     status, _ = context.statuses.of(held)
+    links = replacement_links(context.reader.known(principal))
     meta = held.container.metadata
     return render(
         request,
@@ -96,12 +82,11 @@ async def container_page(
         version=f'"{held.version}"',
         actions=possible_actions(held),
         member=membership_of(request),
-        record=record_of(context, principal, held),
+        record=shown_record(context, principal, held, links),
         status=status,
         tone=tone_of(status.status),
         sentence=sentence_of(status),
         conditions=condition_rows(status.conditions),
-        object=f"{meta.namespace}/{meta.name}",
         namespace=meta.namespace,
         object_name=meta.name,
     )

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from cloister_api.dashboard.forms import Form, read_form
 from cloister_api.dashboard.pages.requests import (
+    audited,
     context_of,
     membership_of,
     principal_of,
@@ -18,7 +19,6 @@ from cloister_api.dashboard.pages.requests import (
 )
 from cloister_api.dashboard.views import Tone
 from cloister_api.errors import ApiError, bad_request, from_kube, from_model
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.container_responses import ReleaseVerdictResponse
 from cloister_api.schemas.containers import CreateContainerRequest, ValidateReleaseRequest
 from cloister_clients.kube import KubeError
@@ -141,11 +141,8 @@ async def create(request: Request) -> Response:
     """Create the container of a form, and show it."""
     context, principal = context_of(request), principal_of(request)
     form = await read_form(request, seconds=context.settings.limits.body_seconds)
-    request_id = request.scope["state"]["request_id"]
+    written = audited(request, "container.create", form.get("name"), success=201)
     try:
-        written = AuditedWrite(
-            context, principal, request_id, "container.create", form.get("name"), success=201
-        )
         async with written:
             require_admin(request)
             body = wanted(form)

@@ -10,11 +10,13 @@ from cloister_api.context import Context
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.errors import forbidden
 from cloister_api.ledger.keys.sessions import SessionRow
+from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
 from cloister_api.sessions.sessions import Membership
 from cloister_crds.kinds.organization import Role
 
 __all__ = [
+    "audited",
     "context_of",
     "membership_of",
     "principal_of",
@@ -76,6 +78,14 @@ def principal_of(request: Request) -> Principal:
     principal = Principal("", session.user, member.organization, session.id)
     request.scope["state"]["principal"] = principal
     return principal
+
+
+def audited(request: Request, action: str, target: str, *, success: int = 200) -> AuditedWrite:
+    """Return a write that leaves its row in the audit trail."""
+    request_id = request.scope["state"]["request_id"]
+    return AuditedWrite(
+        context_of(request), principal_of(request), request_id, action, target, success=success
+    )
 
 
 def render(request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
