@@ -243,6 +243,8 @@ class Draining(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """End overdue connections, and return whether to stop; called ten times a second."""
         self._connections.end_overdue(asyncio.get_running_loop().time())
+        if self._shutdown.begun or self.should_exit:
+            self._shutdown.tell()
         return await super().on_tick(counter) or time.monotonic() >= self._drained_at
 
 

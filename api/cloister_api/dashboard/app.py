@@ -1,6 +1,7 @@
 """The dashboard as an ASGI application beside the API, on a listener of its own."""
 
 import asyncio
+import functools
 from http import HTTPStatus
 
 from fastapi import FastAPI
@@ -12,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
+from cloister_api.dashboard.feed import Feed
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
 from cloister_api.dashboard.pages import (
     admin_keys,
@@ -20,6 +22,7 @@ from cloister_api.dashboard.pages import (
     new_container,
     organizations,
     sign_in,
+    stream,
 )
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.errors import ApiError, from_framework, from_kube
@@ -35,6 +38,7 @@ __all__ = ["ByListener", "dashboard_app"]
 
 ROUTES = (
     *sign_in.ROUTES,
+    *stream.ROUTES,
     *organizations.ROUTES,
     *new_container.ROUTES,
     *containers.ROUTES,
@@ -94,8 +98,20 @@ def dashboard_app(
     """
     pages = Pages()
 
-    async def find(value: str) -> SessionRow | None:
-        return await running_context(api).sessions.find(value)
+    async def find(value: str, *, used: bool) -> SessionRow | None:
+        return await running_context(api).sessions.find(value, used=used)
+
+    @functools.cache
+    def feed() -> Feed:
+        # It listens to what runs, which there is at the first request alone.
+        streams = settings.streams
+        made = Feed(
+            running_context(api).cache,
+            per_session=streams.per_session,
+            per_process=streams.per_process,
+        )
+        shutdown.listeners.append(made.end)
+        return made
 
     def take(session: SessionRow) -> tuple[tuple[str, str], ...]:
         replicas = running_context(api).accounts.key_cache.facades
@@ -120,6 +136,7 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
+    app.state.feed = feed
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:
         return problem_page(pages, error, request_id, session)

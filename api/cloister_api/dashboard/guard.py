@@ -5,15 +5,19 @@ browser without a session to the sign-in page. Every request is logged and count
 """
 
 import asyncio
+import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cloister_api.dashboard.origin import origin_refusal
+from cloister_api.dashboard.origin import SAFE_METHODS, origin_refusal
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
@@ -29,12 +33,19 @@ logger = logging.getLogger(__name__)
 
 OPEN_PREFIXES = ("/session/", "/static/")
 """What paths begin with that need nobody signed in; so does `/session` itself."""
+STREAM = re.compile(r"/o/[^/]+/events")
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the dashboard failed; name the request to the administrator"
 )
 
-FindSession = Callable[[str], Awaitable[SessionRow | None]]
-"""Returns the session of a cookie's value, or raises ApiError."""
+
+class FindSession(Protocol):
+    """Returns the session of a cookie's value."""
+
+    def __call__(self, value: str, *, used: bool) -> Awaitable[SessionRow | None]:
+        """Return it, and note its use where somebody uses it; None = there is none."""
+
+
 TakeToken = Callable[[SessionRow], tuple[tuple[str, str], ...]]
 """Takes one request from the token bucket of a session, or raises ApiError."""
 ErrorPage = Callable[[ApiError, str, SessionRow | None], Response]
@@ -50,6 +61,11 @@ def cookie_name(service: str) -> str:
         Name of the installation in well-known paths.
     """
     return f"__Host-{service}"
+
+
+def is_stream(path: str) -> bool:
+    """Return whether a request goes on as long as a page is open."""
+    return STREAM.fullmatch(path) is not None
 
 
 def is_open(path: str) -> bool:
@@ -116,7 +132,9 @@ class DashboardGuard:
         begun = clock()
         response = ResponseSender(send, request_id, self._shutdown)
         response.more += SECURITY_HEADERS
-        with self._metrics.running.track_inprogress():
+        stream = is_stream(scope["path"])
+        running = contextlib.nullcontext() if stream else self._metrics.running.track_inprogress()
+        with running:
             try:
                 await self._serve(scope, headers, receive, response)
             except ApiError as error:
@@ -132,7 +150,9 @@ class DashboardGuard:
                 await page(scope, receive, response.send)
             finally:
                 seconds = clock() - begun
-                self._metrics.completed(scope["method"], route_of(scope), response.status, seconds)
+                if not (stream and response.status == HTTPStatus.OK):
+                    route = route_of(scope)
+                    self._metrics.completed(scope["method"], route, response.status, seconds)
                 log_request(scope, response.status, seconds)
 
     async def _serve(
@@ -160,24 +180,30 @@ class DashboardGuard:
         if refusal:
             raise ApiError(403, "FORBIDDEN", refusal)
         path = scope["path"]
-        session = None if path.startswith("/static/") else await self._session(headers)
+        used = scope["method"] not in SAFE_METHODS or headers.get("sec-fetch-dest") != "empty"
+        is_static = path.startswith("/static/")
+        session = None if is_static else await self._session(headers, used=used)
         scope["state"]["session"] = session
         if session is None:
-            app = self._app if is_open(path) else RedirectResponse("/session", 303)
+            app: ASGIApp = self._app if is_open(path) else RedirectResponse("/session", 303)
             await app(scope, receive, response.send)
             return
         response.more += self._take(session)
+        if is_stream(path):
+            # It counts among the streams, whose number is bound by the feed.
+            await self._app(scope, receive, response.send)
+            return
         self._callers.enter(session.user)
         try:
             await self._app(scope, receive, response.send)
         finally:
             self._callers.leave(session.user)
 
-    async def _session(self, headers: Headers) -> SessionRow | None:
+    async def _session(self, headers: Headers, *, used: bool) -> SessionRow | None:
         """Return the session of the cookie; None = there is none that lasts."""
         try:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return None
         given = cookies.get(self._cookie())
-        return await self._find(given.value) if given is not None else None
+        return await self._find(given.value, used=used) if given is not None else None

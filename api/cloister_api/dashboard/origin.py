@@ -6,9 +6,10 @@ cookie is not enough: a container of a tenant may be same-site.
 
 from cloister_api.sessions.settings import DashboardSettings
 
-__all__ = ["origin_refusal"]
+__all__ = ["SAFE_METHODS", "origin_refusal"]
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
 
 
 def origin_refusal(

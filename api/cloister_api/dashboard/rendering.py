@@ -13,10 +13,11 @@ from starlette.responses import HTMLResponse, Response
 __all__ = ["SECURITY_HEADERS", "Pages", "StaticFile"]
 
 CONTENT_POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types cloister"
 )
-"""There is no script, so that none may run."""
+"""Scripts are static files alone: nothing else of this origin has the media type of one."""
 SECURITY_HEADERS = (
     ("content-security-policy", CONTENT_POLICY),
     ("referrer-policy", "same-origin"),
@@ -31,7 +32,11 @@ UNSTORED = "private, no-cache"
 FOREVER = "public, max-age=31536000, immutable"
 """Cache-Control of static files, whose addresses have their digest."""
 PACKAGE = "cloister_api.dashboard"
-KINDS = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+KINDS = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 """Media types of static files, by the end of their name."""
 
 
@@ -73,6 +78,8 @@ class Pages:
         )
         addresses = {_name_of(each.address): each.address for each in self.static.values()}
         self._templates.globals["static"] = addresses.__getitem__
+        # Pages that belong to no organization.
+        self._templates.globals |= {"navigation": (), "live": None}
 
     def page(self, template: str, values: Mapping[str, Any], code: int = 200) -> HTMLResponse:
         """Return a page, with an HTTP status."""

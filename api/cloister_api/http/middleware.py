@@ -11,7 +11,7 @@ import logging
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import Route
@@ -47,6 +47,13 @@ class Shutdown:
 
     begun: bool = False
     """Whether it has begun."""
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    """Called once it has begun: what would go on for ever has to end."""
+
+    def tell(self) -> None:
+        """Tell the listeners, each once."""
+        while self.listeners:
+            self.listeners.pop()()
 
 
 class ResponseSender:

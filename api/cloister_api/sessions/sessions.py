@@ -58,14 +58,27 @@ class Sessions:
         self._clock = clock
         self._settings = settings
 
-    async def find(self, value: str) -> SessionRow | None:
-        """Return the session of a cookie's value while it lasts, and note its use."""
+    async def find(self, value: str, *, used: bool = True) -> SessionRow | None:
+        """Return the session of a cookie's value while it lasts.
+
+        Parameters
+        ----------
+        value
+            Value of the cookie.
+        used
+            Whether somebody uses it now: a page that keeps itself current does not.
+        """
         session, now = await self._table.find(value), self._clock()
         if session is None or is_over(session, now, self._settings):
             return None
-        if now - session.seen_at >= SEEN_EVERY:
+        if used and now - session.seen_at >= SEEN_EVERY:
             await self._table.seen(session.id, now)
         return session
+
+    async def lasts(self, session_id: str) -> bool:
+        """Return whether a session has not ended."""
+        session = await self._table.get(session_id)
+        return session is not None and not is_over(session, self._clock(), self._settings)
 
     async def user_of_link(self, token: str) -> str:
         """Return whom a one-time link signs in; it stays unused.

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from cloister_clients.settings import SettingsError, SettingsSection
 from cloister_crds.lifecycle.names.hostnames import is_below
 
-__all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings"]
+__all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings", "StreamSettings"]
 
 
 HOST = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -55,6 +55,15 @@ class SessionSettings(SettingsSection):
         return self
 
 
+class StreamSettings(SettingsSection):
+    """How many pages are kept current at the same time; hidden tabs hold no stream."""
+
+    per_session: Annotated[int, Field(ge=1, le=100)] = 6
+    """Streams of one session. Default 6."""
+    per_process: Annotated[int, Field(ge=1, le=100_000)] = 2000
+    """Streams of one replica. Default 2000."""
+
+
 class DashboardSettings(SettingsSection):
     """The dashboard of organizations."""
 
@@ -67,6 +76,8 @@ class DashboardSettings(SettingsSection):
     """Whether `cloister session link` makes links that sign people in. Default true."""
     session: SessionSettings = Field(default_factory=SessionSettings)
     """How long a sign-in lasts."""
+    streams: StreamSettings = Field(default_factory=StreamSettings)
+    """How many pages are kept current."""
 
     @field_validator("address")
     @classmethod

@@ -26,6 +26,8 @@ __all__ = ["ReflectedObject", "Reflector", "reduced"]
 T = TypeVar("T")
 Indexer = Callable[[T], Iterable[str]]
 """Returns the keys under which an index finds a value."""
+Listener = Callable[[T | None], None]
+"""Is told a value that came, changed or went; None = anything may have, after a new list."""
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +157,11 @@ class Reflector(Generic[T]):
         self._version = -1
         self._changed = asyncio.Event()
         self._failure: str | None = "not listed yet"
+        self._listeners: list[Listener[T]] = []
+
+    def listen(self, listener: Listener[T]) -> None:
+        """Tell a listener of every change of the cache from now on; it must not block or raise."""
+        self._listeners.append(listener)
 
     @property
     def ready(self) -> bool:
@@ -277,6 +284,7 @@ class Reflector(Generic[T]):
         self._cache = fresh
         self._advance(int(version))
         self._failure = None
+        self._tell(None)
 
     async def _watch_on(self) -> None:
         """Follow one watch after another; a broken one is taken up where it stopped.
@@ -318,11 +326,19 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
+        before = self._cache.by_uid.get(meta["uid"])
         if event.type in {WatchEventType.ADDED, WatchEventType.MODIFIED}:
             self._keep(self._cache, event.object)
         elif event.type is WatchEventType.DELETED:
             self._cache.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
         self._advance(int(meta["resourceVersion"]))
+        changed = self._cache.by_uid.get(meta["uid"]) or before
+        if changed is not None:
+            self._tell(changed.value)
+
+    def _tell(self, value: T | None) -> None:
+        for listener in self._listeners:
+            listener(value)
 
     def _keep(self, cache: ReflectorCache[T], item: Object) -> None:
         meta = item["metadata"]

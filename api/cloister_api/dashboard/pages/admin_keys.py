@@ -7,20 +7,20 @@ which no cache keeps.
 from datetime import timedelta
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cloister_api.dashboard.forms import Form, read_form
+from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
-    audited,
     context_of,
-    membership_of,
     principal_of,
     render,
     require_admin,
     session_of,
+    submit,
 )
 from cloister_api.errors import ApiError, forbidden
+from cloister_api.routes.audit import AuditedWrite
 from cloister_api.services.resources.admin_keys import is_valid
 from cloister_api.sessions.settings import DashboardSettings
 
@@ -41,8 +41,6 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
     return render(
         request,
         "admin_keys.html",
-        code=200 if problem is None else problem.status,
-        member=membership_of(request),
         typed=form,
         problem=problem,
         keys=[(key, is_valid(key, now)) for key in keys],
@@ -68,50 +66,44 @@ def require_recent(request: Request) -> None:
 
 async def create(request: Request) -> Response:
     """Create a key."""
-    context, principal = context_of(request), principal_of(request)
-    form = await read_form(request, seconds=context.settings.limits.body_seconds)
-    written = audited(request, "admin_key.create", form.get("name"), success=201)
-    try:
-        async with written:
-            require_admin(request)
-            require_recent(request)
-            key = await context.admin_key_desk.create(
-                principal, name=form.get("name"), days=form.get("days")
-            )
-            written.target = key.id
-    except ApiError as error:
-        return refused(request, form, error)
-    return RedirectResponse(f"/o/{principal.slug}/admin-keys", 303)
+
+    async def write(form: Form, written: AuditedWrite) -> str:
+        principal = principal_of(request)
+        require_recent(request)
+        key = await context_of(request).admin_key_desk.create(
+            principal, name=form.get("name"), days=form.get("days")
+        )
+        written.target = key.id
+        return f"/o/{principal.slug}/admin-keys"
+
+    return await submit(request, "admin_key.create", "", write, again, success=201)
 
 
 async def reveal(request: Request) -> Response:
     """Return the value of a key as plain text."""
-    context, principal = context_of(request), principal_of(request)
     key_id = request.path_params["id"]
-    try:
-        async with audited(request, "admin_key.reveal", key_id):
-            require_admin(request)
-            require_recent(request)
-            value = await context.admin_key_desk.reveal(principal, key_id)
-    except ApiError as error:
-        return refused(request, Form({}), error)
-    return PlainTextResponse(f"{value}\n", headers={"cache-control": "no-store"})
+
+    async def write(_: Form, __: AuditedWrite) -> Response:
+        require_recent(request)
+        value = await context_of(request).admin_key_desk.reveal(principal_of(request), key_id)
+        return PlainTextResponse(f"{value}\n", headers={"cache-control": "no-store"})
+
+    return await submit(request, "admin_key.reveal", key_id, write, again)
 
 
 async def revoke(request: Request) -> Response:
     """Revoke a key."""
-    context, principal = context_of(request), principal_of(request)
     key_id = request.path_params["id"]
-    try:
-        async with audited(request, "admin_key.revoke", key_id):
-            require_admin(request)
-            await context.admin_key_desk.revoke(principal, key_id)
-    except ApiError as error:
-        return refused(request, Form({}), error)
-    return RedirectResponse(f"/o/{principal.slug}/admin-keys", 303)
+
+    async def write(_: Form, __: AuditedWrite) -> str:
+        principal = principal_of(request)
+        await context_of(request).admin_key_desk.revoke(principal, key_id)
+        return f"/o/{principal.slug}/admin-keys"
+
+    return await submit(request, "admin_key.revoke", key_id, write, again)
 
 
-def refused(request: Request, form: Form, problem: ApiError) -> Response:
+async def again(request: Request, form: Form, problem: ApiError) -> Response:
     """Return the page with why something was not done.
 
     Raises

@@ -3,25 +3,19 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
-from cloister_api.dashboard.forms import Form, read_form
+from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.containers import container_page
-from cloister_api.dashboard.pages.requests import (
-    audited,
-    context_of,
-    principal_of,
-    require_admin,
-)
-from cloister_api.errors import ApiError, bad_request, from_kube, from_model
+from cloister_api.dashboard.pages.requests import context_of, principal_of, submit
+from cloister_api.errors import ApiError, bad_request
+from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_clients.kube import KubeError
 
 __all__ = ["ROUTES"]
 
@@ -90,14 +84,11 @@ def requested(form: Form) -> RelaunchRequest:
 
     Raises
     ------
-    ApiError
-        400 when it is no tag.
+    pydantic.ValidationError
+        When it is no tag.
     """
     tag = form.get("tag")
-    try:
-        return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
-    except ValidationError as error:
-        raise from_model(error) from error
+    return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
 
 
 ACTIONS: dict[str, tuple[str, Do]] = {
@@ -113,27 +104,24 @@ ACTIONS: dict[str, tuple[str, Do]] = {
 
 async def act(request: Request) -> Response:
     """Do what a form asks for, and show the container; what is refused is said on its page."""
-    context, principal = context_of(request), principal_of(request)
     name, identifier = request.path_params["action"], request.path_params["id"]
     if name not in ACTIONS:
         raise ApiError(404, "NOT_FOUND", "nothing of this name can be done to a container")
-    form = await read_form(request, seconds=context.settings.limits.body_seconds)
     action, do = ACTIONS[name]
-    try:
-        async with audited(request, action, identifier):
-            require_admin(request)
-            held = await context.reader.get(
-                principal, identifier, None, form.get("version") or None
-            )
-            changed = await do(Attempt(context, principal, held, form))
-    except KubeError as error:
-        return await container_page(request, problem=from_kube(error), form=form)
-    except ApiError as error:
-        return await container_page(request, problem=error, form=form)
-    where = f"/o/{principal.slug}/containers"
-    if changed is None:
-        return RedirectResponse(where, 303)
-    return RedirectResponse(f"{where}/{identifier}?seen={changed.version}", 303)
+
+    async def write(form: Form, _: AuditedWrite) -> str:
+        context, principal = context_of(request), principal_of(request)
+        held = await context.reader.get(principal, identifier, None, form.get("version") or None)
+        changed = await do(Attempt(context, principal, held, form))
+        where = f"/o/{principal.slug}/containers"
+        return where if changed is None else f"{where}/{identifier}?seen={changed.version}"
+
+    return await submit(request, action, identifier, write, again)
+
+
+async def again(request: Request, form: Form, problem: ApiError) -> Response:
+    """Return the page of the container with why something was not done."""
+    return await container_page(request, problem=problem, form=form)
 
 
 ROUTES = (Route("/o/{slug}/containers/{id}/{action}", act, methods=["POST"]),)

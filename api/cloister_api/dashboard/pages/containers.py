@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from cloister_api.dashboard.feed import container_part
 from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
     context_of,
@@ -41,9 +42,9 @@ async def containers(request: Request) -> Response:
     return render(
         request,
         "containers.html",
-        member=membership_of(request),
         organization=context.organization.of(principal),
         rows=rows,
+        parts=("containers", "organization"),
     )
 
 
@@ -76,12 +77,11 @@ async def container_page(
     return render(
         request,
         "container.html",
-        code=200 if problem is None else problem.status,
         problem=problem,
         typed=form or Form({}),
+        parts=(container_part(meta.uid),),
         version=f'"{held.version}"',
         actions=possible_actions(held),
-        member=membership_of(request),
         record=shown_record(context, principal, held, links),
         status=status,
         tone=tone_of(status.status),

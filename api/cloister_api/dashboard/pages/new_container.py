@@ -5,20 +5,20 @@ from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.dashboard.forms import Form, read_form
 from cloister_api.dashboard.pages.requests import (
-    audited,
     context_of,
-    membership_of,
     principal_of,
     render,
     require_admin,
+    submit,
 )
 from cloister_api.dashboard.views import Tone
 from cloister_api.errors import ApiError, bad_request, from_kube, from_model
+from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.container_responses import ReleaseVerdictResponse
 from cloister_api.schemas.containers import CreateContainerRequest, ValidateReleaseRequest
 from cloister_clients.kube import KubeError
@@ -97,8 +97,6 @@ def page(
     return render(
         request,
         "new_container.html",
-        code=200 if problem is None else problem.status,
-        member=membership_of(request),
         typed=form,
         problem=problem,
         verdict=verdict,
@@ -139,35 +137,20 @@ async def check(request: Request) -> Response:
 
 async def create(request: Request) -> Response:
     """Create the container of a form, and show it."""
-    context, principal = context_of(request), principal_of(request)
-    form = await read_form(request, seconds=context.settings.limits.body_seconds)
-    written = audited(request, "container.create", form.get("name"), success=201)
-    try:
-        async with written:
-            require_admin(request)
-            body = wanted(form)
-            made = await context.creator.create(principal, body, form.get("retry") or None)
-            written.target = made.id
-    except KubeError as error:
-        return page(request, form, problem=from_kube(error))
-    except ApiError as error:
-        return page(request, form, problem=error)
-    where = f"/o/{principal.slug}/containers/{made.id}"
-    return RedirectResponse(f"{where}?seen={made.version}", 303)
+
+    async def write(form: Form, written: AuditedWrite) -> str:
+        principal = principal_of(request)
+        body = CreateContainerRequest.model_validate(body_of(form))
+        made = await context_of(request).creator.create(principal, body, form.get("retry") or None)
+        written.target = made.id
+        return f"/o/{principal.slug}/containers/{made.id}?seen={made.version}"
+
+    return await submit(request, "container.create", "", write, again, success=201)
 
 
-def wanted(form: Form) -> CreateContainerRequest:
-    """Return the create that a form asks for.
-
-    Raises
-    ------
-    ApiError
-        400 with every field that is wrong.
-    """
-    try:
-        return CreateContainerRequest.model_validate(body_of(form))
-    except ValidationError as error:
-        raise from_model(error) from error
+async def again(request: Request, form: Form, problem: ApiError) -> Response:
+    """Return the page with why nothing was created."""
+    return page(request, form, problem=problem)
 
 
 ROUTES = (

@@ -1,18 +1,26 @@
 """What every page takes from a request, and how it answers."""
 
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
+from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
+from cloister_api.dashboard.forms import Form, read_form
+from cloister_api.dashboard.navigation import navigation_of
+from cloister_api.dashboard.origin import SAFE_METHODS
 from cloister_api.dashboard.rendering import Pages
-from cloister_api.errors import forbidden
+from cloister_api.errors import ApiError, forbidden, from_kube, from_model
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
 from cloister_api.sessions.sessions import Membership
+from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
 
 __all__ = [
@@ -23,12 +31,28 @@ __all__ = [
     "render",
     "require_admin",
     "session_of",
+    "submit",
 ]
+
+Write = Callable[[Form, AuditedWrite], Awaitable[str | Response]]
+"""Does what a form asks for, and returns the address of the page after it, or a response."""
+Again = Callable[[Request, Form, ApiError], Awaitable[Response]]
+"""Returns the page of a form with what was typed, and why that was not done."""
 
 MEMBERS_READ = (
     "you are a member of this organization, and members only read; an administrator of it can do "
     "this, or make you one"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """How a page keeps itself current."""
+
+    stream: str
+    """Address of its stream; empty = it has none."""
+    every: int
+    """Seconds after which it fetches itself in any case; 0 = never."""
 
 
 def context_of(request: Request) -> Context:
@@ -88,7 +112,85 @@ def audited(request: Request, action: str, target: str, *, success: int = 200) -
     )
 
 
-def render(request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
-    """Return a page for who is signed in, if anybody is, with an HTTP status."""
+async def submit(
+    request: Request, action: str, target: str, write: Write, again: Again, *, success: int = 200
+) -> Response:
+    """Do what a form asks for, as an administrator, and go on to another page.
+
+    Parameters
+    ----------
+    request
+        The request.
+    action
+        What the audit trail calls it.
+    target
+        What it is done to; empty = the field ``name`` of the form.
+    write
+        Does it.
+    again
+        Returns the page with why it was not done.
+    success
+        HTTP status of the same by the REST API, for the audit trail.
+    """
+    form = await read_form(request, seconds=context_of(request).settings.limits.body_seconds)
+    written = audited(request, action, target or form.get("name"), success=success)
+    try:
+        async with written:
+            require_admin(request)
+            try:
+                done = await write(form, written)
+            except ValidationError as error:
+                raise from_model(error) from error
+    except KubeError as error:
+        return await again(request, form, from_kube(error))
+    except ApiError as error:
+        return await again(request, form, error)
+    return RedirectResponse(done, 303) if isinstance(done, str) else done
+
+
+def render(
+    request: Request,
+    template: str,
+    *,
+    code: int = 200,
+    problem: ApiError | None = None,
+    parts: Collection[str] = (),
+    every: int = 0,
+    **values: Any,
+) -> Response:
+    """Return a page for who is signed in, if anybody is.
+
+    Parameters
+    ----------
+    request
+        The request.
+    template
+        Name of its template.
+    code
+        HTTP status.
+    problem
+        Why something was not done, which decides the status; None = nothing was not.
+    parts
+        What the page shows, by the feed's names: it fetches itself when one of them changes.
+    every
+        Seconds after which it fetches itself in any case; 0 = never.
+    values
+        What the template shows.
+    """
     pages: Pages = request.app.state.pages
-    return pages.page(template, {"session": request.scope["state"]["session"], **values}, code)
+    shared: dict[str, Any] = {"session": request.scope["state"]["session"], "problem": problem}
+    if "slug" in request.path_params and shared["session"] is not None:
+        member = membership_of(request)
+        slug = member.organization.metadata.name
+        shared |= {
+            "member": member,
+            "slug": slug,
+            "administrator": member.role is Role.ADMIN,
+            "navigation": navigation_of(slug, member.role, request.url.path),
+        }
+        # The address of a form is none that a page could fetch itself from.
+        if request.method in SAFE_METHODS and (parts or every):
+            query = urlencode([("part", each) for each in parts])
+            shared["live"] = LivePage(f"/o/{slug}/events?{query}" if parts else "", every)
+    status = code if problem is None else problem.status
+    return pages.page(template, {**shared, **values}, status)

@@ -123,6 +123,13 @@ class SessionTable:
             row = (await connection.execute(query)).mappings().one_or_none()
         return None if row is None else SessionRow.of(row)
 
+    async def get(self, session_id: str) -> SessionRow | None:
+        """Return a session by its identifier; None = there is none."""
+        query = select(SESSIONS).where(SESSIONS.c.id == session_id)
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else SessionRow.of(row)
+
     async def seen(self, session_id: str, now: datetime) -> None:
         """Record that a session was used."""
         async with self._engine.begin() as connection:

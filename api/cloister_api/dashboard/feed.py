@@ -1,0 +1,200 @@
+"""What changed, told to the streams of pages: names of parts, never contents.
+
+The informers of the facade tell the feed of each change, and a stream waits for the parts that its
+page shows. Nothing is kept: a page that was away fetches itself when it comes back.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache
+from cloister_api.errors import unavailable
+from cloister_clients.kube import Reflector
+from cloister_crds.kinds import Organization
+from cloister_crds.kinds.meta import Resource
+
+__all__ = ["ALL_PARTS", "Feed", "Subscription", "container_part"]
+
+T = TypeVar("T")
+
+CONTAINERS = "containers"
+ORGANIZATION = "organization"
+"""Changed also by the role of somebody."""
+ALL_PARTS = frozenset(
+    {
+        CONTAINERS,
+        ORGANIZATION,
+        "deployments",
+        "secrets",
+        "ssh-keys",
+        "domains",
+        "registries",
+        "hosts",
+    }
+)
+"""Parts that a stream may wait for, beside single containers."""
+FULL = unavailable("there are as many live pages as may be; close some", retry_after=30)
+
+
+def container_part(uid: str) -> str:
+    """Return the part that one Container is, its Enclaves included."""
+    return f"container:{uid}"
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """The wait of one stream."""
+
+    parts: frozenset[str]
+    """Parts that it waits for."""
+    changed: set[str] = field(default_factory=set)
+    """Parts that have changed since they were last taken."""
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to do."""
+
+    def mark(self, parts: frozenset[str]) -> None:
+        """Note that parts have changed, if it waits for one of them."""
+        found = parts & self.parts
+        if found:
+            self.changed |= found
+            self.woken.set()
+
+    def take(self) -> frozenset[str]:
+        """Return what has changed, and wait for more."""
+        taken = frozenset(self.changed)
+        self.changed.clear()
+        self.woken.clear()
+        return taken
+
+
+class Feed:
+    """Passes changes on to the streams of one process.
+
+    Parameters
+    ----------
+    cache
+        Informers to listen to.
+    per_session, per_process
+        Most streams of one session, and of all together.
+    """
+
+    def __init__(self, cache: ClusterCache, *, per_session: int, per_process: int) -> None:
+        self._cache = cache
+        self._per_session = per_session
+        self._per_process = per_process
+        self._by_namespace: dict[str, set[Subscription]] = {}
+        self._by_session: dict[str, int] = {}
+        self._ended = False
+        cache.containers.listen(self._container)
+        cache.enclaves.listen(self._enclave)
+        cache.organizations.listen(self._organization)
+        cache.hosts.listen(lambda _: self._everywhere(frozenset({"hosts"})))
+        self._listen(cache.deployments, "deployments", lambda held: held.value)
+        self._listen(cache.secrets, "secrets", lambda held: held)
+        self._listen(cache.ssh_keys, "ssh-keys", lambda held: held)
+        self._listen(cache.domains, "domains", lambda held: held)
+        self._listen(cache.registry_credentials, "registries", lambda held: held)
+
+    @property
+    def streams(self) -> int:
+        """How many streams there are."""
+        return sum(self._by_session.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether every stream is to end."""
+        return self._ended
+
+    def end(self) -> None:
+        """Let every stream end, because the process shuts down."""
+        self._ended = True
+        for each in self._all():
+            each.woken.set()
+
+    @contextlib.contextmanager
+    def follow(
+        self, namespace: str, session_id: str, parts: frozenset[str]
+    ) -> Iterator[Subscription]:
+        """Let a stream wait for parts of an organization; its own members are always one.
+
+        Parameters
+        ----------
+        namespace
+            Namespace of the organization.
+        session_id
+            Session of who looks.
+        parts
+            Parts that the page shows.
+
+        Raises
+        ------
+        ApiError
+            503 when the session, or all of them, have as many streams as they may.
+        """
+        mine = self._by_session.get(session_id, 0)
+        if mine >= self._per_session or self.streams >= self._per_process:
+            raise FULL
+        subscription = Subscription(parts | {ORGANIZATION})
+        self._by_session[session_id] = mine + 1
+        self._by_namespace.setdefault(namespace, set()).add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._leave(namespace, session_id, subscription)
+
+    def _leave(self, namespace: str, session_id: str, subscription: Subscription) -> None:
+        following = self._by_namespace[namespace]
+        following.discard(subscription)
+        if not following:
+            del self._by_namespace[namespace]
+        self._by_session[session_id] -= 1
+        if not self._by_session[session_id]:
+            del self._by_session[session_id]
+
+    def _listen(
+        self, reflector: Reflector[T], part: str, resource: Callable[[T], Resource]
+    ) -> None:
+        """Listen to a kind whose objects are a part of their organization."""
+        parts = frozenset({part})
+
+        def changed(value: T | None) -> None:
+            if value is None:
+                self._everywhere(parts)
+            else:
+                self._mark(resource(value).metadata.namespace or "", parts)
+
+        reflector.listen(changed)
+
+    def _container(self, held: CachedContainer | None) -> None:
+        if held is None:
+            self._everywhere(None)
+            return
+        meta = held.container.metadata
+        self._mark(meta.namespace or "", frozenset({CONTAINERS, container_part(meta.uid)}))
+
+    def _enclave(self, held: CachedEnclave | None) -> None:
+        if held is None:
+            self._everywhere(None)
+        else:
+            self._mark(held.namespace, frozenset({container_part(held.container_uid)}))
+
+    def _organization(self, held: Organization | None) -> None:
+        if held is None:
+            self._everywhere(frozenset({ORGANIZATION}))
+        else:
+            self._mark(held.spec.namespace, frozenset({ORGANIZATION}))
+
+    def _mark(self, namespace: str, parts: frozenset[str]) -> None:
+        for each in self._by_namespace.get(namespace, ()):
+            each.mark(parts)
+
+    def _everywhere(self, parts: frozenset[str] | None) -> None:
+        """Mark parts of every organization; None = all that somebody waits for."""
+        for each in self._all():
+            each.mark(each.parts if parts is None else parts)
+
+    def _all(self) -> list[Subscription]:
+        return [each for following in self._by_namespace.values() for each in following]
