@@ -101,18 +101,6 @@ def dashboard_app(
     async def find(value: str, *, used: bool) -> SessionRow | None:
         return await running_context(api).sessions.find(value, used=used)
 
-    @functools.cache
-    def feed() -> Feed:
-        # It listens to what runs, which there is at the first request alone.
-        streams = settings.streams
-        made = Feed(
-            running_context(api).cache,
-            per_session=streams.per_session,
-            per_process=streams.per_process,
-        )
-        shutdown.listeners.append(made.end)
-        return made
-
     def take(session: SessionRow) -> tuple[tuple[str, str], ...]:
         replicas = running_context(api).accounts.key_cache.facades
         rates: AdminRateLimit = api.state.rates
@@ -136,7 +124,7 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
-    app.state.feed = feed
+    app.state.feed = functools.cache(lambda: feed_of(api, settings, shutdown))
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:
         return problem_page(pages, error, request_id, session)
@@ -153,6 +141,18 @@ def dashboard_app(
         metrics=metrics,
         shutdown=shutdown,
     )
+
+
+def feed_of(api: FastAPI, settings: DashboardSettings, shutdown: Shutdown) -> Feed:
+    """Return a feed of what runs, which there is at the first request and no earlier."""
+    streams = settings.streams
+    feed = Feed(
+        running_context(api).cache,
+        per_session=streams.per_session,
+        per_process=streams.per_process,
+    )
+    shutdown.listeners.append(feed.end)
+    return feed
 
 
 def problem_page(

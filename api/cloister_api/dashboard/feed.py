@@ -16,7 +16,7 @@ from cloister_clients.kube import Reflector
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import Resource
 
-__all__ = ["ALL_PARTS", "Feed", "Subscription", "container_part"]
+__all__ = ["ALL_PARTS", "Feed", "Follower", "container_part"]
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def container_part(uid: str) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class Subscription:
+class Follower:
     """The wait of one stream."""
 
     parts: frozenset[str]
@@ -85,7 +85,7 @@ class Feed:
         self._cache = cache
         self._per_session = per_session
         self._per_process = per_process
-        self._by_namespace: dict[str, set[Subscription]] = {}
+        self._by_namespace: dict[str, set[Follower]] = {}
         self._by_session: dict[str, int] = {}
         self._ended = False
         cache.containers.listen(self._container)
@@ -115,9 +115,7 @@ class Feed:
             each.woken.set()
 
     @contextlib.contextmanager
-    def follow(
-        self, namespace: str, session_id: str, parts: frozenset[str]
-    ) -> Iterator[Subscription]:
+    def follow(self, namespace: str, session_id: str, parts: frozenset[str]) -> Iterator[Follower]:
         """Let a stream wait for parts of an organization; its own members are always one.
 
         Parameters
@@ -137,17 +135,17 @@ class Feed:
         mine = self._by_session.get(session_id, 0)
         if mine >= self._per_session or self.streams >= self._per_process:
             raise FULL
-        subscription = Subscription(parts | {ORGANIZATION})
+        follower = Follower(parts | {ORGANIZATION})
         self._by_session[session_id] = mine + 1
-        self._by_namespace.setdefault(namespace, set()).add(subscription)
+        self._by_namespace.setdefault(namespace, set()).add(follower)
         try:
-            yield subscription
+            yield follower
         finally:
-            self._leave(namespace, session_id, subscription)
+            self._leave(namespace, session_id, follower)
 
-    def _leave(self, namespace: str, session_id: str, subscription: Subscription) -> None:
+    def _leave(self, namespace: str, session_id: str, follower: Follower) -> None:
         following = self._by_namespace[namespace]
-        following.discard(subscription)
+        following.discard(follower)
         if not following:
             del self._by_namespace[namespace]
         self._by_session[session_id] -= 1
@@ -196,5 +194,5 @@ class Feed:
         for each in self._all():
             each.mark(each.parts if parts is None else parts)
 
-    def _all(self) -> list[Subscription]:
+    def _all(self) -> list[Follower]:
         return [each for following in self._by_namespace.values() for each in following]

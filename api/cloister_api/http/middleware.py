@@ -51,7 +51,7 @@ class Shutdown:
     """Called once it has begun: what would go on for ever has to end."""
 
     def tell(self) -> None:
-        """Tell the listeners, each once."""
+        """Call the listeners, each once."""
         while self.listeners:
             self.listeners.pop()()
 

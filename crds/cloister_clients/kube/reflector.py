@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
         self._listeners: list[Listener[T]] = []
 
     def listen(self, listener: Listener[T]) -> None:
-        """Tell a listener of every change of the cache from now on; it must not block or raise."""
+        """Call a listener at every change of the cache from now on; it must not block or raise."""
         self._listeners.append(listener)
 
     @property
@@ -326,13 +326,15 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
-        before = self._cache.by_uid.get(meta["uid"])
+        # A bookmark has a version alone.
+        uid = meta.get("uid", "")
+        before = self._cache.by_uid.get(uid)
         if event.type in {WatchEventType.ADDED, WatchEventType.MODIFIED}:
             self._keep(self._cache, event.object)
         elif event.type is WatchEventType.DELETED:
             self._cache.drop(meta.get("namespace", ""), meta["name"], meta["uid"])
         self._advance(int(meta["resourceVersion"]))
-        changed = self._cache.by_uid.get(meta["uid"]) or before
+        changed = self._cache.by_uid.get(uid) or before
         if changed is not None:
             self._tell(changed.value)
 

@@ -46,6 +46,24 @@ async def test_the_informer_cache_shows_the_list_and_later_events(
         assert reflector.by_uid(made["metadata"]["uid"]) is None
 
 
+async def test_listeners_hear_of_what_comes_changes_and_goes(
+    client: KubeClient, namespace: str
+) -> None:
+    heard: list[str | None] = []
+    reflector = Reflector(client, CONFIG_MAP, whole, namespace=namespace)
+    reflector.listen(
+        lambda value: heard.append(None if value is None else value["metadata"]["name"])
+    )
+    async with running(reflector):
+        assert heard == [None], "after a list anything may have changed"
+        made = await client.create(CONFIG_MAP, {"metadata": {"name": "one"}}, namespace)
+        assert await reflector.reached(made["metadata"]["resourceVersion"], within=60)
+        await client.merge_patch(CONFIG_MAP, "one", {"data": {"a": "1"}}, namespace)
+        await client.delete(CONFIG_MAP, "one", namespace)
+        await reflector.until(lambda: reflector.get("one", namespace) is None, within=60)
+        assert [name for name in heard[1:] if name == "one"] == ["one"] * 3
+
+
 async def test_one_that_cannot_be_read_does_not_hide_the_others(
     client: KubeClient, namespace: str
 ) -> None:

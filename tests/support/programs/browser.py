@@ -34,6 +34,8 @@ class Visitor:
     """The context: cookies and settings of its own."""
     page: Page
     """Its first page."""
+    may_be_cut_off: bool = False
+    """Whether the test stops the facade, so that requests may fail."""
     complaints: list[str] = field(default_factory=list)
     """Errors and violations of the page's policy."""
 
@@ -50,7 +52,8 @@ class Visitor:
     def note(self, message: ConsoleMessage) -> None:
         """Note what the console says, but not that a page has the status of an error."""
         expected = message.text.startswith("Failed to load resource: the server responded")
-        if message.type in {"error", "warning"} and not expected:
+        cut_off = self.may_be_cut_off and "net::ERR_" in message.text
+        if message.type in {"error", "warning"} and not (expected or cut_off):
             self.complaints.append(message.text)
 
 

@@ -5,15 +5,24 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 
+from tests.support.cluster.clusters import unique
 from tests.support.ports import free_port
 from tests.support.programs.facade import Facade, run_command, start_facade
 
-__all__ = ["COOKIE", "Dashboard", "Person", "dashboard", "dashboard_settings"]
+__all__ = [
+    "COOKIE",
+    "Dashboard",
+    "Person",
+    "dashboard",
+    "dashboard_settings",
+    "start_dashboard",
+]
 
 COOKIE = "__Host-cloister"
 """Name of the cookie."""
@@ -121,6 +130,33 @@ def dashboard_settings(facade_settings: Path) -> Path:
 @pytest.fixture(scope="session")
 def dashboard(dashboard_settings: Path) -> Iterator[Dashboard]:
     """Provide a running dashboard."""
-    address = yaml.safe_load(dashboard_settings.read_text())["dashboard"]["address"]
     with start_facade(dashboard_settings) as running:
-        yield Dashboard(running, address, dashboard_settings)
+        yield Dashboard(running, dashboard_address(dashboard_settings), dashboard_settings)
+
+
+@contextlib.contextmanager
+def start_dashboard(settings: Path, **more: Any) -> Iterator[Dashboard]:
+    """Run a dashboard of its own beside the others, whose settings it shares, until the end.
+
+    Parameters
+    ----------
+    settings
+        Settings of the others.
+    more
+        Other sections.
+    """
+    path = settings.parent / f"{unique('dashboard')}.yml"
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    own = {"address": address, "listen": {"port": port}}
+    path.write_text(
+        yaml.safe_dump({**yaml.safe_load(settings.read_text()), "dashboard": own, **more})
+    )
+    with start_facade(path) as running:
+        yield Dashboard(running, address, path)
+
+
+def dashboard_address(settings: Path) -> str:
+    """Return the address of the dashboard of settings."""
+    address: str = yaml.safe_load(settings.read_text())["dashboard"]["address"]
+    return address

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from cloister_api.dashboard.feed import ALL_PARTS, Feed, Subscription, container_part
+from cloister_api.dashboard.feed import ALL_PARTS, Feed, Follower, container_part
 from cloister_api.dashboard.pages.requests import context_of, membership_of, session_of
 from cloister_api.errors import ApiError, bad_request
 
@@ -36,7 +36,7 @@ CONTAINER = re.compile(re.escape(container_part("")) + "[0-9a-f-]{36}")
 
 
 async def events(request: Request) -> Response:
-    """Tell a page what changes of the parts that it shows."""
+    """Report to a page that parts of it have changed."""
     parts = frozenset(request.query_params.getlist("part"))
     wrong = sorted(each for each in parts if not is_part(each))
     if wrong or not 1 <= len(parts) <= MOST_PARTS:
@@ -109,17 +109,17 @@ class EventStream(Response):
             503 when there are too many streams.
         """
         del scope
-        with self._feed.follow(*self._follow) as subscription:
-            await self._run(subscription, receive, send)
+        with self._feed.follow(*self._follow) as follower:
+            await self._run(follower, receive, send)
 
-    async def _run(self, subscription: Subscription, receive: Receive, send: Send) -> None:
+    async def _run(self, follower: Follower, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
         await send(event("alive"))
         gone = asyncio.ensure_future(_disconnected(receive))
-        gone.add_done_callback(lambda _: subscription.woken.set())
+        gone.add_done_callback(lambda _: follower.woken.set())
         try:
             while not (gone.done() or self._feed.ended):
-                text = await self._next(subscription)
+                text = await self._next(follower)
                 if text is None:
                     continue
                 await send(event(text))
@@ -129,19 +129,19 @@ class EventStream(Response):
             gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _next(self, subscription: Subscription) -> str | None:
+    async def _next(self, follower: Follower) -> str | None:
         """Wait, and return the name of the next event; None = there is nothing to say."""
         try:
             async with asyncio.timeout(BEAT_SECONDS):
-                await subscription.woken.wait()
+                await follower.woken.wait()
         except TimeoutError:
             return "alive" if self._is_member() and await self._lasts() else "ended"
         if not self._is_member():
             return "ended"
-        if not subscription.changed:
+        if not follower.changed:
             return None
         await asyncio.sleep(random.uniform(*COALESCED))
-        return "changed" if subscription.take() else None
+        return "changed" if follower.take() else None
 
 
 def event(name: str) -> dict[str, object]:

@@ -57,7 +57,9 @@
     const fresh = page.getElementById("main");
     if (!fresh) return;
     document.title = page.title;
+    const focused = document.activeElement?.id;
     Idiomorph.morph(main, fresh.childNodes, { morphStyle: "innerHTML", callbacks: keep });
+    if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
     if (!fresh.dataset.stream && !fresh.dataset.every) {
       over = true;
       close();

@@ -1,0 +1,122 @@
+"""Which streams hear of a change."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloister_api.dashboard.feed import Feed
+from cloister_api.errors import ApiError
+
+NOTHING: frozenset[str] = frozenset()
+
+
+class Informer:
+    """A reflector, as far as the feed uses it."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Any], None]] = []
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        """Add a listener."""
+        self.listeners.append(listener)
+
+    def tell(self, value: Any) -> None:
+        """Call the listeners."""
+        for each in self.listeners:
+            each(value)
+
+
+class Thing:
+    """An object with whatever a test needs."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+
+class Cache:
+    """The informers."""
+
+    def __init__(self) -> None:
+        self.containers, self.enclaves, self.organizations = Informer(), Informer(), Informer()
+        self.hosts, self.deployments, self.secrets = Informer(), Informer(), Informer()
+        self.ssh_keys, self.domains, self.registry_credentials = Informer(), Informer(), Informer()
+
+
+@pytest.fixture
+def cache() -> Any:
+    return Cache()
+
+
+@pytest.fixture
+def feed(cache: Any) -> Feed:
+    return Feed(cache, per_session=2, per_process=3)
+
+
+def thing(namespace: str, uid: str = "u1") -> Thing:
+    return Thing(metadata=Thing(namespace=namespace, uid=uid))
+
+
+def container(namespace: str, uid: str = "u1") -> Thing:
+    return Thing(container=thing(namespace, uid))
+
+
+def test_a_container_is_heard_by_the_list_and_its_own_page(cache: Any, feed: Feed) -> None:
+    everything, own = frozenset({"containers"}), frozenset({"container:u1"})
+    with (
+        feed.follow("a", "s1", everything) as everyone,
+        feed.follow("a", "s1", own) as one,
+        feed.follow("b", "s2", everything) as other,
+    ):
+        cache.containers.tell(container("a", "u2"))
+        assert (everyone.take(), one.take(), other.take()) == (everything, NOTHING, NOTHING)
+        cache.containers.tell(container("a"))
+        assert (everyone.take(), one.take(), other.take()) == (everything, own, NOTHING)
+        cache.enclaves.tell(Thing(namespace="a", container_uid="u1"))
+        assert (everyone.take(), one.take()) == (NOTHING, own)
+        assert not one.woken.is_set()
+
+
+@pytest.mark.parametrize("part", ["secrets", "ssh_keys", "domains"])
+def test_what_belongs_to_an_organization_is_heard_there(cache: Any, feed: Feed, part: str) -> None:
+    name = part.replace("_", "-")
+    parts = frozenset({name})
+    with feed.follow("a", "s1", parts) as here, feed.follow("b", "s1", parts) as there:
+        getattr(cache, part).tell(thing("a"))
+        assert (here.take(), there.take()) == (parts, NOTHING)
+        getattr(cache, part).tell(None)
+        assert (here.take(), there.take()) == (parts, parts)
+
+
+def test_members_are_always_heard(cache: Any, feed: Feed) -> None:
+    with feed.follow("a", "s1", frozenset({"hosts"})) as stream:
+        cache.organizations.tell(Thing(spec=Thing(namespace="a")))
+        assert stream.take() == {"organization"}
+        cache.hosts.tell(Thing())
+        assert stream.take() == {"hosts"}
+        cache.deployments.tell(Thing(value=thing("a")))
+        assert not stream.woken.is_set()
+
+
+def test_there_are_as_many_streams_as_may_be(feed: Feed) -> None:
+    parts = frozenset({"containers"})
+    with feed.follow("a", "s1", parts):
+        with feed.follow("a", "s1", parts):
+            with pytest.raises(ApiError, match="close some"), feed.follow("a", "s1", parts):
+                pass
+            with (
+                feed.follow("a", "s2", parts),
+                pytest.raises(ApiError, match="close some"),
+                feed.follow("a", "s3", parts),
+            ):
+                pass
+        with feed.follow("a", "s1", parts):
+            assert feed.streams == 2
+    assert feed.streams == 0
+
+
+def test_the_end_of_the_process_wakes_every_stream(feed: Feed) -> None:
+    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+        feed.end()
+        assert feed.ended
+        assert stream.woken.is_set()
