@@ -36,6 +36,7 @@ def shim_container(
             {"name": "XDG_DATA_HOME", "value": SHIM_DATA_PATH},
             *([{"name": "CERTIFICATE_FILE", "value": CHAIN_FILE}] if is_signed(plan) else []),
         ],
+        "workingDir": "/",
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
         **agent_probe(SHIM_PATH),
         "restartPolicy": "Always",

@@ -291,14 +291,12 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     result.volumes += [
         _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, _agent_keys(plan)),
         _memory(_AGENT_VOLUME, _SMALL_BYTES),
-        _memory(_REPORT_VOLUME, _SMALL_BYTES),
         _memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
     result.mount_sidecar(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
     result.mount_sidecar(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
     result.mount_sidecar(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
-    result.mount_sidecar(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
     socket = node_socket(plan)
     if socket is not None:
         source = {"path": socket, "type": "Socket"}
@@ -307,10 +305,10 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     if (metrics := metrics_secret(plan.secrets)) is not None:
         result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {metrics: "token"}))
         result.mount_sidecar(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
-    for container in plan.config.containers:
-        # The directory and not the socket in it: an agent that restarts creates another socket.
-        part = container.name
-        result.mount(container.name, _REPORT_VOLUME, REPORT_PLACE, read_only=True, part=part)
+    if not _is_machine(plan):
+        result.volumes.append(_memory(_REPORT_VOLUME, _SMALL_BYTES))
+        result.mount_sidecar(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
+    _add_folders(result, plan, _Folders(_REPORT_VOLUME, REPORT_PLACE, AGENT, REPORT_DIRECTORY))
 
 
 def _agent_keys(plan: EnclavePlan) -> list[str]:
@@ -329,26 +327,64 @@ def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
     result.mount_sidecar(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
     result.mount_sidecar(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
     result.mount_sidecar(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
-    for container in plan.config.containers:
-        # The directory and not the socket in it: a network that restarts creates another socket.
-        part = f"wiring/{container.name}"
-        result.mount(container.name, _NETWORK_VOLUME, WIRING_DIRECTORY, read_only=True, part=part)
+    folders = _Folders(_NETWORK_VOLUME, WIRING_DIRECTORY, NET, NETWORK_DIRECTORY, within="wiring/")
+    _add_folders(result, plan, folders)
 
 
 def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the SSH server's document and keys, and the directory of each container's socket."""
     result.volumes += [
         _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
-        *(_memory(name, _SMALL_BYTES) for name in (_SHELLS_VOLUME, _SSH_VOLUME, _PUBLIC_VOLUME)),
+        *(_memory(name, _SMALL_BYTES) for name in (_SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
     result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
-    result.mount_sidecar(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
+    if not _is_machine(plan):
+        result.volumes.append(_memory(_SHELLS_VOLUME, _SMALL_BYTES))
+        result.mount_sidecar(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
     result.mount_sidecar(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
     for car in (SSH, SHIM):
         result.mount_sidecar(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
-    for container in plan.config.containers:
-        name = container.name
-        result.mount(name, _SHELLS_VOLUME, SHELL_DIRECTORY, read_only=False, part=name)
+    folders = _Folders(_SHELLS_VOLUME, SHELL_DIRECTORY, SSH, SHELLS_DIRECTORY, writer=False)
+    _add_folders(result, plan, folders)
+
+
+def _is_machine(plan: EnclavePlan) -> bool:
+    """Return whether the Pod is a machine, whose runtime copies parts of volumes into it."""
+    return plan.host.spec.tee_unit is TEEUnit.POD
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Directories for sockets, one for each container of the file, which has that one alone."""
+
+    volume: str
+    """Volume of all of them, and the first part of the names of volumes of one each."""
+    place: str
+    """Where a container has its own."""
+    car: SideCar
+    """Our sidecar, which has all of them."""
+    directory: str
+    """Where it has them."""
+    within: str = ""
+    """Path below `directory` and in the volume."""
+    writer: bool = True
+    """Whether the sidecar creates the sockets; else the containers do."""
+
+
+def _add_folders(result: PodVolumes, plan: EnclavePlan, folders: _Folders) -> None:
+    """Mount a directory in each container: a part of a volume, or a volume of its own.
+
+    It is the directory and not the socket in it, since whoever restarts creates another socket.
+    """
+    for index, container in enumerate(plan.config.containers):
+        name, part = container.name, f"{folders.within}{container.name}"
+        volume = folders.volume
+        if _is_machine(plan):
+            volume, own = f"{volume}-{index}", f"{folders.directory}/{part}"
+            part = ""
+            result.volumes.append(_memory(volume, _SMALL_BYTES))
+            result.mount_sidecar(folders.car, volume, own, read_only=not folders.writer)
+        result.mount(name, volume, folders.place, read_only=folders.writer, part=part)
 
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
