@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import click
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from cloister_cli.verdict import print_verdict
 from cloister_crds.config import Rules, ServiceConfig, parse
@@ -23,7 +23,7 @@ from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import Measurement, PlatformImages
 from cloister_crds.measurement import measure as measured
 
-__all__ = ["measure", "read_host"]
+__all__ = ["measure", "read_documents", "read_host"]
 
 DIFFERENT: Final = 1
 UNREADABLE: Final = 2
@@ -48,6 +48,12 @@ def _pinned(_: click.Context, option: click.Parameter, value: str) -> str:
     help="Where repositories live: YAML as under `sources` in the settings. Default GitHub.",
 )
 @click.option("--host", metavar="FILE", required=True, help="Manifest of the Host (chost), YAML.")
+@click.option(
+    "--documents",
+    metavar="FILE",
+    required=True,
+    help="The documents of the enclave: a JSON object, text by name.",
+)
 @click.option("--guest-image", required=True, callback=_pinned, help="Guest, with its digest.")
 @click.option("--shim-image", required=True, callback=_pinned, help="Shim, with its digest.")
 @click.option("--service", default="cloister", show_default=True, help="Name of the service.")
@@ -112,6 +118,7 @@ def _measurement(name: str, raw: bytes, inputs: dict[str, Any]) -> Measurement:
         parsed.digest,
         host=profile(host.spec, without_tee=inputs["without_tee"]),
         images=PlatformImages(guest=inputs["guest_image"], shim=inputs["shim_image"]),
+        documents=read_documents(inputs["documents"]),
         service=inputs["service"],
         debug=inputs["debug"],
         gpus=inputs["gpus"],
@@ -189,6 +196,17 @@ def read_host(path: str) -> Host:
         return Host.read(_yaml(path))
     except ValidationError as error:
         _unreadable(f"{path} is not a Host: {_sentences(error)}")
+
+
+def read_documents(path: str) -> dict[str, str]:
+    """Read the documents of an enclave, or end the program."""
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(_read(path), strict=True)
+    except ValidationError as error:
+        _unreadable(
+            f"{path} is not a JSON object of texts, such as `documents` of a published "
+            f"measurement: {_sentences(error)}"
+        )
 
 
 def _yaml(path: str) -> Any:

@@ -24,7 +24,7 @@ SHOWN = 3000
 """Characters of a failed build that the error shows."""
 
 
-def guest_binary(name: str = "guest", package: str = ".") -> Path:
+def guest_binary(name: str = "guest", package: str = ".", *, root: str = "") -> Path:
     """Return the path of the guest; build it when these sources were not built before.
 
     Parameters
@@ -33,6 +33,9 @@ def guest_binary(name: str = "guest", package: str = ".") -> Path:
         Name of the program; tests use another one of the module.
     package
         Its Go package.
+    root
+        Where it finds the measurement in place of ``/.cloister``, for tests outside of Pods: the
+        name then has to be another one.
 
     Raises
     ------
@@ -45,11 +48,13 @@ def guest_binary(name: str = "guest", package: str = ".") -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
             with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-                build(MODULE, Path(scratch) / name, package).rename(target)
+                build(MODULE, Path(scratch) / name, package, root=root).rename(target)
     return target
 
 
-def build(module: Path, target: Path, package: str = ".", *, architecture: str = "") -> Path:
+def build(
+    module: Path, target: Path, package: str = ".", *, architecture: str = "", root: str = ""
+) -> Path:
     """Build the guest, or another program that depends on its sources alone.
 
     Parameters
@@ -62,6 +67,8 @@ def build(module: Path, target: Path, package: str = ".", *, architecture: str =
         Go package of the program.
     architecture
         Go's name of the architecture; "" = this machine's.
+    root
+        As of `guest_binary`.
 
     Raises
     ------
@@ -69,8 +76,17 @@ def build(module: Path, target: Path, package: str = ".", *, architecture: str =
         When the build fails; with the compiler's messages.
     """
     go_version()
+    other = f" -X cloister.dev/guest/internal/measured.root={root}" if root else ""
     done = subprocess.run(
-        ["go", "build", *REPRODUCIBLE, "-o", str(target), package],
+        [
+            "go",
+            "build",
+            *REPRODUCIBLE[:-1],
+            f"{REPRODUCIBLE[-1]}{other}",
+            "-o",
+            str(target),
+            package,
+        ],
         cwd=module,
         env=environment() | ({"GOARCH": architecture} if architecture else {}),
         capture_output=True,

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +22,7 @@ import (
 	"cloister.dev/guest/internal/agent"
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 const (
@@ -62,7 +61,6 @@ func newAgentPodWith(t *testing.T, users bool, plan netplan.Plan, containers ...
 	if users {
 		must(t, os.Chown(made.directory, userBase, userBase))
 	}
-	sum := sha256.Sum256([]byte(configBytes))
 	stages := map[string]agent.Rule{}
 	for _, name := range []string{"network", "identity", "cpu-attestation", "gpu-attestation", "registry-auth", "firewall", "models"} {
 		stages[name] = agent.Rule{Skipped: "not in this test"}
@@ -70,13 +68,14 @@ func newAgentPodWith(t *testing.T, users bool, plan netplan.Plan, containers ...
 	stages["certificate"] = agent.Rule{File: made.path("certificate")}
 	stages["secrets"] = agent.Rule{Launched: []string{containers[0].Name}}
 	made.about = agent.Spec{
-		Version: agent.Version, Service: "cloister", SocketDirectory: made.path("reports"), Directory: made.path("agent"),
+		Version: agent.Version, SocketDirectory: made.path("reports"), Directory: made.path("agent"),
 		ServiceDirectory: made.path("service"), Stages: stages, Containers: containers, TerminationFile: made.path("termination"),
-		Config: agent.ConfigFile{Source: made.path("config.yml"), Digest: "sha256:" + hex.EncodeToString(sum[:])},
-		Metrics: agent.Metrics{ID: "3f0c", Domain: "web.example.org", Image: "acme/web@v1.2.3", CPUs: 2, MemoryBytes: 8 << 30,
-			CPUType: "none", GPUType: ""},
-		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: shimNames, Probes: netip.MustParseAddrPort("0.0.0.0:8441"),
+		Config:  made.path("config.yml"),
+		Metrics: agent.Metrics{CPUs: 2, MemoryBytes: 8 << 30},
+		Shim:    netip.MustParseAddrPort("127.0.0.1:8443"), Probes: netip.MustParseAddrPort("0.0.0.0:8441"),
 	}
+	made.tell(unmeasured.Document{Version: unmeasured.Version, Hostnames: shimNames,
+		Labels: unmeasured.Labels{ID: "3f0c", Image: "acme/web@v1.2.3", CPUType: "none"}})
 	made.binds = map[string]map[string]string{}
 	for _, one := range containers {
 		must(t, os.Mkdir(made.path("reports", one.Name), 0o777))
@@ -102,9 +101,9 @@ func (p *agentPod) startAgent() {
 
 func (p *agentPod) runAgent() {
 	p.t.Helper()
-	writeJSON(p.t, p.path("agent.json"), p.about)
+	p.measure("agent.json", p.about)
 	user := strconv.Itoa(agentUID)
-	p.process = p.enter("setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
+	p.process = p.sidecar("setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
 		filepath.Join(tools, "guest"), "agent", "-spec", p.path("agent.json"))
 	p.log = &bytes.Buffer{}
 	p.process.Stderr = p.log

@@ -230,7 +230,7 @@ func TestChangedConfigurationFileFailsTheBoot(t *testing.T) {
 	until(t, "the agent exits", func() bool { return ended(p.ended) })
 	text, err := os.ReadFile(p.path("termination"))
 	must(t, err)
-	if !strings.HasPrefix(string(text), "BootFailed: Stage config: The configuration file in the Pod has the digest") || exists(p.path("service", "config.yml")) {
+	if !strings.HasPrefix(string(text), "MeasurementMismatch: Stage config: not what was measured: the configuration file has the digest") || exists(p.path("service", "config.yml")) {
 		t.Errorf("the termination message is %q", text)
 	}
 }

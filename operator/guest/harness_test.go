@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ import (
 
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/netplan"
 	"cloister.dev/guest/internal/network"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Capabilities that the containers of a Pod start with.
@@ -39,6 +42,9 @@ const (
 	appPort  = 8080
 	userBase = 200000
 	upstream = "10.96.0.10"
+	// guestRoot is the guest's directory in these tests: each process has a mount of its own there,
+	// also those that see the files of the machine that tests.
+	guestRoot = "/mnt"
 )
 
 // tools is the directory of the two binaries, the guest and the test program.
@@ -58,7 +64,7 @@ func TestMain(m *testing.M) {
 		}
 		tools = directory
 		for name, source := range map[string]string{"guest": ".", "testprogram": "./testprogram"} {
-			build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(directory, name), source)
+			build := exec.Command("go", "build", "-trimpath", "-ldflags=-X cloister.dev/guest/internal/measured.root="+guestRoot, "-o", filepath.Join(directory, name), source)
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if output, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "%s: %v\n%s", name, err, output)
@@ -82,6 +88,8 @@ type pod struct {
 	log       *bytes.Buffer
 	// binds are further read-only mounts: container -> path inside -> source.
 	binds map[string]map[string]string
+	// digests are those of the documents of our sidecars, by name.
+	digests map[string]string
 }
 
 // needNamespaces skips the test where real namespaces cannot be created.
@@ -100,7 +108,7 @@ func needNamespaces(t *testing.T) {
 func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
-	made := &pod{t: t, users: users, directory: openTempDir(t)}
+	made := &pod{t: t, users: users, directory: openTempDir(t), digests: map[string]string{}}
 	made.world = made.hold(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
 	attributes := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if users {
@@ -113,7 +121,7 @@ func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	made.connectWorld()
 	spec.Version, spec.Uplink = netplan.Version, "eth0"
 	spec.SocketDirectory, spec.StatusFile = made.path("sockets"), made.path("status.json")
-	for _, name := range []string{"sockets", "containers", "shells"} {
+	for _, name := range []string{"sockets", "containers", "shells", "guest"} {
 		must(t, os.Mkdir(made.path(name), 0o777))
 		must(t, os.Chmod(made.path(name), 0o777))
 	}
@@ -156,6 +164,35 @@ func (p *pod) enter(arguments ...string) *exec.Cmd {
 		line = append(line, "-U", "-S", "0", "-G", "0")
 	}
 	return exec.Command("nsenter", append(append(line, "--"), arguments...)...)
+}
+
+// sidecar is enter for a part of the guest, which has the Pod's measurement at its place.
+func (p *pod) sidecar(arguments ...string) *exec.Cmd {
+	entered := p.enter(arguments...)
+	line := []string{"-m", "sh", "-c", `mount --bind "$0" ` + guestRoot + ` && exec "$@"`, p.path("guest")}
+	return exec.Command("unshare", append(line, entered.Args...)...)
+}
+
+// measure writes a document that the measurement names.
+func (p *pod) measure(name string, document any) {
+	p.t.Helper()
+	writeJSON(p.t, p.path(name), document)
+	p.digests[name] = digestOf(readFile(p.t, p.path(name)))
+	writeMeasurement(p.t, p.path("guest"), p.digests)
+}
+
+// tell writes what the measurement does not name.
+func (p *pod) tell(document unmeasured.Document) {
+	writeJSON(p.t, p.path(unmeasured.FileName), document)
+}
+
+func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
+
+// writeMeasurement writes the measurement of a Pod without a TEE that names these documents.
+func writeMeasurement(t *testing.T, directory string, digests map[string]string) {
+	t.Helper()
+	writeJSON(t, filepath.Join(directory, measured.FileName), measured.Measurement{
+		Version: measured.Version, Service: "cloister", ConfigDigest: digestOf([]byte(configBytes)), Documents: digests, Host: measured.Host{TEE: "None"}})
 }
 
 // startNetwork starts `guest net` and waits until it is ready.
@@ -202,7 +239,9 @@ func (p *pod) startFDStore() *exec.Cmd {
 	p.t.Helper()
 	p.plan.FDStoreSocket = p.path("keeper.sock")
 	p.writePlan()
-	fdStore := p.enter("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.plan.FDStoreSocket)
+	must(p.t, os.MkdirAll(p.path("guest", measured.PublishedName), 0o755))
+	writeMeasurement(p.t, p.path("guest", measured.PublishedName), p.digests)
+	fdStore := p.sidecar("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", filepath.Join(tools, "guest"), "keep", "-socket", p.plan.FDStoreSocket, "-evidence", "none")
 	must(p.t, fdStore.Start())
 	p.t.Cleanup(func() {
 		_ = fdStore.Process.Kill()
@@ -243,7 +282,7 @@ func (p *pod) root(name string) string { return p.path("containers", name, "root
 // prepare writes a container's root file system and its spec.
 func (p *pod) prepare(about containerspec.Spec) {
 	p.t.Helper()
-	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "wire", "report", "tmp", "data", "state"} {
+	for _, one := range []string{"bin", "etc", "proc", "sys", "dev", "dev/mqueue", "dev/pts", "shell", "guest", "mnt", "wire", "report", "tmp", "data", "state"} {
 		must(p.t, os.MkdirAll(filepath.Join(p.root(about.Name), one), 0o755))
 	}
 	for _, one := range []string{"tmp", "state"} {
@@ -264,6 +303,7 @@ func (p *pod) prepare(about containerspec.Spec) {
 	_ = os.Remove(filepath.Join(guest, "guest"))
 	must(p.t, os.Link(filepath.Join(tools, "guest"), filepath.Join(guest, "guest")))
 	writeJSON(p.t, filepath.Join(guest, "spec.json"), about)
+	writeMeasurement(p.t, guest, map[string]string{"spec.json": digestOf(readFile(p.t, filepath.Join(guest, "spec.json")))})
 	must(p.t, os.MkdirAll(p.path("sockets", about.Name), 0o755))
 	must(p.t, os.MkdirAll(p.path("shells", about.Name), 0o755))
 	for _, one := range []string{p.path("containers", about.Name), p.path("sockets", about.Name), p.path("shells", about.Name), filepath.Join(p.root(about.Name), "state")} {
@@ -285,7 +325,7 @@ func (p *pod) launch(name string, arguments []string, extra ...uint) *container 
 	p.t.Helper()
 	pidFile := p.path("containers", name, "pid")
 	_ = os.Remove(pidFile)
-	binds := map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), "/wire": p.path("sockets", name)}
+	binds := map[string]string{"/bin": tools, "/guest": p.path("containers", name, "guest"), guestRoot: p.path("containers", name, "guest"), "/wire": p.path("sockets", name)}
 	maps.Copy(binds, p.binds[name])
 	order, err := json.Marshal(map[string]any{
 		"Root":         p.root(name),

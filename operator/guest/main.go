@@ -1,6 +1,7 @@
 // Command guest is the one binary of Cloister that runs inside every enclave.
 //
-//	guest keep    -socket FILE store file descriptors over restarts of net and agent (sidecar)
+//	guest keep    -socket FILE -evidence URL|none  install the measurement, then store file descriptors
+//	                           over restarts of net and agent (sidecar)
 //	guest install DIR          copy itself there, for the containers (postStart hook of keep)
 //	guest models  -spec FILE   verify model weights and unpack them (before all containers)
 //	guest net     -plan FILE   run the network of the enclave
@@ -42,6 +43,7 @@ import (
 	"cloister.dev/guest/internal/health"
 	"cloister.dev/guest/internal/install"
 	"cloister.dev/guest/internal/launch"
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/models"
 	"cloister.dev/guest/internal/netplan"
 	"cloister.dev/guest/internal/network"
@@ -69,7 +71,7 @@ var commands = map[string]command{
 	"exec":                {by: map[string]func(string) error{"spec": launch.Run}},
 	"stop":                {by: map[string]func(string) error{"spec": prestop.Run}},
 	"net":                 {by: map[string]func(string) error{"plan": runNetwork}},
-	"keep":                {by: map[string]func(string) error{"socket": runFDStore}},
+	"keep":                {with: []string{"socket", "evidence"}, internal: runFDStore},
 	"agent":               {by: map[string]func(string) error{"spec": runAgent}},
 	"certificate":         {by: map[string]func(string) error{"spec": runCertificate}},
 	"gate":                {by: map[string]func(string) error{"spec": runForwardAuth}},
@@ -96,6 +98,9 @@ func main() {
 func exitCode(err error) int {
 	if errors.Is(err, agent.ErrBootFailed) {
 		return 1
+	}
+	if errors.Is(err, measured.ErrNotMeasured) {
+		return measured.ExitCode
 	}
 	if code := models.ExitCode(err); code != 0 {
 		return code
@@ -176,8 +181,13 @@ func runNetwork(path string) error {
 	return afterContainers(plan.FDStoreSocket, func(ctx context.Context) error { return network.Run(ctx, plan, logger()) })
 }
 
-func runFDStore(path string) error {
-	return untilTerminated(func(ctx context.Context) error { return fdstore.Run(ctx, path) })
+func runFDStore(values map[string]string) error {
+	return untilTerminated(func(ctx context.Context) error {
+		if err := install.Measurement(ctx, values["evidence"]); err != nil {
+			return err
+		}
+		return fdstore.Run(ctx, values["socket"])
+	})
 }
 
 func runAgent(path string) error {

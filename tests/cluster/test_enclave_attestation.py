@@ -14,6 +14,8 @@ import yaml
 from click.testing import CliRunner
 
 from cloister_cli.config import config
+from cloister_crds.measurement import published
+from cloister_crds.names import config_map_name
 from dev.cluster import Cluster
 from tests.support.programs.attestation import NO_KEY, report_data, report_of
 from tests.support.programs.operator import Installation, operator_lock
@@ -44,8 +46,15 @@ def installation(
             installed.end()
 
 
-def computed(installation: Installation, pages: PageServices, *words: str) -> dict[str, Any]:
-    """Compute the measurement from git, the Host's manifest and the images of the platform."""
+def computed(
+    installation: Installation, pages: PageServices, enclave: str, *words: str
+) -> dict[str, Any]:
+    """Compute the measurement from git, the Host, the platform's images and the documents."""
+    kept = ("get", f"configmap/{config_map_name(enclave)}", "-n", installation.namespace, "-ojson")
+    publication = published(json.loads(installation.kubectl(*kept))["data"])
+    assert publication is not None
+    documents = installation.folder / "documents.json"
+    documents.write_text(json.dumps(publication.documents))
     source = installation.folder / "source.yml"
     source.write_text(yaml.safe_dump({"kind": "git", "base": str(installation.repositories.path)}))
     host = installation.folder / "host.yml"
@@ -55,7 +64,8 @@ def computed(installation: Installation, pages: PageServices, *words: str) -> di
         config,
         [
             *("measure", "--repo", "acme/web", "--tag", "v1.0.0", "--source", str(source)),
-            *("--host", str(host), "--guest-image", guest, "--shim-image", shim, *words),
+            *("--host", str(host), "--guest-image", guest, "--shim-image", shim),
+            *("--documents", str(documents), *words),
         ],
     )
     assert result.exit_code == 0, result.output
@@ -85,9 +95,10 @@ def test_a_client_recomputes_the_attestation_document(
     name = "debug" if debug else "plain"
     installation.create_container(name, repo="acme/web", tag="v1.0.0", debug=debug)
     container = installation.wait_for(name, "Ready")
-    wanted = computed(installation, pages, *(["--debug"] if debug else []))
+    active = container.status.active_enclave
+    wanted = computed(installation, pages, active, *(["--debug"] if debug else []))
     enclaves = {each.metadata.name: each for each in installation.enclaves(name)}
-    assert enclaves[container.status.active_enclave].status.measurement == wanted["digest"]
+    assert enclaves[active].status.measurement == wanted["digest"]
     nonce = secrets.token_hex(32)
     page = fetch_attestation(pages, installation, name, nonce)
     assert page.status == 200, page.body

@@ -174,7 +174,8 @@ RECORDS: dict[str, Any] = {
         "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
         "config_file": "service-config.yml",
         "digest": f"sha256:{'ab' * 32}",
-        "document": {"version": 1},
+        "document": {"version": "cloister.dev/measurement/v2"},
+        "documents": {"container-0.json": "{}"},
     },
     "DeploymentResponse": {
         "id": OTHER_ID,

@@ -287,5 +287,7 @@ class MeasurementResponse(ResponseBody):
     """Digest of the document."""
     document: Any
     """The measurement document."""
+    documents: dict[str, str]
+    """The documents whose digests it names, by name."""
     initdata: Omittable[MeasuredInitdata] = None
     """Initdata, where the TEE is the Pod's."""

@@ -68,5 +68,6 @@ def measurement_record(enclave: Enclave, publication: Publication) -> Measuremen
         config_file=spec.config_file,
         digest=publication.digest,
         document=publication.document,
+        documents=publication.documents,
         initdata=measured,
     )

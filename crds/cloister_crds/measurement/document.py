@@ -22,7 +22,7 @@ __all__ = [
     "canonical",
 ]
 
-DOCUMENT_VERSION: Final = "cloister.dev/measurement/v1"
+DOCUMENT_VERSION: Final = "cloister.dev/measurement/v2"
 """Version of the document; a change of its fields or of their meaning gives another one."""
 
 
@@ -69,7 +69,7 @@ class MeasuredHost(Model):
 class MeasurementDocument(Model):
     """The document. Its digest is the SHA-256 of its canonical form."""
 
-    version: Literal["cloister.dev/measurement/v1"] = DOCUMENT_VERSION
+    version: Literal["cloister.dev/measurement/v2"] = DOCUMENT_VERSION
     """version of the document."""
     service: str
     """service names the mount and the well-known paths in the enclave."""
@@ -77,6 +77,8 @@ class MeasurementDocument(Model):
     """configDigest: ``sha256:`` and the hash of the configuration file's bytes."""
     containers: Annotated[tuple[MeasuredContainer, ...], Field(min_length=1)]
     """containers of the file, in its order."""
+    documents: dict[str, str] = Field(default_factory=dict)
+    """documents by which the parts of the enclave work: their digests, by name."""
     guest_image: str
     """guestImage with its digest: the program in front of every container."""
     shim_image: str

@@ -1,6 +1,7 @@
 """From a file, a Host and the platform's images to what identifies their enclave."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cloister_crds.config.model import ServiceConfig
@@ -58,6 +59,7 @@ def measure(
     *,
     host: HostSpec,
     images: PlatformImages,
+    documents: Mapping[str, str],
     service: str,
     debug: bool,
     gpus: int | None,
@@ -75,6 +77,8 @@ def measure(
         that of `cloister_crds.lifecycle.admission.host_selection.profile`.
     images
         Images of the platform.
+    documents
+        Texts of the measured documents, by name.
     service
         Name of the mount and of the well-known paths.
     debug
@@ -89,6 +93,7 @@ def measure(
         containers=tuple(
             MeasuredContainer(name=each.name, image=each.image) for each in config.containers
         ),
+        documents={name: _digest(text.encode()) for name, text in documents.items()},
         guest_image=images.guest,
         shim_image=images.shim,
         debug=debug,

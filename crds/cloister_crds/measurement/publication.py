@@ -6,7 +6,7 @@ The operator writes them, the enclave's agent gives them to clients, the facade 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEE
@@ -29,6 +29,8 @@ class Publication:
     """The document's canonical form."""
     initdata: Initdata | None
     """The initdata; None = none is measured."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """The documents that the measurement names, by name."""
 
     @property
     def digest(self) -> str:
@@ -66,8 +68,9 @@ def published(data: Mapping[str, str]) -> Publication | None:
     text = data.get(DOCUMENT_FILE)
     if text is None:
         return None
+    document = json.loads(text)
+    documents = {name: data[name] for name in document.get("documents", ()) if name in data}
     toml = data.get(INITDATA_FILE)
     if toml is None:
-        return Publication(text, None)
-    tee = TEE(json.loads(text)["host"]["tee"])
-    return Publication(text, Initdata(tee, toml.encode()))
+        return Publication(text, None, documents)
+    return Publication(text, Initdata(TEE(document["host"]["tee"]), toml.encode()), documents)

@@ -6,11 +6,8 @@ Immutable, so that what was measured cannot change while the enclave lives.
 from base64 import b64encode
 from typing import Any
 
-import msgspec
-
 from cloister_crds.measurement import entries
-from cloister_operator.enclave.container.document import container_document, document_key
-from cloister_operator.enclave.guest_config.agent import AGENT_KEY, agent_document
+from cloister_operator.enclave.documents import measure_enclave, measured_documents, written
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_KEY,
@@ -19,10 +16,12 @@ from cloister_operator.enclave.guest_config.certificate import (
     is_signed,
 )
 from cloister_operator.enclave.guest_config.key_gate import GATE_KEY, gate_document
-from cloister_operator.enclave.guest_config.measurement import measure_enclave
-from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, host_key_route, shells_document
+from cloister_operator.enclave.guest_config.unmeasured import (
+    UNMEASURED_KEY,
+    unmeasured_document,
+)
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
@@ -53,7 +52,7 @@ def build_config_map(
     """
     upstream = str(TARGET_ADDRESS) if isolates_containers(plan.host) else _LOOPBACK
     documents: dict[str, Any] = {
-        AGENT_KEY: agent_document(plan, settings),
+        UNMEASURED_KEY: unmeasured_document(plan),
         SHIM_KEY: shim_config(
             plan.config.shim,
             plan.enclave.spec.served_names,
@@ -65,12 +64,8 @@ def build_config_map(
     }
     if plan.has_ssh:
         documents[SHELLS_KEY] = shells_document(plan)
-    for index, container in enumerate(plan.config.containers):
-        documents[document_key(index)] = container_document(plan, container)
     if isolates_containers(plan.host):
         documents[NETWORK_KEY] = network_document(plan, cluster)
-    if plan.config.models:
-        documents[MODELS_KEY] = models_document(plan)
     texts: dict[str, str] = {}
     if is_signed(plan) and cluster.api is not None:
         documents[CERTIFICATE_KEY] = certificate_document(plan, cluster.api)
@@ -85,13 +80,9 @@ def build_config_map(
         "immutable": True,
         "binaryData": {CONFIG_KEY: b64encode(plan.file).decode()},
         "data": {
-            **{name: _written(document) for name, document in documents.items()},
+            **{name: written(document) for name, document in documents.items()},
             **texts,
+            **measured_documents(plan),
             **entries(measure_enclave(plan, settings)),
         },
     }
-
-
-def _written(document: dict[str, Any]) -> str:
-    """Write a document as short as it can be: etcd and the kubelet hold one of each enclave."""
-    return msgspec.json.encode(document, order="sorted").decode()

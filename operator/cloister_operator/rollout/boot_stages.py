@@ -6,7 +6,7 @@ The enclave itself reports more (its boot-stages document); the names and their 
 from cloister_crds.kinds.enclave import BootStage, ContainerStateName
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts
 
-__all__ = ["STAGES", "boot_failure", "boot_stages", "sidecar_failure"]
+__all__ = ["STAGES", "boot_failure", "boot_stages", "measurement_failure", "sidecar_failure"]
 
 STAGES = (
     "config",
@@ -25,7 +25,10 @@ STAGES = (
 """All stages, in order."""
 _SIDECAR_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
 """Reasons of our sidecars that exited, by exit code, as the guest's package `models` has them."""
-_REASONS = frozenset({"BootFailed", "HealthcheckFailed", *_SIDECAR_REASONS.values()})
+_MISMATCH = "MeasurementMismatch"
+_REASONS = frozenset({"BootFailed", "HealthcheckFailed", _MISMATCH, *_SIDECAR_REASONS.values()})
+_NOT_MEASURED = (67, "not what was measured")
+"""Exit code and message of a part of the guest, as the guest's package `measured` has them."""
 _DETAIL_LIMIT = 4096
 
 
@@ -57,6 +60,23 @@ def sidecar_failure(sidecar: PodContainer) -> tuple[str, str] | None:
     return (reason, log.splitlines()[-1]) if reason is not None and log else None
 
 
+def measurement_failure(pod: PodFacts) -> tuple[str, str] | None:
+    """Return why a part of the guest did not work by its document: it is not the measured one.
+
+    Returns
+    -------
+    tuple[str, str] | None
+        Reason and message; None = none refused its document. A restart changes no document, so that
+        the first refusal is final.
+    """
+    code, words = _NOT_MEASURED
+    for each in pod.all_containers:
+        if each.exit_code == code and words in each.exit_message:
+            line = each.exit_message.strip().splitlines()[-1]
+            return _MISMATCH, f"Container {each.name}: {line}"
+    return None
+
+
 def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     """Report how far the boot is.
 
@@ -84,6 +104,8 @@ def _failed(pod: PodFacts) -> tuple[str, str] | None:
     failure = boot_failure(pod)
     if failure is not None:
         return _failed_stage(failure[1]), failure[1]
+    if (mismatch := measurement_failure(pod)) is not None:
+        return "config", mismatch[1]
     ended = (sidecar_failure(each) for each in pod.sidecars)
     return next((("models", each[1]) for each in ended if each is not None), None)
 

@@ -20,7 +20,12 @@ from cloister_crds.kinds.enclave import (
 from cloister_crds.lifecycle.backoff import due
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.rollout.boot_stages import boot_failure, boot_stages, sidecar_failure
+from cloister_operator.rollout.boot_stages import (
+    boot_failure,
+    boot_stages,
+    measurement_failure,
+    sidecar_failure,
+)
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
 __all__ = ["PodAction", "evaluate_enclave", "is_under_way", "pod_action", "reevaluate_after"]
@@ -177,7 +182,7 @@ def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, 
     if pod is None or pod.phase is not PodPhase.FAILED or before.phase is EnclavePhase.READY:
         return None
     broken = (each for each in pod.sidecars if _container_failed(each))
-    return next((_breakdown(pod, each) for each in broken), None)
+    return measurement_failure(pod) or next((_breakdown(pod, each) for each in broken), None)
 
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
@@ -225,7 +230,7 @@ def _has_failed_by_itself(pod: PodFacts) -> bool:
 def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None:
     if pod is None:
         return None
-    failure = boot_failure(pod)
+    failure = boot_failure(pod) or measurement_failure(pod)
     if failure is not None:
         return failure
     broken = _failed_container(pod)

@@ -15,6 +15,7 @@ from cloister_crds.names import config_map_name
 from tests.support.programs.facade import Facade, FacadeInstallation, config_file
 
 IMAGES = PlatformImages(guest=f"guest@sha256:{'1' * 64}", shim=f"shim@sha256:{'2' * 64}")
+DOCUMENTS = {"container-0.json": '{"name":"web"}'}
 SNP = HostSpec.model_validate(
     {
         "tee": "SNP",
@@ -34,6 +35,7 @@ def measurement(world: FacadeInstallation, host: HostSpec, *, debug: bool = Fals
         parsed.digest,
         host=host,
         images=IMAGES,
+        documents=DOCUMENTS,
         service="cloister",
         debug=debug,
         gpus=None,
@@ -73,7 +75,7 @@ async def test_the_published_bytes_and_their_digests(
     found = measurement(world, SNP)
     async with facade.client(world.key) as client:
         path = await created(client, world, "web")
-        now = await serve(world, "web", {"shim.json": "{}", **entries(found)})
+        now = await serve(world, "web", {"unmeasured.json": "{}", **DOCUMENTS, **entries(found)})
         answer = await client.get(path, headers=now)
     assert answer.status_code == 200, answer.text
     shown = answer.json()
@@ -85,6 +87,7 @@ async def test_the_published_bytes_and_their_digests(
         "config_file": "service-config.yml",
         "digest": found.digest,
         "document": found.document.wire(),
+        "documents": DOCUMENTS,
         "initdata": {"digest": found.initdata.digest, "toml": found.initdata.text.decode()},
     }
     written = json.dumps(shown["document"], sort_keys=True, separators=(",", ":")).encode()

@@ -3,7 +3,6 @@
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
 
-import hashlib
 import json
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from cloister_cli.config import config
+from cloister_crds.measurement import Publication, published
 from cloister_crds.names import config_map_name
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
@@ -28,8 +28,11 @@ def image(api_cluster: Cluster) -> str:
     return push(Image(files={"/x": b"x"}, entrypoint=("/x",)), api_cluster.registry, "tests/x")
 
 
-def computed(installation: Installation, *words: str, guest: str = NO_IMAGE) -> dict[str, Any]:
-    """Compute the measurement as an auditor does: from git, the Host's manifest, the images."""
+def computed(
+    installation: Installation, documents: dict[str, str], *words: str, guest: str = NO_IMAGE
+) -> dict[str, Any]:
+    """Compute the measurement as an auditor does: from git, the Host, images and documents."""
+    (installation.folder / "documents.json").write_text(json.dumps(documents))
     source = installation.folder / "source.yml"
     source.write_text(yaml.safe_dump({"kind": "git", "base": str(installation.repositories.path)}))
     host = installation.folder / "host.yml"
@@ -38,7 +41,8 @@ def computed(installation: Installation, *words: str, guest: str = NO_IMAGE) -> 
         config,
         [
             *("measure", "--repo", "acme/web", "--tag", "v1", "--source", str(source)),
-            *("--host", str(host), "--guest-image", guest, "--shim-image", NO_IMAGE, *words),
+            *("--host", str(host), "--guest-image", guest, "--shim-image", NO_IMAGE),
+            *("--documents", str(installation.folder / "documents.json"), *words),
         ],
     )
     assert result.exit_code == 0, result.output
@@ -51,14 +55,14 @@ def the_pod(installation: Installation) -> dict[str, Any]:
     return until_sync(lambda: installation.objects("pods"), within=60, what="a Pod")[0]
 
 
-def document_of(installation: Installation, pod: dict[str, Any]) -> str:
-    """Read the published document of a Pod's Enclave, and compare it with the Pod's annotations."""
+def publication_of(installation: Installation, pod: dict[str, Any]) -> Publication:
+    """Read what was published of a Pod's Enclave, and compare it with the Pod's annotations."""
     name = config_map_name(pod["metadata"]["name"])
     found = installation.kubectl("get", f"configmap/{name}", "-n", installation.namespace, "-ojson")
-    text: str = json.loads(found)["data"]["measurement.json"]
-    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    assert pod["metadata"]["annotations"]["cloister.dev/measurement"] == digest
-    return text
+    publication = published(json.loads(found)["data"])
+    assert publication is not None
+    assert pod["metadata"]["annotations"]["cloister.dev/measurement"] == publication.digest
+    return publication
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -69,9 +73,9 @@ def test_the_published_measurement_is_computed_offline(
     installation.operator().wait_until_it_leads()
     installation.create_container("web", repo="acme/web", tag="v1", debug=debug)
     pod = the_pod(installation)
-    text = document_of(installation, pod)
-    wanted = computed(installation, *(["--debug"] if debug else []))
-    assert json.loads(text) == wanted["document"]
+    found = publication_of(installation, pod)
+    wanted = computed(installation, found.documents, *(["--debug"] if debug else []))
+    assert found.document == wanted["document"]
     assert wanted["document"]["debug"] is debug
     run_pod(installation, pod["metadata"]["name"])
     installation.wait_for("web", "Available")
@@ -111,10 +115,9 @@ def test_an_upgrade_between_publication_and_start_is_published(
     installation.operator().wait_until_it_leads()
     pod = the_pod(installation)
     assert OTHER_IMAGE in {each["image"] for each in pod["spec"]["initContainers"]}
-    assert (
-        json.loads(document_of(installation, pod))
-        == (computed(installation, guest=OTHER_IMAGE)["document"])
-    )
+    found = publication_of(installation, pod)
+    wanted = computed(installation, found.documents, guest=OTHER_IMAGE)
+    assert found.document == wanted["document"]
 
 
 def test_the_runtime_class_of_a_host_has_to_exist(installation: Installation, image: str) -> None:
@@ -133,8 +136,9 @@ def test_the_runtime_class_of_a_host_has_to_exist(installation: Installation, im
         pod = the_pod(installation)
         assert pod["spec"]["runtimeClassName"] == name
         assert pod["spec"]["overhead"] == {"memory": "160Mi"}
-        wanted = computed(installation)["document"]
-        assert json.loads(document_of(installation, pod)) == wanted
+        found = publication_of(installation, pod)
+        wanted = computed(installation, found.documents)["document"]
+        assert found.document == wanted
         assert wanted["host"]["runtimeClassName"] == name
     finally:
         installation.kubectl("delete", f"runtimeclass/{name}")

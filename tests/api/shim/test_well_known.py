@@ -1,8 +1,6 @@
 """The shim while the enclave boots, and its well-known paths, with the real agent."""
 
 import contextlib
-import hashlib
-import json
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,9 +10,10 @@ from typing import Any
 import pytest
 
 from cloister_operator.enclave.guest_config.agent import agent_document
-from dev.cluster.guest import guest_binary
-from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
+from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from tests.support.builders.enclave_plans import WEB, plan_of
 from tests.support.ports import free_port
+from tests.support.programs.measured_guest import measured_guest, write_measured
 from tests.support.servers.shim import RunningShim, running_shim
 from tests.support.waiting import accepts, until_sync
 
@@ -27,25 +26,26 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
     """Run the agent of an enclave whose one container never starts."""
     folder = shim.agent.parent
     places = {"socketDirectory": "report", "serviceDirectory": "service"}
-    document: dict[str, Any] = agent_document(plan_of(WEB), SETTINGS) | {
+    plan = plan_of(WEB)
+    document: dict[str, Any] = agent_document(plan) | {
         name: str(folder / place) for name, place in places.items()
     }
     for place in places.values():
         (folder / place).mkdir()
     file = folder / "config.yml"
     file.write_bytes(b"a file")
-    digest = "sha256:" + hashlib.sha256(b"a file").hexdigest()
     document |= {
-        "config": {"source": str(file), "digest": digest},
+        "config": str(file),
         "directory": str(shim.agent),
         "terminationFile": str(folder / "termination"),
         "keeperSocket": "",
         "attestation": None,
         "probes": f"127.0.0.1:{free_port()}",
     }
-    (folder / "agent.json").write_text(json.dumps(document))
-    guest = [str(guest_binary()), "agent"]
-    with subprocess.Popen([*guest, "-spec", str(folder / "agent.json")]) as process:
+    told = unmeasured_document(plan)
+    write_measured(folder, {"agent.json": document}, unmeasured=told, config_file=b"a file")
+    guest = [str(measured_guest()), "agent"]
+    with subprocess.Popen([*guest, "-spec", str(folder / "agent.json")], cwd=folder) as process:
         try:
             until_sync(lambda: accepts(shim.agent / "agent.sock"), within=60, what="the agent")
             yield

@@ -17,6 +17,7 @@ from tests.support.servers.git import Repositories
 FILE = Path(__file__).parents[2] / "data/config/valid/minimal.yml"
 GUEST = "registry.example/guest@sha256:" + "1" * 64
 SHIM = "registry.example/shim@sha256:" + "2" * 64
+DOCUMENTS = {"container-0.json": '{"name":"web"}'}
 SNP = {
     "tee": "SNP",
     "teeUnit": "Pod",
@@ -35,7 +36,12 @@ def host(tmp_path: Path, spec: dict[str, Any]) -> Path:
 
 def run(path: Path, *words: str | Path) -> Result:
     """Run the command with a Host and the platform's images."""
-    given = ("measure", "--host", path, "--guest-image", GUEST, "--shim-image", SHIM, *words)
+    documents = path.with_name("documents.json")
+    documents.write_text(json.dumps(DOCUMENTS))
+    given = (
+        *("measure", "--host", path, "--guest-image", GUEST, "--shim-image", SHIM),
+        *("--documents", documents, *words),
+    )
     return CliRunner().invoke(config, [str(word) for word in given])
 
 
@@ -47,6 +53,8 @@ def test_the_summary_holds_what_the_digests_are_of(tmp_path: Path) -> None:
     document = summary["document"]
     assert document["configDigest"] == f"sha256:{hashlib.sha256(FILE.read_bytes()).hexdigest()}"
     assert (document["guestImage"], document["shimImage"]) == (GUEST, SHIM)
+    digest = hashlib.sha256(DOCUMENTS["container-0.json"].encode()).hexdigest()
+    assert document["documents"] == {"container-0.json": f"sha256:{digest}"}
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     assert summary["digest"] == f"sha256:{hashlib.sha256(text).hexdigest()}"
     toml = summary["initdata"]["toml"].encode()
@@ -99,6 +107,14 @@ def test_shapes_of_an_organization_are_given(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "NotOffered" in refused.output
     assert run(path, file, "--cpu-tier", "3").exit_code == 0
+
+
+def test_documents_are_texts_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text('{"agent.json": {}}')
+    refused = run(host(tmp_path, {}), FILE, "--documents", file)
+    assert refused.exit_code == 2
+    assert "agent.json: Input should be a valid string" in refused.output
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {

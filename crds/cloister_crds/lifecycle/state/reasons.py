@@ -231,6 +231,12 @@ _FINAL = (
         "Read the exit code and the message, correct the release or its variables, and relaunch.",
     ),
     _final(
+        "MeasurementMismatch",
+        "A document of the enclave is not the one that was measured.",
+        "Relaunch. If that repeats, find out who changes documents on their way: in the cluster's "
+        "storage, at the API server, or on the node.",
+    ),
+    _final(
         "ModelInvalid",
         "A model is not the one that the file names.",
         "Read the message: add the right image to the model store, or correct the model's mpk "

@@ -18,6 +18,7 @@ from cloister_operator.enclave.sidecars import SSH, isolates_containers
 __all__ = [
     "DEFAULT_STOP_TIMEOUT",
     "GUEST_DIRECTORY",
+    "PUBLISHED_DIRECTORY",
     "REPORT_PLACE",
     "SHELL_DIRECTORY",
     "SHELL_SOCKET",
@@ -32,6 +33,8 @@ GUEST_DIRECTORY = "/.cloister"
 """The guest's own directory in every container: one mount, which nothing can move away."""
 SPEC_DIRECTORY = f"{GUEST_DIRECTORY}/spec"
 """Where the documents are."""
+PUBLISHED_DIRECTORY = f"{GUEST_DIRECTORY}/published"
+"""Where ``guest keep`` alone has the measurement as it was published, before it is verified."""
 WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
 """Where the container's own wiring socket is."""
 REPORT_PLACE = f"{GUEST_DIRECTORY}/report"

@@ -54,12 +54,12 @@ SERVICE_DIRECTORY = "/run/cloister/service"
 """Where the agent writes the containers' service mount."""
 METRICS_DIRECTORY = "/etc/cloister-metrics"
 """Where the agent finds the token of the metrics."""
-_VERSION = 1
+_VERSION = 2
 _TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
 
 
-def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+def agent_document(plan: EnclavePlan) -> dict[str, Any]:
     """Build the agent's document.
 
     Returns
@@ -69,22 +69,17 @@ def agent_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]
     """
     return {
         "version": _VERSION,
-        "service": settings.service,
         "socketDirectory": REPORT_DIRECTORY,
         "directory": AGENT_DIRECTORY,
         "serviceDirectory": SERVICE_DIRECTORY,
-        "config": {
-            "source": f"{DOCUMENT_DIRECTORY}/config.yml",
-            "digest": plan.enclave.spec.config_digest,
-        },
+        "config": f"{DOCUMENT_DIRECTORY}/config.yml",
         "keeperSocket": KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
         **({"gateSocket": GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),
-        "shimNames": list(plan.enclave.spec.served_names),
         "probes": f"0.0.0.0:{PROBE_PORT}",
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],
-        "attestation": attestation_document(plan, settings, DOCUMENT_DIRECTORY),
+        "attestation": attestation_document(plan),
         "metrics": _metrics(plan),
         "terminationFile": _TERMINATION_FILE,
     }
@@ -127,18 +122,10 @@ def _millis(time: timedelta | None) -> int:
 
 
 def _metrics(plan: EnclavePlan) -> dict[str, Any]:
-    """Build the labels of the metrics."""
-    spec = plan.enclave.spec
-    gpu = plan.host.spec.gpu
-    names = spec.served_names
+    """Build what the metrics relate to, and who may read them."""
     return {
-        "id": spec.container.uid,
-        "domain": names[0] if names else "",
-        "image": f"{spec.repo}@{spec.tag}",
         "cpus": plan.config.cpus,
         "memoryBytes": plan.config.memory * _MEBI,
-        "cpuType": plan.host.spec.cpu_type or "",
-        "gpuType": (gpu.type if gpu is not None and spec.summary.gpus else "") or "",
         "tokenFile": f"{METRICS_DIRECTORY}/token" if metrics_secret(plan.secrets) else "",
     }
 

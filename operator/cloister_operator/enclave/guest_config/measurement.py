@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from cloister_crds.kinds.host import DOCUMENT_FILE, TEE
-from cloister_crds.measurement import INITDATA_FILE, Measurement, PlatformImages, measure
+from cloister_crds.kinds.host import TEE, HostSpec, TEEUnit
+from cloister_crds.measurement import Measurement
 from cloister_crds.measurement.initdata import ANNOTATION
-from cloister_operator.enclave.guest_config.certificate import FINGERPRINT_FILE, is_signed
-from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.guest_config.certificate import is_signed
+from cloister_operator.enclave.plan import EnclavePlan
 
 __all__ = [
     "DEFAULT_SERVICE",
@@ -14,7 +14,7 @@ __all__ = [
     "MEASUREMENT_ANNOTATION",
     "annotations",
     "attestation_document",
-    "measure_enclave",
+    "evidence_source",
     "node_socket",
 ]
 
@@ -28,20 +28,6 @@ INITDATA_ANNOTATION = "cloister.dev/initdata"
 """Annotation of the Pod: digest of its initdata, with the algorithm."""
 
 
-def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
-    """Measure the Enclave of a plan."""
-    spec = plan.enclave.spec
-    return measure(
-        plan.config,
-        spec.config_digest,
-        host=plan.host.spec,
-        images=PlatformImages(guest=settings.guest_image, shim=settings.shim_image),
-        service=settings.service,
-        debug=spec.debug,
-        gpus=spec.request.gpus,
-    )
-
-
 def annotations(measurement: Measurement) -> dict[str, str]:
     """Return the annotations of the Pod: for its status, and for the runtime."""
     found = {MEASUREMENT_ANNOTATION: measurement.digest}
@@ -53,37 +39,27 @@ def annotations(measurement: Measurement) -> dict[str, str]:
     return found
 
 
-def attestation_document(plan: EnclavePlan, settings: BuildSettings, folder: str) -> dict[str, Any]:
+def attestation_document(plan: EnclavePlan) -> dict[str, Any]:
     """Build the input of the agent's attestation documents.
-
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    settings
-        The administrator's settings for every enclave.
-    folder
-        Where the agent finds the published measurement.
 
     Returns
     -------
     dict[str, Any]
-        ``attestation`` of the document of ``guest agent``.
+        ``attestation`` of the document of ``guest agent``. What is attested is not in it: the agent
+        takes that from the measurement, and the key's fingerprint from a path of its own.
     """
-    host, measurement = plan.host.spec, measure_enclave(plan, settings)
-    document: dict[str, Any] = {
-        "tee": str(host.tee),
-        "measurement": {"path": f"{folder}/{DOCUMENT_FILE}", "digest": measurement.digest},
-        "gpus": measurement.document.gpus,
-    }
-    if is_signed(plan):
-        document["key"] = FINGERPRINT_FILE
+    host = plan.host.spec
+    document: dict[str, Any] = {"bindsKey": is_signed(plan)}
     if host.tee is not TEE.NONE:
         document["service"] = host.attestation_service or DEFAULT_SERVICE
-    if measurement.initdata is not None:
-        digest = measurement.initdata.digest
-        document["initdata"] = {"path": f"{folder}/{INITDATA_FILE}", "digest": digest}
     return document
+
+
+def evidence_source(host: HostSpec) -> str:
+    """Return where ``guest keep`` gets evidence of the initdata; ``none`` = nothing measures it."""
+    if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:
+        return "none"
+    return host.attestation_service or DEFAULT_SERVICE
 
 
 def node_socket(plan: EnclavePlan) -> str | None:

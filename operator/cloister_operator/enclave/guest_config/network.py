@@ -7,6 +7,7 @@ from typing import Any
 
 from cloister_operator.enclave.container.document import GUEST_DIRECTORY
 from cloister_operator.enclave.container.probes import stage_probe
+from cloister_operator.enclave.guest_config.measurement import evidence_source
 from cloister_operator.enclave.network.addresses import plan_namespaces, plan_networks
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.network.ports import PROBE_PORT
@@ -121,13 +122,14 @@ def keep_container(
     """Build the sidecar that holds namespaces and processes while other sidecars restart.
 
     It is the only native one (Kubernetes, "Sidecar Containers"): it starts before all others and
-    ends after them, and installs the guest for them. The others start together, and wait inside
-    for what they need of each other.
+    ends after them, and installs the guest and the measurement for them. The others start together,
+    and wait inside for what they need of each other.
     """
+    evidence = evidence_source(plan.host.spec)
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(KEEP, plan.names),
-        "command": ["/guest", "keep", "-socket", KEEPER_SOCKET],
+        "command": ["/guest", "keep", "-socket", KEEPER_SOCKET, "-evidence", evidence],
         # The kubelet starts the next containers after the hook: they find the guest there.
         "lifecycle": {"postStart": {"exec": {"command": ["/guest", "install", GUEST_DIRECTORY]}}},
         "securityContext": unprivileged(KEEP),

@@ -22,10 +22,11 @@ from cloister_operator.enclave.container.document import (
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
 from cloister_operator.enclave.container.probes import agent_probe, health_path
+from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
 from cloister_operator.enclave.guest_config.key_gate import gate_container
-from cloister_operator.enclave.guest_config.measurement import annotations, measure_enclave
+from cloister_operator.enclave.guest_config.measurement import annotations
 from cloister_operator.enclave.guest_config.models import models_container
 from cloister_operator.enclave.guest_config.network import keep_container, net_container
 from cloister_operator.enclave.guest_config.ssh import ssh_container

@@ -16,6 +16,7 @@ from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
+    PUBLISHED_DIRECTORY,
     REPORT_PLACE,
     SHELL_DIRECTORY,
     SPEC_DIRECTORY,
@@ -68,6 +69,7 @@ from cloister_operator.enclave.guest_config.ssh import (
     SHELLS_KEY,
     SSH_CONFIG_DIRECTORY,
 )
+from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.sidecars import (
     AGENT,
@@ -94,6 +96,7 @@ _SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
 _SHM_SHARED = "shm-host"
 _GUEST_VOLUME = "guest"
 _SPEC_VOLUME = "guest-spec"
+_PUBLISHED_VOLUME = "measurement"
 _PLAN_VOLUME = "network-plan"
 _NETWORK_VOLUME = "network"
 _KEEPER_VOLUME = "keeper"
@@ -203,6 +206,7 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
         _memory(_MODELS_VOLUME, models_memory(plan.config)),
         _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
     ]
+    result.mount_sidecar(MODELS, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
@@ -278,6 +282,8 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount in every container the guest and the documents."""
     result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
     result.mount_sidecar(KEEP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    result.volumes.append(_of_config_map(_PUBLISHED_VOLUME, plan, _published_keys(plan)))
+    result.mount_sidecar(KEEP, _PUBLISHED_VOLUME, PUBLISHED_DIRECTORY, read_only=True)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
     result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
     for container in plan.config.containers:
@@ -289,13 +295,14 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the agent's documents and directories, and each container's own report socket."""
     result.volumes += [
-        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, _agent_keys(plan)),
+        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY, UNMEASURED_KEY]),
         _memory(_AGENT_VOLUME, _SMALL_BYTES),
         _memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
     result.mount_sidecar(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
     result.mount_sidecar(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
+    result.mount_sidecar(AGENT, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
     socket = node_socket(plan)
     if socket is not None:
@@ -311,10 +318,9 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     _add_folders(result, plan, _Folders(_REPORT_VOLUME, REPORT_PLACE, AGENT, REPORT_DIRECTORY))
 
 
-def _agent_keys(plan: EnclavePlan) -> list[str]:
-    """Return the entries of the ConfigMap that are for the agent."""
-    initdata = [INITDATA_FILE] if plan.host.spec.tee_unit is TEEUnit.POD else []
-    return [AGENT_KEY, CONFIG_KEY, DOCUMENT_FILE, *initdata]
+def _published_keys(plan: EnclavePlan) -> list[str]:
+    """Return the entries of the ConfigMap with what was measured."""
+    return [DOCUMENT_FILE, *([INITDATA_FILE] if plan.host.spec.tee_unit is TEEUnit.POD else [])]
 
 
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:

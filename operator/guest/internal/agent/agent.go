@@ -310,7 +310,7 @@ func (a *agent) shimServes() bool {
 		return false
 	}
 	listening.Close()
-	for _, name := range a.spec.ShimNames {
+	for _, name := range a.spec.Unmeasured.Hostnames {
 		// Clients verify the certificate; here it matters that there is one.
 		config := &tls.Config{ServerName: name, InsecureSkipVerify: true}
 		conn, err := tls.DialWithDialer(dialer, "tcp", address, config)

@@ -3,8 +3,8 @@ package agent
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -42,7 +42,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	}
 	spec := valid()
 	for place, name := range map[*string]string{&spec.SocketDirectory: "reports", &spec.Directory: "agent",
-		&spec.ServiceDirectory: "service", &spec.Config.Source: "config", &spec.TerminationFile: "termination"} {
+		&spec.ServiceDirectory: "service", &spec.Config: "config", &spec.TerminationFile: "termination"} {
 		*place = filepath.Join(t.TempDir(), name)
 	}
 	for _, directory := range []string{spec.SocketDirectory, spec.Directory, spec.ServiceDirectory} {
@@ -50,7 +50,7 @@ func TestManyReportAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(spec.Config.Source, nil, 0o644); err != nil {
+	if err := os.WriteFile(spec.Config, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -60,8 +60,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	spec.Probes = netip.MustParseAddrPort(free.Addr().String())
 	free.Close()
 	const token = "made-up"
-	sum := sha256.Sum256(nil)
-	spec.Config.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	spec.Measurement.ConfigDigest = fmt.Sprintf("sha256:%x", sha256.Sum256(nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, spec, slog.New(slog.DiscardHandler)) }()

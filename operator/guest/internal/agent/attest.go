@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/certificate"
+	"cloister.dev/guest/internal/measured"
 )
 
 // Stages in which evidence is requested.
@@ -32,7 +36,7 @@ func (a *agent) attest(ctx context.Context) {
 	if a.spec.Attestation == nil {
 		return
 	}
-	attester, err := attestation.New(*a.spec.Attestation)
+	attester, err := a.attesterOf(measured.Root(), certificate.Fingerprint)
 	if err != nil {
 		a.settleEvidence(stageCPU, attestation.CheckResult{}, err)
 		return
@@ -44,6 +48,24 @@ func (a *agent) attest(ctx context.Context) {
 		}
 	}
 	go a.writeAttestation(ctx, attester)
+}
+
+// attesterOf returns what creates attestation documents: for the measurement in the guest's directory,
+// and for the key whose fingerprint is in a file, where evidence binds one.
+func (a *agent) attesterOf(directory, fingerprint string) (*attestation.Attester, error) {
+	about, measurement := *a.spec.Attestation, a.spec.Measurement
+	settings := attestation.Settings{TEE: measurement.Host.TEE, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text()}
+	if about.BindsKey {
+		settings.Key = fingerprint
+	}
+	if measurement.Host.TEEUnit == "Pod" {
+		initdata, err := os.ReadFile(filepath.Join(directory, measured.InitdataName))
+		if err != nil {
+			return nil, err
+		}
+		settings.Initdata = initdata
+	}
+	return attestation.New(settings)
 }
 
 // awaitEvidence retries until there is evidence or evidenceTimeout has passed.

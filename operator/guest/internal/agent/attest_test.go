@@ -1,9 +1,10 @@
 package agent
 
 import (
+	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,26 +15,18 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/certificate"
+	"cloister.dev/guest/internal/measured"
 )
 
 // attesting returns an agent of an enclave without a TEE.
-func attesting(t *testing.T, change func(*attestation.Settings)) *agent {
+func attesting(t *testing.T, change func(*Spec)) *agent {
 	t.Helper()
-	directory := t.TempDir()
-	measurement := filepath.Join(directory, "measurement.json")
-	if err := os.WriteFile(measurement, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256([]byte("{}"))
-	settings := attestation.Settings{
-		TEE: attestation.TEENone, Key: filepath.Join(directory, "tls.spki"),
-		Measurement: attestation.File{Path: measurement, Digest: "sha256:" + hex.EncodeToString(sum[:])},
-	}
-	if change != nil {
-		change(&settings)
-	}
 	spec := valid()
-	spec.ServiceDirectory, spec.Attestation = t.TempDir(), &settings
+	spec.ServiceDirectory, spec.Attestation = t.TempDir(), &Attestation{}
+	if change != nil {
+		change(&spec)
+	}
 	spec.Stages[stageCPU], spec.Stages[stageGPU] = Rule{Evidence: true}, Rule{Evidence: true}
 	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
@@ -72,9 +65,6 @@ const attestationPath = wellKnown + "cloister-attestation"
 
 func TestWithoutATEEAttestationIsSkippedWithAReason(t *testing.T) {
 	a := attesting(t, nil)
-	if err := os.WriteFile(a.spec.Attestation.Key, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	if code, body := a.asked(t, attestationPath); code != http.StatusServiceUnavailable || !strings.Contains(body, "boot stages") {
 		t.Errorf("before the start: %d %s", code, body)
 	}
@@ -109,8 +99,8 @@ func TestWithoutATEEAttestationIsSkippedWithAReason(t *testing.T) {
 }
 
 func TestAMachineWithoutEvidenceFailsTheBoot(t *testing.T) {
-	a := attesting(t, func(s *attestation.Settings) {
-		s.TEE, s.Service = attestation.TEESNP, "unix://"+filepath.Join(t.TempDir(), "none.sock")
+	a := attesting(t, func(s *Spec) {
+		s.Measurement.Host.TEE, s.Attestation.Service = attestation.TEESNP, "unix://"+filepath.Join(t.TempDir(), "none.sock")
 	})
 	a.attest(t.Context()) // the timeout is zero
 	if found := a.outcomeOf(t, stageCPU); found.Status != statusFailed {
@@ -125,20 +115,56 @@ func TestAMachineWithoutEvidenceFailsTheBoot(t *testing.T) {
 	}
 }
 
-func TestAnotherMeasurementDocumentFailsTheBoot(t *testing.T) {
-	a := attesting(t, nil)
-	if err := os.WriteFile(a.spec.Attestation.Measurement.Path, []byte("{ }"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+func TestAMachineWithoutItsInitdataFailsTheBoot(t *testing.T) {
+	a := attesting(t, func(s *Spec) {
+		s.Measurement.Host, s.Attestation.Service = measured.Host{TEE: attestation.TEESNP, TEEUnit: "Pod"}, "http://127.0.0.1:8006"
+	})
 	a.attest(t.Context())
-	if found := a.outcomeOf(t, stageCPU); found.Status != statusFailed || !strings.Contains(found.Detail, "not the file that was measured") {
+	if found := a.outcomeOf(t, stageCPU); found.Status != statusFailed || !strings.Contains(found.Detail, "initdata.toml") {
 		t.Errorf("%+v", found)
 	}
 }
 
+// The path is a constant: no document can name another file for the processor to bind.
+func TestEvidenceBindsTheKeyOfTheConstantPathAlone(t *testing.T) {
+	if certificate.Fingerprint != "/run/cloister/certificate/tls.spki" {
+		t.Errorf("the fingerprint is read from %s", certificate.Fingerprint)
+	}
+	fingerprint := filepath.Join(t.TempDir(), "tls.spki")
+	if err := os.WriteFile(fingerprint, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := attesting(t, func(s *Spec) { s.Attestation.BindsKey = true })
+	attester, err := a.attesterOf(t.TempDir(), fingerprint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := attester.Document(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := unpacked(t, document.Body); !strings.Contains(report, `"report_data":"`+strings.Repeat("1", 64)) {
+		t.Error(report)
+	}
+}
+
+// unpacked returns what base64 of gzip holds.
+func unpacked(t *testing.T, packed string) string {
+	t.Helper()
+	reader, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestAStoppedAgentRequestsNoEvidence(t *testing.T) {
-	a := attesting(t, func(s *attestation.Settings) {
-		s.TEE, s.Service = attestation.TEETDX, "unix://"+filepath.Join(t.TempDir(), "none.sock")
+	a := attesting(t, func(s *Spec) {
+		s.Measurement.Host.TEE, s.Attestation.Service = attestation.TEETDX, "unix://"+filepath.Join(t.TempDir(), "none.sock")
 	})
 	a.evidenceTimeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/models"
 	"cloister.dev/guest/internal/network"
 	"cloister.dev/guest/internal/strictjson"
@@ -61,30 +60,28 @@ func readState(spec Spec, now time.Time) (state, error) {
 }
 
 // layOutService creates the service directory: the configuration file, byte for byte,
-// and the mount points of other volumes. A file with another digest than the operator
-// decided about fails the boot.
+// and the mount points of other volumes. A file with another digest than the measured one
+// fails the boot.
 func (a *agent) layOutService() error {
 	for _, name := range []string{"secrets", "mpk"} {
 		if err := os.MkdirAll(filepath.Join(a.spec.ServiceDirectory, name), 0o755); err != nil {
 			return fmt.Errorf("the service directory: %w", err)
 		}
 	}
-	about, err := os.Stat(a.spec.Config.Source)
+	about, err := os.Stat(a.spec.Config)
 	if err == nil && about.Size() > maxConfig {
 		err = strictjson.ErrTooLarge
 	}
 	if err != nil {
 		return fmt.Errorf("the configuration file: %w", err)
 	}
-	data, err := os.ReadFile(a.spec.Config.Source)
+	data, err := os.ReadFile(a.spec.Config)
 	if err != nil {
 		return fmt.Errorf("the configuration file: %w", err)
 	}
-	sum := sha256.Sum256(data)
 	now := time.Now().UTC()
-	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != a.spec.Config.Digest {
-		a.state.Boot.fail(stageConfig, reasonBoot, fmt.Sprintf("Stage config: The configuration file in the Pod has the digest %s instead of %s. "+
-			"It was changed on its way; start the container again.", digest, a.spec.Config.Digest), now)
+	if err := a.spec.Measurement.CheckConfig(data); err != nil {
+		a.state.Boot.fail(stageConfig, measured.Reason, "Stage config: "+err.Error(), now)
 		return nil
 	}
 	a.state.Boot.settle(stageConfig, statusOK, "", now)

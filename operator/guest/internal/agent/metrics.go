@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 const (
@@ -65,9 +67,10 @@ func (m *meter) take(lives map[string]*instance, now time.Time) {
 }
 
 // document returns the metrics.
-func (m *meter) document(about Metrics) MetricsDocument {
-	spec := MetricsDocument{ID: about.ID, Domain: about.Domain, Image: about.Image, CPUType: about.CPUType,
-		GPUType: about.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
+func (m *meter) document(about Metrics, told unmeasured.Document) MetricsDocument {
+	labels := told.Labels
+	spec := MetricsDocument{ID: labels.ID, Domain: told.Domain(), Image: labels.Image, CPUType: labels.CPUType,
+		GPUType: labels.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
 	if m.cpu != nil {
 		spec.CPUUtil = pointer(rounded(percent * *m.cpu / float64(about.CPUs)))
 	}

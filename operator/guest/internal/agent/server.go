@@ -22,7 +22,7 @@ const (
 
 // routes returns the handlers of the well-known paths by path suffix.
 func (a *agent) routes() map[string]http.HandlerFunc {
-	service := wellKnown + a.spec.Service + "-"
+	service := wellKnown + a.spec.Measurement.Service + "-"
 	return map[string]http.HandlerFunc{
 		service + "attestation": a.serveAttestation,
 		service + "containers":  a.serveContainers,
@@ -120,14 +120,14 @@ func (a *agent) serveMetrics(response http.ResponseWriter, request *http.Request
 
 func (a *agent) serveGauges(response http.ResponseWriter, request *http.Request) {
 	if a.authorized(response, request) {
-		send(response, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(a.metrics().gauges(a.spec.Service)))
+		send(response, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(a.metrics().gauges(a.spec.Measurement.Service)))
 	}
 }
 
 func (a *agent) metrics() MetricsDocument {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return a.meter.document(a.spec.Metrics)
+	return a.meter.document(a.spec.Metrics, a.spec.Unmeasured)
 }
 
 // authorized checks the bearer token of the metrics, if one is configured, and responds

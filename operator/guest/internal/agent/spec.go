@@ -15,12 +15,13 @@ import (
 	"slices"
 	"strings"
 
-	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Version is the version of the spec that this guest reads.
-const Version = 1
+const Version = 2
 
 // Restart policies of the configuration file.
 const (
@@ -34,8 +35,6 @@ const (
 type Spec struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Service names the well-known paths.
-	Service string `json:"service"`
 	// SocketDirectory has one directory with a report socket for each container.
 	SocketDirectory string `json:"socketDirectory"`
 	// Directory contains the agent's HTTP sockets, its state and the marker of a
@@ -43,8 +42,9 @@ type Spec struct {
 	Directory string `json:"directory"`
 	// ServiceDirectory is mounted read-only in the containers as the service directory.
 	ServiceDirectory string `json:"serviceDirectory"`
-	// Config is the configuration file.
-	Config ConfigFile `json:"config"`
+	// Config is the path of the configuration file in the Pod; with other bytes than the measured
+	// ones it fails the boot.
+	Config string `json:"config"`
 	// FDStoreSocket is the socket of `guest keep`; empty means that a restarted agent
 	// does not know which containers run until their checkers report or they are started again.
 	FDStoreSocket string `json:"keeperSocket,omitempty"`
@@ -52,8 +52,6 @@ type Spec struct {
 	Shim netip.AddrPort `json:"shim"`
 	// GateSocket is created by `guest gate`, which the shim needs; empty means that there is none.
 	GateSocket string `json:"gateSocket,omitempty"`
-	// ShimNames are its host names: it serves when it has a certificate for each of them.
-	ShimNames []string `json:"shimNames"`
 	// Probes is the address at which the kubelet asks for the readiness of the enclave and of its
 	// containers; the packet filter admits the node alone.
 	Probes netip.AddrPort `json:"probes"`
@@ -63,19 +61,25 @@ type Spec struct {
 	// Containers are those of the configuration file, in its order.
 	Containers []Container `json:"containers"`
 	// Attestation configures attestation documents; nil means that there are none.
-	Attestation *attestation.Settings `json:"attestation,omitempty"`
+	Attestation *Attestation `json:"attestation,omitempty"`
 	// Metrics is the static part of the metrics.
 	Metrics Metrics `json:"metrics"`
 	// TerminationFile is where the kubelet reads the termination message.
 	TerminationFile string `json:"terminationFile"`
+
+	// Measurement is that of the enclave. It names the spec.
+	Measurement measured.Measurement `json:"-"`
+	// Unmeasured has the host names, and the labels of the metrics.
+	Unmeasured unmeasured.Document `json:"-"`
 }
 
-// ConfigFile is the configuration file of the enclave.
-type ConfigFile struct {
-	// Source is its path in the Pod.
-	Source string `json:"source"`
-	// Digest is `sha256:` and the hash of its bytes; another digest fails the boot.
-	Digest string `json:"digest"`
+// Attestation is how attestation documents are created.
+type Attestation struct {
+	// Service is the attestation service of the machine; empty without a TEE.
+	Service string `json:"service,omitempty"`
+	// BindsKey means that `guest certificate` generates the TLS key, and that evidence binds it. Else
+	// the shim generates a key that is not known, and none is bound.
+	BindsKey bool `json:"bindsKey"`
 }
 
 // Rule defines how the end of a stage is detected; exactly one field is set.
@@ -127,18 +131,9 @@ func (c Container) restarts(exitCode *int) bool {
 
 // Metrics is the static part of the metrics.
 type Metrics struct {
-	// ID is the id of the Container in the API.
-	ID string `json:"id"`
-	// Domain is its public host name.
-	Domain string `json:"domain"`
-	// Image is `owner/name@tag`.
-	Image string `json:"image"`
 	// CPUs and MemoryBytes are the enclave's size in the file.
 	CPUs        int   `json:"cpus"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// CPUType and GPUType are those of the Host; empty if it has none.
-	CPUType string `json:"cpuType"`
-	GPUType string `json:"gpuType"`
 	// TokenFile contains the bearer token of the metrics; empty means they are open.
 	TokenFile string `json:"tokenFile,omitempty"`
 }
@@ -146,11 +141,23 @@ type Metrics struct {
 var (
 	servicePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	namePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
-	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ReadSpec reads and validates the spec at a path.
-func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
+// ReadSpec reads and validates the measured spec at a path, and what belongs to it.
+func ReadSpec(path string) (Spec, error) {
+	spec, err := measured.Read[Spec](path)
+	if err != nil {
+		return Spec{}, err
+	}
+	if spec.Measurement, err = measured.Load(); err != nil {
+		return Spec{}, err
+	}
+	if !servicePattern.MatchString(spec.Measurement.Service) {
+		return Spec{}, fmt.Errorf("%s: service: %q is not a service name", measured.FileName, spec.Measurement.Service)
+	}
+	spec.Unmeasured, err = unmeasured.Beside(path)
+	return spec, err
+}
 
 // ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
@@ -164,12 +171,9 @@ func (d Spec) Validate() error {
 	if d.Version != Version {
 		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
 	}
-	if !servicePattern.MatchString(d.Service) {
-		wrong("service", "%q is not a service name", d.Service)
-	}
 	for field, value := range map[string]string{
 		"socketDirectory": d.SocketDirectory, "directory": d.Directory, "serviceDirectory": d.ServiceDirectory,
-		"config.source": d.Config.Source, "terminationFile": d.TerminationFile,
+		"config": d.Config, "terminationFile": d.TerminationFile,
 	} {
 		if !path.IsAbs(value) || path.Clean(value) != value {
 			wrong(field, "%q is not an absolute, clean path", value)
@@ -180,12 +184,6 @@ func (d Spec) Validate() error {
 			wrong(field, "%q is not absolute", value)
 		}
 	}
-	if !digestPattern.MatchString(d.Config.Digest) {
-		wrong("config.digest", "%q is not sha256: and 64 hexadecimal digits", d.Config.Digest)
-	}
-	if slices.Contains(d.ShimNames, "") {
-		wrong("shimNames", "%q has an empty name", d.ShimNames)
-	}
 	if !d.Shim.IsValid() || d.Shim.Port() == 0 {
 		wrong("shim", "%s is not an address with a port", d.Shim)
 	}
@@ -194,9 +192,6 @@ func (d Spec) Validate() error {
 	}
 	if d.Metrics.CPUs < 1 || d.Metrics.MemoryBytes < 1 {
 		wrong("metrics", "cpus and memoryBytes are at least 1")
-	}
-	if d.Attestation != nil {
-		problems = append(problems, d.Attestation.Validate())
 	}
 	return errors.Join(append(problems, d.validateContainers(), d.validateStages())...)
 }

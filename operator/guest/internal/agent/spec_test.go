@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 func valid() Spec {
@@ -18,11 +19,14 @@ func valid() Spec {
 		delete(stages, name)
 	}
 	return Spec{
-		Version: Version, Service: "cloister", SocketDirectory: "/reports", Directory: "/agent", ServiceDirectory: "/service",
-		Config: ConfigFile{Source: "/config/config.yml", Digest: "sha256:" + strings.Repeat("0", 64)}, TerminationFile: "/dev/termination-log",
-		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), ShimNames: []string{"web.example.org"}, Probes: netip.MustParseAddrPort("0.0.0.0:8441"), Stages: stages,
+		Version: Version, SocketDirectory: "/reports", Directory: "/agent", ServiceDirectory: "/service",
+		Config: "/config/config.yml", TerminationFile: "/dev/termination-log",
+		Shim: netip.MustParseAddrPort("127.0.0.1:8443"), Probes: netip.MustParseAddrPort("0.0.0.0:8441"), Stages: stages,
 		Containers: []Container{{Name: "web", Image: "web@sha256:0", Restart: restartAlways, HealthWithinMillis: 60_000, CheckEveryMillis: 60_000}, {Name: "job", Restart: restartNo}},
 		Metrics:    Metrics{CPUs: 2, MemoryBytes: 1},
+
+		Unmeasured:  unmeasured.Document{Version: unmeasured.Version, Hostnames: []string{"web.example.org"}},
+		Measurement: measured.Measurement{Service: "cloister", Host: measured.Host{TEE: "None"}},
 	}
 }
 
@@ -31,13 +35,11 @@ func TestSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field, change := range map[string]func(*Spec){
-		"version":                  func(d *Spec) { d.Version = 2 },
-		"service":                  func(d *Spec) { d.Service = "A/b" },
+		"version":                  func(d *Spec) { d.Version = 1 },
 		"socketDirectory":          func(d *Spec) { d.SocketDirectory = "reports" },
 		"directory":                func(d *Spec) { d.Directory = "/a/../b" },
 		"serviceDirectory":         func(d *Spec) { d.ServiceDirectory = "" },
-		"config.source":            func(d *Spec) { d.Config.Source = "" },
-		"config.digest":            func(d *Spec) { d.Config.Digest = "sha256:00" },
+		"config":                   func(d *Spec) { d.Config = "" },
 		"terminationFile":          func(d *Spec) { d.TerminationFile = "" },
 		"keeperSocket":             func(d *Spec) { d.FDStoreSocket = "x" },
 		"metrics.tokenFile":        func(d *Spec) { d.Metrics.TokenFile = "x" },
@@ -46,7 +48,6 @@ func TestSpec(t *testing.T) {
 		"gateSocket":               func(d *Spec) { d.GateSocket = "x" },
 		"probes":                   func(d *Spec) { d.Probes = netip.AddrPort{} },
 		"checkEveryMillis":         func(d *Spec) { d.Containers[0].CheckEveryMillis = 0 },
-		"shimNames":                func(d *Spec) { d.ShimNames = []string{""} },
 		"containers: 0":            func(d *Spec) { d.Containers = nil },
 		"containers[1].name":       func(d *Spec) { d.Containers[1].Name = "web" },
 		"containers[0].restart":    func(d *Spec) { d.Containers[0].Restart = "sometimes" },
@@ -57,7 +58,6 @@ func TestSpec(t *testing.T) {
 		"stages.models: exactly":   func(d *Spec) { d.Stages["models"] = Rule{Skipped: "x", File: "/y"} },
 		"stages.network.models":    func(d *Spec) { d.Stages["network"] = Rule{Models: "/y"} },
 		"cpu-attestation.evidence": func(d *Spec) { d.Stages[stageCPU] = Rule{Evidence: true} },
-		"attestation.tee":          func(d *Spec) { d.Attestation = &attestation.Settings{} },
 		"stages.identity: exactly": func(d *Spec) { d.Stages["identity"] = Rule{} },
 		"stages.secrets.launched":  func(d *Spec) { d.Stages["secrets"] = Rule{Launched: []string{"nobody"}} },
 	} {
@@ -75,7 +75,7 @@ func FuzzParseDocument(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte(`{"version":1,"shim":"127.0.0.1:1"}`))
+	f.Add([]byte(`{"version":2,"shim":"127.0.0.1:1"}`))
 	if _, err := ParseSpec(data); err != nil {
 		f.Error(err)
 	}

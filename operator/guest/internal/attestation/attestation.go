@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +13,8 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+
+	"cloister.dev/guest/internal/initdata"
 )
 
 // NonceSize is the number of bytes of a nonce.
@@ -55,56 +56,33 @@ type Dummy struct {
 
 // Attester creates attestation documents.
 type Attester struct {
-	settings    Settings
-	service     *service
-	measurement []byte
-	initdata    []byte
+	settings Settings
+	service  *service
+	// measurement is the SHA-256 of the measurement document, hostData the digest that the processor
+	// reports; nil where it reports none of the enclave's.
+	measurement [sha256.Size]byte
+	hostData    []byte
 	turns       chan struct{}
 	// written is the hash of the key that attestation.json binds; nil means not written.
 	written atomic.Pointer[[sha256.Size]byte]
 }
 
-// New returns an Attester. It fails if the settings are invalid or a file is not the
-// published one.
+// New returns an Attester. It fails if the settings are invalid.
 func New(settings Settings) (*Attester, error) {
 	if err := settings.Validate(); err != nil {
 		return nil, err
 	}
-	made := &Attester{settings: settings, turns: make(chan struct{}, maxConcurrent)}
-	var err error
-	if made.measurement, err = settings.Measurement.read(); err != nil {
-		return nil, err
-	}
+	made := &Attester{settings: settings, measurement: sha256.Sum256(settings.Measurement), turns: make(chan struct{}, maxConcurrent)}
 	if settings.Initdata != nil {
-		if made.initdata, err = settings.Initdata.read(); err != nil {
+		var err error
+		if made.hostData, err = initdata.Digest(initdataAlgorithms[settings.TEE], settings.Initdata); err != nil {
 			return nil, err
-		}
-		if !bytes.Contains(made.initdata, made.measurement) {
-			return nil, errors.New("the initdata is that of another enclave: it does not contain the measurement document")
 		}
 	}
 	if settings.TEE != TEENone {
 		made.service = newService(settings.Service)
 	}
 	return made, nil
-}
-
-// read reads a file and compares it with its digest.
-func (f File) read() ([]byte, error) {
-	content, err := readBounded(f.Path)
-	if err != nil {
-		return nil, err
-	}
-	hash := sha256.Sum256(content)
-	found := hash[:]
-	if len(f.hash()) == sha512.Size384 {
-		longer := sha512.Sum384(content)
-		found = longer[:]
-	}
-	if !bytes.Equal(found, f.hash()) {
-		return nil, fmt.Errorf("%s is not the file that was measured: its digest is %x, the published one is %x", f.Path, found, f.hash())
-	}
-	return content, nil
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -141,7 +119,7 @@ func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error)
 	if err != nil {
 		return Document{}, err
 	}
-	reportData := ReportData(key, a.settings.Measurement.hash(), nonce)
+	reportData := ReportData(key, a.measurement[:], nonce)
 	report, gpu, err := a.report(ctx, reportData)
 	if err != nil {
 		return Document{}, err
@@ -150,8 +128,8 @@ func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error)
 		Format:      formats[a.settings.TEE],
 		Body:        pack(report),
 		GPU:         pack(gpu),
-		Measurement: string(a.measurement),
-		Initdata:    pack(a.initdata),
+		Measurement: string(a.settings.Measurement),
+		Initdata:    pack(a.settings.Initdata),
 		Nonce:       hex.EncodeToString(nonce),
 	}, nil
 }
@@ -186,11 +164,7 @@ func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	var hostData []byte
-	if a.settings.Initdata != nil {
-		hostData = a.settings.Initdata.hash()
-	}
-	return evidence, found.compare(reportData, hostData)
+	return evidence, found.compare(reportData, a.hostData)
 }
 
 // CheckResult is the result of a boot stage.
@@ -207,7 +181,7 @@ func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
 	if a.service == nil {
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
 	}
-	if _, err := a.evidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
+	if _, err := a.evidence(ctx, ReportData([sha256.Size]byte{}, a.measurement[:], nil)); err != nil {
 		return CheckResult{}, err
 	}
 	if a.settings.Initdata == nil {
@@ -224,7 +198,7 @@ func (a *Attester) CheckGPU(ctx context.Context) (CheckResult, error) {
 	case a.service == nil:
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: its GPUs are not confidential."}, nil
 	}
-	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.settings.Measurement.hash(), nil)); err != nil {
+	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.measurement[:], nil)); err != nil {
 		return CheckResult{}, err
 	}
 	return CheckResult{Detail: "Evidence of the GPUs was obtained."}, nil

@@ -45,6 +45,24 @@ func newService(address string) *service {
 	return &service{base: base, client: client}
 }
 
+// HostData returns the digest that the processor reports of what the machine was started with, from
+// evidence of an attestation service.
+func HostData(ctx context.Context, tee, address string) ([]byte, error) {
+	if err := checkService(tee, address); err != nil {
+		return nil, err
+	}
+	reportData := make([]byte, reportDataSize)
+	evidence, err := newService(address).evidence(ctx, reportData)
+	if err != nil {
+		return nil, err
+	}
+	found, err := readEvidence(tee, evidence)
+	if err != nil {
+		return nil, err
+	}
+	return found.hostData, found.compare(reportData, nil)
+}
+
 // evidence requests evidence of the processor that binds report data.
 func (s *service) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
 	return s.get(ctx, "/aa/evidence", reportData)

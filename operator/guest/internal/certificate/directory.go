@@ -19,6 +19,10 @@ import (
 )
 
 // Names of the files in the directory.
+// Fingerprint is the path of FingerprintFile for the agent, which binds what it says into evidence. It
+// is in no document, so that nothing but this key can be bound.
+const Fingerprint = "/run/cloister/certificate/" + FingerprintFile
+
 const (
 	// KeyFile is the private key, PEM (PKCS #8).
 	KeyFile = "tls.key"

@@ -17,6 +17,7 @@ import (
 
 	"cloister.dev/guest/internal/capability"
 	"cloister.dev/guest/internal/entrypoint"
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/tmpfs"
 )
@@ -154,7 +155,7 @@ var (
 )
 
 // Read reads and validates the spec at a path.
-func Read(path string) (Spec, error) { return strictjson.Read[Spec](path) }
+func Read(path string) (Spec, error) { return measured.Read[Spec](path) }
 
 // Parse parses and validates a spec.
 func Parse(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }

@@ -1,6 +1,6 @@
-// Package install is `guest install`, the hook of `guest keep` that fills our one directory in
-// every container of the Pod: the guest itself, since tenants' images do not contain it,
-// and empty directories as mount points of other volumes.
+// Package install fills our one directory in every container of the Pod. `guest install`, the hook of
+// `guest keep`, puts the guest there, since tenants' images do not contain it, and empty directories
+// as mount points of other volumes; `guest keep` itself puts the measurement there.
 //
 // The whole directory is one mount in the containers. A mount cannot be moved away, so
 // nothing can replace the guest, even where root may write to the container's file system.
@@ -20,11 +20,22 @@ const Binary = "bin/guest"
 // mounts are the mount points of volumes; each container mounts those that it needs.
 var mounts = []string{"spec", "wiring", "report", "debug", "ssh"}
 
-// mode lets all users execute and none write.
-const mode = 0o555
+const (
+	// executable lets all users execute and none write; readable lets them read.
+	executable = 0o555
+	readable   = 0o444
+)
 
-// Run fills a directory with a copy of this program and the mount points.
+// Run fills a directory with a copy of this program and the mount points, and waits until
+// `guest keep` has put the measurement there: the next containers start when the hook ends.
 func Run(directory string) error {
+	if err := fill(directory); err != nil {
+		return err
+	}
+	return awaitMeasurement(directory)
+}
+
+func fill(directory string) error {
 	source, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("the guest cannot read itself: %w", err)
@@ -35,11 +46,11 @@ func Run(directory string) error {
 			return fmt.Errorf("the guest cannot be installed: %w", err)
 		}
 	}
-	return place(source, filepath.Join(directory, Binary))
+	return place(source, filepath.Join(directory, Binary), executable)
 }
 
 // place writes a file atomically, and replaces one that an interrupted run left there.
-func place(source io.Reader, target string) (err error) {
+func place(source io.Reader, target string, mode os.FileMode) (err error) {
 	directory := filepath.Dir(target)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return fmt.Errorf("the guest cannot be installed: %w", err)

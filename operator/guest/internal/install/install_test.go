@@ -13,7 +13,7 @@ import (
 func TestTheGuestIsInstalledReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), Binary)
 	for _, content := range []string{"old", "new"} {
-		if err := place(strings.NewReader(content), file); err != nil {
+		if err := place(strings.NewReader(content), file, executable); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestTheGuestIsInstalledReadOnly(t *testing.T) {
 func TestAnInterruptedCopyLeavesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), Binary)
 	cut := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off")))
-	if err := place(cut, file); err == nil || !strings.Contains(err.Error(), "cut off") {
+	if err := place(cut, file, executable); err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 0 {
@@ -41,7 +41,7 @@ func TestAnInterruptedCopyLeavesNothing(t *testing.T) {
 func TestEveryMountHasItsDirectory(t *testing.T) {
 	directory := t.TempDir()
 	for range 2 {
-		if err := Run(directory); err != nil {
+		if err := fill(directory); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -25,12 +26,15 @@ import (
 	"cloister.dev/guest/internal/shell"
 )
 
+// terminationFile is the default of Kubernetes, which the containers of a file have.
+const terminationFile = "/dev/termination-log"
+
 // Run starts the container of a spec. It returns only on an error; nothing of the
 // tenant's has run then.
 func Run(document string) error {
 	container, err := containerspec.Read(document)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	// Namespaces, identity and filter are per thread, and execve keeps the calling thread.
 	runtime.LockOSThread()
@@ -48,6 +52,12 @@ func Run(document string) error {
 	err = start(document, container, checker)
 	told.Failed(err, entrypoint.ExitCode(err))
 	return err
+}
+
+// explain writes why a document is not used to the termination message, since the agent, to which
+// other failures are reported, is in the document.
+func explain(reason error) error {
+	return errors.Join(reason, os.WriteFile(terminationFile, []byte(reason.Error()), 0o644))
 }
 
 // start isolates the calling, locked thread and executes the container's program.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/verity"
 )
@@ -54,7 +55,7 @@ var (
 )
 
 // ReadSpec reads and validates the spec at a path.
-func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
+func ReadSpec(file string) (Spec, error) { return measured.Read[Spec](file) }
 
 // ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }

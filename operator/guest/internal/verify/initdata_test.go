@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/pelletier/go-toml/v2"
+	"cloister.dev/guest/internal/initdata"
 )
 
 // The file is what the operator writes: a unit test of its builders compares it.
@@ -14,18 +14,18 @@ func TestInitdataOfTheOperatorIsThatOfItsMeasurement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var document initdata
-	if err := toml.Unmarshal(text, &document); err != nil {
+	document, err := initdata.Parse(text)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var read measured
-	if err := json.Unmarshal([]byte(document.Data[measurementFile]), &read); err != nil {
+	if err := json.Unmarshal([]byte(document.Data[initdata.MeasurementFile]), &read); err != nil {
 		t.Fatal(err)
 	}
 	if len(read.Host.Initdata) != 2 {
 		t.Fatalf("the measurement lists %v", read.Host.Initdata)
 	}
-	if err := checkInitdata(text, document.Data[measurementFile], read.Host.Initdata); err != nil {
+	if err := checkInitdata(text, document.Data[initdata.MeasurementFile], read.Host.Initdata); err != nil {
 		t.Error(err)
 	}
 }

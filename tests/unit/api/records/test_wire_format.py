@@ -133,7 +133,9 @@ def measurement(initdata: Initdata | None) -> Any:
         repo="acme/web", tag="v1", commit="9f" * 20, config_file="service-config.yml"
     )
     enclave = cast("Enclave", SimpleNamespace(spec=spec))
-    return measurement_record(enclave, Publication('{"a": [null], "b": 1.5}', initdata))
+    return measurement_record(
+        enclave, Publication('{"a": [null], "b": 1.5}', initdata, {"agent.json": "{}"})
+    )
 
 
 INVOICE = {

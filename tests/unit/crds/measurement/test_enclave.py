@@ -44,6 +44,7 @@ def measured(**changes: Any) -> Measurement:
         "config_digest": FILE,
         "host": SNP,
         "images": IMAGES,
+        "documents": {"agent.json": "{}"},
         "service": "cloister",
         "debug": False,
         "gpus": None,
@@ -53,16 +54,18 @@ def measured(**changes: Any) -> Measurement:
 
 def test_the_bytes_are_pinned() -> None:
     """An auditor's own program writes exactly these."""
-    empty, policy = (hashlib.sha256(each.encode()).hexdigest() for each in ("", POLICY))
+    empty, policy, braces = (
+        hashlib.sha256(each.encode()).hexdigest() for each in ("", POLICY, "{}")
+    )
     image = "registry.example/web@sha256:" + "ab" * 32
     expected = (
         f'{{"configDigest":"{FILE}","containers":[{{"image":"{image}","name":"web"}}],'
-        f'"debug":false,"gpus":0,"guestImage":"{IMAGES.guest}","host":{{"initdata":{{'
+        f'"debug":false,"documents":{{"agent.json":"sha256:{braces}"}},"gpus":0,"guestImage":"{IMAGES.guest}","host":{{"initdata":{{'
         f'"aa.toml":"sha256:{empty}","policy.rego":"sha256:{policy}"}},'
         '"networkIsolation":"Container","runtimeClassName":"kata-qemu-snp",'
         '"sizing":{"overheadCpuMilli":0,"overheadMemoryMB":128},"tee":"SNP","teeUnit":"Pod"},'
         f'"service":"cloister","shimImage":"{IMAGES.shim}",'
-        '"version":"cloister.dev/measurement/v1"}'
+        '"version":"cloister.dev/measurement/v2"}'
     )
     found = measured()
     assert found.text.decode() == expected
@@ -88,6 +91,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a container": {"config": config_of(WEB, WORKER)},
     "an image": {"config": config_of(WEB.model_copy(update={"image": "x@sha256:" + "5" * 64}))},
     "debug": {"debug": True},
+    "a document": {"documents": {"agent.json": "{ }"}},
+    "the name of a document": {"documents": {"other.json": "{}"}},
+    "one more document": {"documents": {"agent.json": "{}", "other.json": "{}"}},
     "GPUs": {"gpus": 1},
     "the guest": {"images": PlatformImages(guest=IMAGES.shim, shim=IMAGES.shim)},
     "the shim": {"images": PlatformImages(guest=IMAGES.guest, shim=IMAGES.guest)},
@@ -162,4 +168,8 @@ def test_what_is_published_is_what_was_measured(spec: HostSpec) -> None:
     assert read is not None
     assert (read.digest, read.initdata) == (found.digest, found.initdata)
     assert read.document == found.document.wire()
+    assert read.documents == {}
+    whole = published({**entries(found), "agent.json": "{}", "unmeasured.json": "{}"})
+    assert whole is not None
+    assert whole.documents == {"agent.json": "{}"}
     assert published({"config.yml": ""}) is None

@@ -20,7 +20,7 @@ from cloister_crds.kinds import Container
 from cloister_crds.measurement import PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.guest_config.measurement import measure_enclave
+from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.network_policy import (

@@ -1,5 +1,6 @@
 """What the agent of an enclave attests by, on each kind of Host."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -7,16 +8,29 @@ import pytest
 
 from cloister_crds.kinds import Host
 from cloister_crds.lifecycle.admission.host_selection import profile
+from cloister_crds.measurement import PUBLISHED
 from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import agent_document
-from cloister_operator.enclave.guest_config.measurement import measure_enclave
+from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import build_pod
 from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
 
-FOLDER = "/etc/cloister-agent"
+UNMEASURED = {"unmeasured.json", "shim.json", "network.json"}
 MACHINE = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}
 NODE = {"tee": "TDX", "teeUnit": "Node", "attestationService": "unix:///run/aa/api.sock"}
+OTHER_REQUEST: dict[str, Any] = {
+    "container": {"name": "other", "uid": "00000000-0000-0000-0000-000000000002"},
+    "hostnames": ["www.example.org", "other.acme.containers.example"],
+    "tag": "v2.0.0",
+    "request": {
+        "repo": "acme/web",
+        "tag": "v2.0.0",
+        "variables": [{"name": "COLOUR", "value": "red"}, {"name": "DOMAIN", "value": "x"}],
+    },
+}
+"""Fields of an Enclave of the same file, for somebody else."""
 HOSTS: dict[str, dict[str, Any]] = {"none": {}, "pod": MACHINE, "node": NODE}
 
 
@@ -25,18 +39,36 @@ def plan(name: str) -> EnclavePlan:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_agent_knows_what_was_published(name: str) -> None:
-    document = agent_document(plan(name), SETTINGS)
-    attestation, measurement = document["attestation"], measure_enclave(plan(name), SETTINGS)
-    published = {"path": f"{FOLDER}/measurement.json", "digest": measurement.digest}
-    assert attestation["measurement"] == published
-    assert attestation["tee"] == str(plan(name).host.spec.tee)
-    assert ("initdata" in attestation) is (name == "pod")
-    if measurement.initdata is not None:
-        digest = measurement.initdata.digest
-        assert attestation["initdata"] == {"path": f"{FOLDER}/initdata.toml", "digest": digest}
-    data = build_config_map(plan(name), SETTINGS, SURROUNDINGS)["data"]
-    assert data["measurement.json"] == measurement.text.decode()
+def test_the_guest_takes_the_measurement_from_initdata_that_hardware_reports(name: str) -> None:
+    """Where that is, no document says: an argument does, which policies bind."""
+    pod = build_pod(plan(name), SETTINGS)["spec"]
+    (keep,) = (each for each in pod["initContainers"] if each["name"] == "keep")
+    source = "http://127.0.0.1:8006" if name == "pod" else "none"
+    assert keep["command"][-2:] == ["-evidence", source]
+    (published,) = (each for each in pod["volumes"] if each["name"] == "measurement")
+    keys = {each["key"] for each in published["configMap"]["items"]}
+    assert keys == {"measurement.json"} | ({"initdata.toml"} if name == "pod" else set())
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_measurement_names_each_document(name: str) -> None:
+    config_map = build_config_map(plan(name), SETTINGS, SURROUNDINGS)
+    named = measure_enclave(plan(name), SETTINGS).document.documents
+    texts = {
+        key: text for key, text in config_map["data"].items() if key not in PUBLISHED | UNMEASURED
+    }
+    assert {key: digest(text) for key, text in texts.items()} == named
+
+
+def test_what_differs_from_request_to_request_is_not_measured() -> None:
+    one, other = plan("pod"), plan_of(WEB, host=host_of(**MACHINE), **OTHER_REQUEST)
+    assert measure_enclave(one, SETTINGS).text == measure_enclave(other, SETTINGS).text
+    told = [unmeasured_document(each) for each in (one, other)]
+    assert told[0] != told[1]
+
+
+def digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +76,7 @@ def test_the_agent_knows_what_was_published(name: str) -> None:
     [("none", None), ("pod", "http://127.0.0.1:8006"), ("node", "unix:///run/aa/api.sock")],
 )
 def test_evidence_is_asked_for_where_there_is_a_tee(name: str, service: str | None) -> None:
-    document = agent_document(plan(name), SETTINGS)
+    document = agent_document(plan(name))
     assert document["attestation"].get("service") == service
     rule = document["stages"]["cpu-attestation"]
     assert rule == {"evidence": True} if service else "nothing is confidential" in rule["skipped"]
@@ -68,7 +100,7 @@ def test_a_tee_that_is_switched_off_is_not_asked() -> None:
     machine = host_of(**MACHINE)
     spec = profile(machine.spec, without_tee=True)
     without = plan_of(WEB, host=Host(metadata=machine.metadata, spec=spec))
-    assert "service" not in agent_document(without, SETTINGS)["attestation"]
+    assert "service" not in agent_document(without)["attestation"]
     pod = build_pod(without, SETTINGS)
     assert "runtimeClassName" not in pod["spec"]
     assert pod["spec"]["hostUsers"] is False
@@ -79,6 +111,5 @@ def test_the_key_that_was_made_inside_is_bound() -> None:
     plain = plan("none")
     spec = plain.enclave.spec.model_copy(update={"signed_certificate": True})
     signed = replace(plain, enclave=plain.enclave.model_copy(update={"spec": spec}))
-    assert "key" not in agent_document(plain, SETTINGS)["attestation"]
-    bound = agent_document(signed, SETTINGS)["attestation"]["key"]
-    assert bound == "/run/cloister/certificate/tls.spki"
+    bound = [agent_document(each)["attestation"]["bindsKey"] for each in (plain, signed)]
+    assert bound == [False, True]

@@ -116,7 +116,7 @@ def test_the_kubelet_starts_no_process_for_a_probe() -> None:
         "/stage/shim",
     ]
     assert all(probe["httpGet"]["port"] == 8441 for probe in probes)
-    assert agent_document(plan, SETTINGS)["probes"] == "0.0.0.0:8441"
+    assert agent_document(plan)["probes"] == "0.0.0.0:8441"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_the_agent_knows_when_a_check_must_have_reported_again() -> None:
         test=("CMD", "true"), interval=timedelta(seconds=30), timeout=timedelta(seconds=5)
     )
     plan = plan_of(with_changes(WEB, healthcheck=check), with_changes(WEB, name="plain"))
-    times = [each["checkEveryMillis"] for each in agent_document(plan, SETTINGS)["containers"]]
+    times = [each["checkEveryMillis"] for each in agent_document(plan)["containers"]]
     assert times == [(30 + 5 + 15) * 1000, 0]
 
 
@@ -368,7 +368,7 @@ def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it(
     (agent,) = (each for each in spec["containers"] if each["name"] == "agent")
     mounted = "/etc/cloister-metrics" in {each["mountPath"] for each in agent["volumeMounts"]}
     assert mounted is (used is not None)
-    token = agent_document(plan, SETTINGS)["metrics"]["tokenFile"]
+    token = agent_document(plan)["metrics"]["tokenFile"]
     assert token == ("/etc/cloister-metrics/token" if used else "")
     sources = [each["secret"] for each in spec["volumes"] if each["name"] == "metrics-token"]
     assert [each["items"] for each in sources] == (
@@ -379,7 +379,7 @@ def test_the_agent_has_the_token_of_the_metrics_when_the_file_names_it(
 def test_stages_in_which_nothing_is_done_are_written_on_the_pod() -> None:
     pod = build_pod(plan_of(WEB), SETTINGS)
     skipped = json.loads(pod["metadata"]["annotations"][SKIPPED_ANNOTATION])
-    rules = agent_document(plan_of(WEB), SETTINGS)["stages"]
+    rules = agent_document(plan_of(WEB))["stages"]
     assert skipped == sorted(name for name, rule in rules.items() if "skipped" in rule)
     assert sorted(rules) == sorted(set(STAGES) - {"config", "containers", "shim"})
 

@@ -84,6 +84,14 @@ def test_weights_that_fail_are_told_in_their_stage(code: int, said: str) -> None
     assert [(each.name, each.detail) for each in failed] == [("models", said)]
 
 
+def test_a_document_that_was_changed_is_told_in_the_first_stage() -> None:
+    said = "guest net: not what was measured: network.json has the digest x"
+    net = replace(running("net"), exit_code=67, exit_message=f"{said}\n")
+    pod = replace(UP, sidecars=(net,), skipped_stages=frozenset())
+    failed = [each for each in boot_stages(pod) if each.status == "failed"]
+    assert [(each.name, each.detail) for each in failed] == [("config", f"Container net: {said}")]
+
+
 def test_the_agent_tells_of_weights_too() -> None:
     told = ("ModelInvalid", "Stage models: model a: it differs")
     agent = replace(running("agent"), exit_code=1, exit_message=": ".join(told))

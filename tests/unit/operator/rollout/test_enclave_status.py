@@ -1,6 +1,7 @@
 """The status of an attempt: each course of a Pod, and what must not be mistaken for one."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -441,6 +442,27 @@ def test_model_weights_that_are_wrong_have_reasons_of_their_own(
     status = verdict(fresh(), pod_of(up(ready=False), phase=phase, sidecars=(part,)))
     assert (status.phase, status.reason) == (EnclavePhase.FAILED, reason)
     assert message in status.message
+
+
+REFUSED = "a line of the log\nguest net: not what was measured: network.json has the digest x"
+
+
+@pytest.mark.parametrize("phase", [PodPhase.PENDING, PodPhase.FAILED])
+@pytest.mark.parametrize("name", ["keep", "agent", "net", "shim", "web"])
+def test_a_document_that_is_not_the_measured_one_fails_the_boot_at_once(
+    phase: PodPhase, name: str
+) -> None:
+    part = up(name, state=WAITING, ready=False, restarts=True, exit_code=67, exit_message=REFUSED)
+    parts: dict[str, Any] = {name: part} if name in {"agent", "shim"} else {"sidecars": (part,)}
+    pod = pod_of(part if name == "web" else up(ready=False), phase=phase, **parts)
+    status = verdict(fresh(), pod)
+    assert (status.phase, status.reason) == (EnclavePhase.FAILED, "MeasurementMismatch")
+    assert status.message.startswith(f"Container {name}: guest net: not what was measured")
+
+
+def test_a_program_of_the_file_may_use_that_exit_code() -> None:
+    broken = up(state=ENDED, ready=False, exit_code=67, exit_message="of my own")
+    assert verdict(fresh(), pod_of(broken)).reason == "BootFailed"
 
 
 def test_a_container_of_the_file_has_no_such_reasons() -> None:

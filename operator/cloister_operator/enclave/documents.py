@@ -1,0 +1,57 @@
+"""The documents by which the parts of an enclave work, and their measurement.
+
+Measured documents decide what an enclave does: the measurement names the digest of each, and each
+part of the guest compares its own before it reads a byte of it. They are built from the plan and
+the settings alone, so that they can be measured before the enclave exists. What differs from
+request to request is in no measured document.
+"""
+
+from typing import Any
+
+import msgspec
+
+from cloister_crds.measurement import Measurement, PlatformImages, measure
+from cloister_operator.enclave.container.document import container_document, document_key
+from cloister_operator.enclave.guest_config.agent import AGENT_KEY, agent_document
+from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+
+__all__ = ["measure_enclave", "measured_documents", "written"]
+
+
+def measured_documents(plan: EnclavePlan) -> dict[str, str]:
+    """Build the documents that the measurement names.
+
+    Returns
+    -------
+    dict[str, str]
+        Text by name, which is the key in the ConfigMap and the name of the file.
+    """
+    documents: dict[str, Any] = {
+        document_key(index): container_document(plan, container)
+        for index, container in enumerate(plan.config.containers)
+    }
+    documents[AGENT_KEY] = agent_document(plan)
+    if plan.config.models:
+        documents[MODELS_KEY] = models_document(plan)
+    return {name: written(document) for name, document in documents.items()}
+
+
+def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
+    """Measure the Enclave of a plan."""
+    spec = plan.enclave.spec
+    return measure(
+        plan.config,
+        spec.config_digest,
+        host=plan.host.spec,
+        images=PlatformImages(guest=settings.guest_image, shim=settings.shim_image),
+        documents=measured_documents(plan),
+        service=settings.service,
+        debug=spec.debug,
+        gpus=spec.request.gpus,
+    )
+
+
+def written(document: dict[str, Any]) -> str:
+    """Write a document as short as it can be: etcd and the kubelet hold one of each enclave."""
+    return msgspec.json.encode(document, order="sorted").decode()

@@ -1,0 +1,62 @@
+"""The real guest as a process on this machine, with a measurement of its documents."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cloister_crds.measurement import DOCUMENT_VERSION
+from dev.cluster.guest import guest_binary
+
+__all__ = ["measured_guest", "write_measured"]
+
+_ROOT = "measured"
+"""Where the guest of these tests finds its measurement: below its working directory."""
+
+
+def measured_guest() -> Path:
+    """Return the guest, which has to run in a folder that `write_measured` filled."""
+    return guest_binary("guest-of-tests", root=_ROOT)
+
+
+def write_measured(
+    folder: Path,
+    documents: Mapping[str, dict[str, Any]],
+    *,
+    unmeasured: dict[str, Any],
+    config_file: bytes = b"",
+) -> None:
+    """Write documents, what is not measured, and the measurement that names the documents.
+
+    Parameters
+    ----------
+    folder
+        Where to.
+    documents
+        The documents, by the names of their files.
+    unmeasured
+        The document of what is not measured.
+    config_file
+        The configuration file.
+    """
+    digests = {}
+    for name, document in documents.items():
+        text = json.dumps(document).encode()
+        (folder / name).write_bytes(text)
+        digests[name] = _digest(text)
+    (folder / "unmeasured.json").write_text(json.dumps(unmeasured))
+    measurement = {
+        "version": DOCUMENT_VERSION,
+        "service": "cloister",
+        "configDigest": _digest(config_file),
+        "documents": digests,
+        "gpus": 0,
+        "host": {"tee": "None"},
+    }
+    (folder / _ROOT).mkdir(exist_ok=True)
+    (folder / _ROOT / "measurement.json").write_text(json.dumps(measurement))
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
