@@ -119,6 +119,7 @@ NEEDED: Final[dict[str, tuple[Right, ...]]] = {
         Right(EVERYWHERE, "cloister.dev", "organizations enclaves", "get list watch"),
         Right(EVERYWHERE, "cloister.dev", "hosts", "list watch"),
         Right(EVERYWHERE, "cloister.dev", "hostnameclaims", "get list watch create patch"),
+        Right(EVERYWHERE, "cloister.dev", "organizations", "patch"),
         Right(EVERYWHERE, "cloister.dev", "organizations/status", "patch"),
         Right(EVERYWHERE, "cloister.dev", "enclaves", "patch"),
         Right(EVERYWHERE, "authentication.k8s.io", "tokenreviews", "create"),

@@ -359,6 +359,47 @@ async def test_the_facade_writes_billing_and_no_other_status(held: Held) -> None
     assert (await held.admin.delete(path)).accepted
 
 
+async def test_the_facade_changes_the_members_of_an_organization_and_nothing_else(
+    held: Held,
+) -> None:
+    path = "/apis/cloister.dev/v1alpha1/organizations/staffed"
+    ada = {"user": "ada@example.test", "role": "Admin"}
+    bob = {"user": "bob@example.test", "role": "Member"}
+    body = {
+        "apiVersion": "cloister.dev/v1alpha1",
+        "kind": "Organization",
+        "metadata": {"name": "staffed", "labels": {"team": "a"}},
+        "spec": {"namespace": "org-staffed", "members": [ada], "limits": {"containers": 3}},
+    }
+    await held.admin.apply(body, path)
+    try:
+        joined = await held.api.patch(path, {"spec": {"members": [ada, bob]}})
+        assert joined.accepted, joined.message
+        found = joined.body["spec"]
+        assert found["members"] == [ada, bob]
+        for patch in (
+            {"spec": {"limits": {"containers": 4}}},
+            {"spec": {"limits": None, "members": [ada]}},
+            {"spec": {"entitlements": {"gpu": True}}},
+            {"spec": {"billing": {"containerSubscription": True}}},
+            {"metadata": {"labels": {"team": None}}},
+            {"metadata": {"annotations": {"cloister.dev/paused": "true"}}},
+        ):
+            assert_denied(await held.api.patch(path, patch), "the members and nothing else")
+        finalizer = {"metadata": {"finalizers": ["cloister.dev/namespace"]}}
+        assert_denied(await held.api.patch(path, finalizer), "finalizers")
+        for members in ([bob], [], None):
+            patch = {"spec": {"members": members}}
+            assert_denied(await held.api.patch(path, patch), "last administrator")
+        assert_denied(await held.api.delete(path))
+        assert_denied(await held.api.post(path.rpartition("/")[0], body))
+        assert (await held.admin.get(path)).body["spec"] == found
+        left = await held.api.patch(path, {"spec": {"members": [ada]}})
+        assert left.accepted, left.message
+    finally:
+        assert (await held.admin.delete(path)).accepted
+
+
 Rights = set[tuple[str, str, str]]
 """Resource as ``plural.group``, verb, and object name; empty = every object."""
 

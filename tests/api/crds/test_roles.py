@@ -171,6 +171,8 @@ async def test_the_facade_only_reads_what_is_not_its_users(may: May, kind: type[
         assert await may(API, verb, place_of(of(kind))), verb
     for verb in ("create", "delete", "update"):
         assert not await may(API, verb, place_of(of(kind))), verb
+    # The members of an Organization, and the metering finalizer of an Enclave, by policies.
+    assert await may(API, "patch", place_of(of(kind))) is (kind is not Host)
 
 
 async def test_the_facade_claims_host_names_and_never_releases_them(may: May) -> None:
