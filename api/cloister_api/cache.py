@@ -4,7 +4,8 @@ A write is answered once the writer's own cache shows it; the header X-Consisten
 response has the version that a read at another replica waits for.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
@@ -49,6 +50,7 @@ __all__ = [
     "ClusterCache",
     "OwnedOrganization",
     "changed_at",
+    "member_owners_of",
     "owners_of",
     "project_container",
     "project_enclave",
@@ -121,6 +123,8 @@ class OwnedOrganization(Organization):
 
     owners: Mapping[str, frozenset[str]] = Field(default_factory=dict, exclude=True)
     """Wire names of the fields of spec -> managers that set them."""
+    member_owners: Mapping[str, frozenset[str]] = Field(default_factory=dict, exclude=True)
+    """Members -> managers that set a field of theirs."""
 
     @classmethod
     @override
@@ -132,7 +136,8 @@ class OwnedOrganization(Organization):
         pydantic.ValidationError
             When the object breaks a rule of the kind.
         """
-        return cls.model_validate({**body, "owners": owners_of(body)})
+        owners = {"owners": owners_of(body), "member_owners": member_owners_of(body)}
+        return cls.model_validate({**body, **owners})
 
 
 def project_container(item: dict[str, Any]) -> CachedContainer:
@@ -175,12 +180,35 @@ def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozense
     part
         Such as ``spec``, or ``data`` of a core Secret.
     """
-    owners: dict[str, set[str]] = {}
+    return _managers_by(
+        (key.removeprefix("f:"), manager)
+        for manager, fields in _managed_fields(item, part)
+        for key in fields
+    )
+
+
+def member_owners_of(item: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Return which managers set the members of an Organization, by user."""
+    return _managers_by(
+        (str(json.loads(key.removeprefix("k:"))["user"]), manager)
+        for manager, fields in _managed_fields(item, "spec")
+        for key in fields.get("f:members", {})
+        if key.startswith("k:")
+    )
+
+
+def _managed_fields(item: Mapping[str, Any], part: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield managers with the fields below a part that they set (FieldsV1)."""
     for entry in item["metadata"].get("managedFields") or []:
-        if entry.get("subresource"):
-            continue
-        for key in (entry.get("fieldsV1") or {}).get(f"f:{part}", {}):
-            owners.setdefault(key.removeprefix("f:"), set()).add(entry.get("manager", ""))
+        if not entry.get("subresource"):
+            fields = (entry.get("fieldsV1") or {}).get(f"f:{part}", {})
+            yield entry.get("manager", ""), fields
+
+
+def _managers_by(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    owners: dict[str, set[str]] = {}
+    for name, manager in pairs:
+        owners.setdefault(name, set()).add(manager)
     return {name: frozenset(managers) for name, managers in owners.items()}
 
 

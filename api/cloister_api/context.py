@@ -60,6 +60,7 @@ from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
 from cloister_api.services.resources.admin_keys import AdminKeyDesk
+from cloister_api.services.resources.members import MemberDesk
 from cloister_api.services.resources.organization import OrganizationReader
 from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.sessions.sessions import Sessions
@@ -122,6 +123,8 @@ class Context:
     """Sessions of the dashboard."""
     admin_key_desk: AdminKeyDesk
     """Admin keys, for administrators in the dashboard."""
+    members: MemberDesk
+    """Members of organizations, for their administrators in the dashboard."""
     reader: ContainerReader
     """Reads containers."""
     statuses: ContainerStatuses
@@ -332,6 +335,7 @@ def build(
         record_cache=RecordCache(records),
         sessions=sessions,
         admin_key_desk=admin_key_desk,
+        members=members_of(base, admin_key_desk),
         organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),
         reader=reader,
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),
@@ -347,6 +351,17 @@ def build(
         gpus=gpus,
         payments=payments,
         state_metrics=state_metrics,
+    )
+
+
+def members_of(base: Infrastructure, keys: AdminKeyDesk) -> MemberDesk:
+    """Build the service of members."""
+    return MemberDesk(
+        base.client,
+        base.cache,
+        keys,
+        gitops_managers=base.settings.gitops_managers,
+        write_wait=base.settings.write_wait_seconds,
     )
 
 

@@ -5,7 +5,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from tests.support.programs.browser import Visitor
-from tests.support.programs.dashboard_samples import LONG, make_samples
+from tests.support.programs.dashboard_samples import LONG, LONG_USER, make_people, make_samples
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -66,6 +66,7 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
 ) -> None:
     async with facade.client(world.key) as client:
         made = await make_samples(world, client)
+    await make_people(world)
     await visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     link = visitor.dashboard.link(ADMIN)
     found: dict[str, object] = {}
@@ -87,6 +88,9 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
     where = f"/o/{world.organization}/containers"
     for path in ("/session", "/organizations?all", where, f"{where}/new",
                  f"/o/{world.organization}/admin-keys",
+                 f"/o/{world.organization}/members",
+                 f"/o/{world.organization}/members/person?user={ADMIN}",
+                 f"/o/{world.organization}/members/person?user={LONG_USER}",
                  f"{where}/{made['shop']}", f"{where}/{made[LONG]}"):  # fmt: skip
         await look(path)
     assert not found

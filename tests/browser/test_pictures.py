@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs.browser import Visitor
-from tests.support.programs.dashboard_samples import make_samples
+from tests.support.programs.dashboard_samples import LONG_USER, make_people, make_samples
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 
 KEPT = 1200
@@ -30,6 +30,7 @@ async def test_two_pictures_of_a_page_are_equal(
     """What moves by itself would differ."""
     async with facade.client(world.key) as client:
         made = await make_samples(world, client)
+    await make_people(world)
     page = visitor.page
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     await page.set_viewport_size({"width": width, "height": 900})
@@ -44,6 +45,8 @@ async def test_two_pictures_of_a_page_are_equal(
         ("container", f"{where}/{made['web']}"),
         ("new-container", f"{where}/new"),
         ("admin-keys", f"/o/{world.organization}/admin-keys"),
+        ("members", f"/o/{world.organization}/members"),
+        ("member", f"/o/{world.organization}/members/person?user={LONG_USER}"),
         ("organizations", "/organizations?all"),
         ("sign-in", "/session"),
     ):

@@ -18,7 +18,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
 
-__all__ = ["Organizations", "administers"]
+__all__ = ["DEMOTED", "Organizations", "administers"]
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from cloister_api.dashboard.pages import (
     admin_keys,
     container_actions,
     containers,
+    members,
     new_container,
     organizations,
     sign_in,
@@ -44,6 +45,7 @@ ROUTES = (
     *containers.ROUTES,
     *container_actions.ROUTES,
     *admin_keys.ROUTES,
+    *members.ROUTES,
 )
 """Routes of all pages."""
 

@@ -21,7 +21,10 @@ class Place:
 
 GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
     ("Run", (Place("Containers", "containers"),)),
-    ("Organization", (Place("Admin keys", "admin-keys", for_admins=True),)),
+    (
+        "Organization",
+        (Place("Admin keys", "admin-keys", for_admins=True), Place("Members", "members")),
+    ),
 )
 """Pages by group, in the order of the navigation."""
 

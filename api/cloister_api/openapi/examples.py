@@ -288,6 +288,13 @@ RECORDS: dict[str, Any] = {
         "members": 2,
         "managed_by": [{"manager": "kustomize-controller", "fields": ["members"]}],
     },
+    "SessionResponse": {
+        "user": "ada@example.org",
+        "via": "key",
+        "key_id": OTHER_ID,
+        "expires_at": AT,
+        "organizations": [{"slug": "acme", "role": "Admin"}],
+    },
     "MemberResponse": {"user": "ada@example.org", "role": "Admin", "admin_keys": 1},
     "AuditRowResponse": {
         "id": 42,

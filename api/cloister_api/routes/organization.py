@@ -1,4 +1,4 @@
-"""/api/organization and /api/members: the organization of the admin key."""
+"""/api/session, /api/organization and /api/members: who asks, and the organization of the key."""
 
 from fastapi import APIRouter, Request
 
@@ -7,12 +7,22 @@ from cloister_api.routes.pagination import paginate
 from cloister_api.routes.parameters import Cursor, Limit
 from cloister_api.routes.responses import LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
-from cloister_api.schemas.organization_responses import MemberResponse, OrganizationResponse
+from cloister_api.schemas.organization_responses import (
+    MemberResponse,
+    OrganizationResponse,
+    SessionResponse,
+)
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["organization"], route_class=StrictRoute)
+
+
+@router.get("/session", responses=responses())
+async def get_session(request: Request) -> JsonResponse[SessionResponse]:
+    """Return who the caller is: user, admin key, organization and role."""
+    return JsonResponse(context_of(request).organization.session(principal_of(request)))
 
 
 @router.get("/organization", responses=responses())

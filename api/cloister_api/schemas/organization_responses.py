@@ -1,5 +1,7 @@
 """Responses about the organization itself."""
 
+from typing import Literal
+
 from cloister_api.schemas.response import Count, ResponseBody, Timestamp, Uuid
 from cloister_api.schemas.status_responses import ManagerResponse
 from cloister_crds.kinds.organization import Role
@@ -10,7 +12,9 @@ __all__ = [
     "EntitlementsResponse",
     "LimitsResponse",
     "MemberResponse",
+    "MembershipResponse",
     "OrganizationResponse",
+    "SessionResponse",
 ]
 
 
@@ -99,3 +103,27 @@ class OrganizationResponse(ResponseBody):
     """People, whom `GET /api/members` lists."""
     managed_by: list[ManagerResponse]
     """GitOps tools that manage fields of the Organization."""
+
+
+class MembershipResponse(ResponseBody):
+    """An organization of the caller."""
+
+    slug: str
+    """Name of the organization."""
+    role: Role
+    """What the caller may do there."""
+
+
+class SessionResponse(ResponseBody):
+    """Who sends a request."""
+
+    user: str
+    """User who created the admin key, as the organization names its members."""
+    via: Literal["key"]
+    """How the caller is known: by an admin key."""
+    key_id: Uuid
+    """Identifier of the admin key, as the audit trail has it."""
+    expires_at: Timestamp | None
+    """When the admin key expires; null = never."""
+    organizations: list[MembershipResponse]
+    """Organizations that the caller reaches: that of the admin key."""

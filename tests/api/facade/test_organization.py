@@ -1,9 +1,10 @@
-"""GET /api/organization and /api/members."""
+"""GET /api/session, /api/organization and /api/members."""
 
 from typing import Any
 
 import httpx
 
+from cloister_clients.clock import utc_text
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
@@ -117,3 +118,21 @@ async def test_members_are_listed_with_their_valid_keys(
         assert [*first.json(), *rest] == ordered
         foreign = [each["user"] for each in await shown(other, "/api/members")]
         assert foreign == [ADMIN]
+
+
+async def test_the_caller_is_told_who_they_are(facade: Facade, world: FacadeInstallation) -> None:
+    lasting = await world.record_of(world.key)
+    ending = await world.new_key(days=1)
+    expires = (await world.record_of(ending)).expires_at
+    assert expires is not None
+    own = [{"slug": world.organization, "role": "Admin"}]
+    async with facade.client(world.key) as client, facade.client(ending) as other:
+        assert await shown(client, "/api/session") == {
+            "user": ADMIN, "via": "key", "key_id": lasting.id, "expires_at": None,
+            "organizations": own,
+        }  # fmt: skip
+        found = await shown(other, "/api/session")
+        assert found["key_id"] != lasting.id
+        assert found["expires_at"] == utc_text(expires)
+    async with facade.client() as nobody:
+        assert (await nobody.get("/api/session")).status_code == 401

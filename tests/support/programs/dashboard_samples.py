@@ -1,15 +1,17 @@
-"""Containers in every state, with long names, for pictures and for tests of pages."""
+"""Containers in every state and people, with long names, for pictures and for tests of pages."""
 
 from typing import Any
 
 import httpx
 
-from tests.support.programs.facade import FacadeInstallation
+from tests.support.programs.facade import ADMIN, FacadeInstallation
 
-__all__ = ["LONG", "SAMPLES", "make_samples"]
+__all__ = ["LONG", "LONG_USER", "SAMPLES", "make_people", "make_samples"]
 
 LONG = "the-longest-name-that-a-label-may-have-0123456789-0123456789-01"
 """A name of 63 characters."""
+LONG_USER = "https://id.example.test/realms/acme/" + "0123456789abcdef" * 13
+"""A name of 244 characters without a place to break, as providers may give it."""
 AT = "2026-11-27T00:00:00Z"
 
 
@@ -71,3 +73,12 @@ async def make_samples(world: FacadeInstallation, client: httpx.AsyncClient) -> 
         found[name] = made.json()["id"]
         await world.report(name, observedGeneration=1, **status)
     return found
+
+
+async def make_people(world: FacadeInstallation) -> None:
+    """Add an administrator with admin keys, one of them revoked, and a member."""
+    people = [(ADMIN, "Admin"), (LONG_USER, "Admin"), ("mia@example.test", "Member")]
+    await world.change_organization(members=[{"user": user, "role": role} for user, role in people])
+    for days in (None, 30, None):
+        value = await world.new_key(user=LONG_USER, days=days)
+    await world.revoke(value)

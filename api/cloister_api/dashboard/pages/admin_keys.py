@@ -4,8 +4,6 @@ The value of a key is in no page: the form that reveals it is answered by the va
 which no cache keeps.
 """
 
-from datetime import timedelta
-
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -16,13 +14,12 @@ from cloister_api.dashboard.pages.requests import (
     principal_of,
     render,
     require_admin,
-    session_of,
+    require_recent,
     submit,
 )
-from cloister_api.errors import ApiError, forbidden
+from cloister_api.errors import ApiError
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.services.resources.admin_keys import is_valid
-from cloister_api.sessions.settings import DashboardSettings
 
 __all__ = ["ROUTES"]
 
@@ -45,23 +42,6 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
         problem=problem,
         keys=[(key, is_valid(key, now)) for key in keys],
     )
-
-
-def require_recent(request: Request) -> None:
-    """Let go on who signed in a short while ago.
-
-    Raises
-    ------
-    ApiError
-        403.
-    """
-    settings: DashboardSettings = request.app.state.settings
-    minutes = settings.session.recent_minutes
-    age = context_of(request).clock() - session_of(request).authenticated_at
-    if age > timedelta(minutes=minutes):
-        raise forbidden(
-            f"you signed in more than {minutes} minutes ago; sign in again to create or see a key"
-        )
 
 
 async def create(request: Request) -> Response:

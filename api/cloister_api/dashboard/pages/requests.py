@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,16 +21,19 @@ from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
 from cloister_api.sessions.sessions import Membership
+from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
 
 __all__ = [
+    "Write",
     "audited",
     "context_of",
     "membership_of",
     "principal_of",
     "render",
     "require_admin",
+    "require_recent",
     "session_of",
     "submit",
 ]
@@ -88,6 +92,21 @@ def require_admin(request: Request) -> None:
     """
     if membership_of(request).role is not Role.ADMIN:
         raise forbidden(MEMBERS_READ)
+
+
+def require_recent(request: Request) -> None:
+    """Let go on who signed in a short while ago.
+
+    Raises
+    ------
+    ApiError
+        403.
+    """
+    settings: DashboardSettings = request.app.state.settings
+    minutes = settings.session.recent_minutes
+    age = context_of(request).clock() - session_of(request).authenticated_at
+    if age > timedelta(minutes=minutes):
+        raise forbidden(f"you signed in more than {minutes} minutes ago; sign in again to do this")
 
 
 def principal_of(request: Request) -> Principal:

@@ -3,6 +3,7 @@
 An admin key cannot do any of this: a stolen one must not make others.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from cloister_api.auth.admin_key_cache import AdminKeyCache
@@ -33,6 +34,25 @@ class AdminKeyDesk:
             key for key in self._cache.all() if key.organization_id == principal.organization_id
         ]
         return sorted(found, key=lambda key: (key.created_at, key.id), reverse=True)
+
+    async def valid_of(self, principal: Principal, user: str) -> list[AdminKey]:
+        """Return the valid keys that a user created, newest first, as the ledger has them."""
+        await self._cache.refresh()
+        now = self._clock()
+        return [key for key in self.of(principal) if key.created_by == user and is_valid(key, now)]
+
+    async def end(self, keys: Iterable[AdminKey], *, because: str) -> None:
+        """Revoke keys permanently; those that were revoked before stay as they are.
+
+        Parameters
+        ----------
+        keys
+            The keys.
+        because
+            Why, for people.
+        """
+        for key in keys:
+            await self._cache.revoke(key, because=because, now=self._clock())
 
     async def create(self, principal: Principal, *, name: str, days: str) -> AdminKey:
         """Create a key of the principal, which dies with their role.

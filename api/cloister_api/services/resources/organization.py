@@ -14,11 +14,14 @@ from cloister_api.schemas.organization_responses import (
     EntitlementsResponse,
     LimitsResponse,
     MemberResponse,
+    MembershipResponse,
     OrganizationResponse,
+    SessionResponse,
 )
 from cloister_api.schemas.status_responses import ManagerResponse
-from cloister_clients.clock import Clock
+from cloister_clients.clock import Clock, utc_text
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 from cloister_crds.lifecycle.admission.limits import billing_of
 
 __all__ = ["OrganizationReader", "member_records", "organization_record"]
@@ -45,6 +48,18 @@ class OrganizationReader:
         held = entry.value if entry is not None else None
         owners = held.owners if isinstance(held, OwnedOrganization) else {}
         return organization_record(principal.organization, manager_records(owners, self._gitops))
+
+    def session(self, principal: Principal) -> SessionResponse:
+        """Return the record of who sends a request with an admin key, of which one is Admin."""
+        key = next(key for key in self._admin_keys.all() if key.id == principal.key_id)
+        expires = utc_text(key.expires_at) if key.expires_at is not None else None
+        return SessionResponse(
+            user=principal.user,
+            via="key",
+            key_id=principal.key_id,
+            expires_at=expires,
+            organizations=[MembershipResponse(slug=principal.slug, role=Role.ADMIN)],
+        )
 
     def members(self, principal: Principal) -> list[MemberResponse]:
         """Return the people of the principal's organization, by name."""

@@ -1,0 +1,164 @@
+"""Members are changed by two replicas, and by one that dies in the middle."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
+from dev.cluster import Cluster
+from tests.support.cluster.accounts import account_user
+from tests.support.faults.fault_kinds import ApiRequest, CrashPoints, HeldEvents
+from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.support.ports import free_port
+from tests.support.programs.dashboard import Dashboard, Person
+from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, start_facade
+from tests.support.waiting import until
+
+BOB = "bob@example.test"
+DOOMED = "the other replica"
+
+
+@pytest.fixture(scope="module")
+def proxy(api_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyProxy]:
+    """Provide a proxy in front of the API server."""
+    with faulty_proxy(api_cluster.kubeconfig, tmp_path_factory.mktemp("faulty")) as running:
+        running.user = account_user("api")
+        yield running
+
+
+@pytest.fixture
+def second(dashboard_settings: Path, proxy: FaultyProxy) -> Iterator[Dashboard]:
+    """Provide another replica, which reaches the API server by the proxy."""
+    settings = yaml.safe_load(dashboard_settings.read_text())
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    settings["dashboard"] |= {"address": address, "listen": {"port": port}}
+    settings["kubeconfig"] = str(proxy.open_port(DOOMED).kubeconfig)
+    path = dashboard_settings.parent / f"dashboard-{port}.yml"
+    path.write_text(yaml.safe_dump(settings))
+    with start_facade(path) as running:
+        yield Dashboard(running, address, path)
+    proxy.faults = ()
+
+
+async def roles(world: FacadeInstallation) -> dict[str, str]:
+    """Return roles by user, as the server has them."""
+    found = await world.kube.get(of(Organization), world.organization)
+    return {each["user"]: each["role"] for each in found["spec"]["members"]}
+
+
+async def both_are_admin(world: FacadeInstallation) -> str:
+    """Make bob an administrator, and return the value of his admin key."""
+    users = [{"user": user, "role": "Admin"} for user in (ADMIN, BOB)]
+    await world.change_organization(members=users)
+    return await world.new_key(user=BOB)
+
+
+async def shown(person: Person, path: str, text: str) -> None:
+    """Wait until a page shows a text."""
+
+    async def there() -> bool:
+        return text in (await person.get(path)).text
+
+    await until(there, what=f"{text} at {path}")
+
+
+async def test_what_one_replica_changed_the_other_shows(
+    dashboard: Dashboard, second: Dashboard, world: FacadeInstallation
+) -> None:
+    await both_are_admin(world)
+    path = f"/o/{world.organization}/members"
+    async with dashboard.signed_in(ADMIN) as one, second.person() as two:
+        two.cookie = one.cookie
+        await shown(one, path, BOB)
+        await shown(two, path, BOB)
+        for sender, reader, user in ((one, two, "a@example.test"), (two, one, "b@example.test")):
+            done = await sender.fill(path, name=user, role="Member")
+            assert done.status_code == 303, done.text
+            assert user in (await reader.get(done.headers["location"])).text
+
+
+async def test_two_that_demote_each_other_leave_an_administrator(
+    dashboard: Dashboard, second: Dashboard, world: FacadeInstallation
+) -> None:
+    await both_are_admin(world)
+    path = f"/o/{world.organization}/members"
+    async with dashboard.signed_in(ADMIN) as ada, dashboard.signed_in(BOB) as bob:
+        at_second = Person(httpx.AsyncClient(base_url=second.address, timeout=60), bob.cookie)
+        await shown(ada, path, "Add somebody")
+        await shown(at_second, path, "Add somebody")
+        answers = await asyncio.gather(
+            ada.fill(f"{path}/remove", name=BOB), at_second.fill(f"{path}/remove", name=ADMIN)
+        )
+        await at_second.client.aclose()
+    left = await roles(world)
+    assert list(left.values()) == ["Admin"]
+    for answer in answers:
+        # The other one was no administrator any more, or not even a member.
+        assert answer.status_code in {303, 403, 404}, answer.text
+    assert [each.status_code for each in answers].count(303) == 1
+
+
+async def test_a_copy_that_lags_decides_nothing(
+    dashboard: Dashboard, second: Dashboard, proxy: FaultyProxy, world: FacadeInstallation
+) -> None:
+    """The replica still has the administrator in memory who is none any more."""
+    await both_are_admin(world)
+    path = f"/o/{world.organization}/members"
+    async with dashboard.signed_in(BOB) as bob, second.person() as lagging:
+        lagging.cookie = bob.cookie
+        await shown(lagging, path, "Add somebody")
+        held = HeldEvents(lambda request: request.kind == "organizations")
+        proxy.faults = (held,)
+        await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
+        assert "Add somebody" in (await lagging.get(path)).text, "it lags"
+        refused = await lagging.fill(path, name="eve@example.test", role="Admin")
+        assert refused.status_code == 403
+        assert "not an administrator of this organization any more" in refused.text
+        held.release()
+    assert await roles(world) == {ADMIN: "Admin"}
+
+
+async def test_a_replica_that_dies_has_done_all_or_nothing(
+    facade: Facade,
+    dashboard: Dashboard,
+    second: Dashboard,
+    proxy: FaultyProxy,
+    world: FacadeInstallation,
+) -> None:
+    value = await both_are_admin(world)
+    path = f"/o/{world.organization}/members"
+
+    def writes(request: ApiRequest, _: str) -> bool:
+        return request.kind == "organizations" and request.verb == "patch"
+
+    async with dashboard.signed_in(ADMIN) as one, second.person() as two:
+        two.cookie = one.cookie
+        await shown(two, path, BOB)
+        fault = CrashPoints({DOOMED: 1}, writes)
+        proxy.faults = (fault,)
+        sending = asyncio.create_task(two.fill(f"{path}/remove", name=BOB))
+
+        async def is_cut() -> bool:
+            return fault.is_cut(DOOMED) or sending.done()
+
+        await until(is_cut, every=0.01, what="the patch of the Organization")
+        second.facade.kill()
+        with pytest.raises(httpx.TransportError):
+            await sending
+        fault.release()
+        assert await roles(world) == {ADMIN: "Admin"}, "one patch does it"
+
+        async def ended() -> bool:
+            return await world.is_revoked(value)
+
+        await until(ended, within=10, what="the end of the admin key, by the replica that is left")
+        again = await one.fill(f"{path}/remove", name=BOB)
+        assert again.status_code == 303, "the same form again"
+        async with facade.client(value) as client:
+            assert (await client.get("/api/session")).status_code == 403
