@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from cloister_crds.config import ModelSpec, Restart
+from cloister_crds.measurement.guest_rules import pod_text, policy_text
 from cloister_operator.enclave.guest_policy.pod_data import SANDBOX, pod_data
-from cloister_operator.enclave.guest_policy.rules import policy_data_text, rules_text
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     WEB,
@@ -70,7 +70,7 @@ PLANS: dict[str, Callable[[], EnclavePlan]] = {
 
 def policy_of(given: EnclavePlan) -> str:
     spec = build_pod(given, SETTINGS)["spec"]
-    return f"{rules_text()}\ncloister_pod := {policy_data_text(pod_data(given, spec))}\n"
+    return policy_text(pod_text(pod_data(given, spec)))
 
 
 def runtime_of(given: EnclavePlan, *, metadata: bool = False) -> KataRuntime:

@@ -237,6 +237,9 @@ class EnclaveStatus(Status):
     initdata: Word = ""
     """initdata is the digest of the initdata that the enclave's machine was started with, with its
     algorithm; empty where none is measured."""
+    guest_rules: Word = ""
+    """guestRules is the digest of the rules by which the agent of the enclave's machine judges
+    requests of its host; empty where there are none."""
     containers: Annotated[
         tuple[ContainerState, ...], Field(max_length=64), ListType("map", keys=("name",))
     ] = ()

@@ -13,6 +13,7 @@ from cloister_crds.measurement.document import (
     MeasurementDocument,
     canonical,
 )
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT, policy_text, rules_text
 from cloister_crds.measurement.initdata import Initdata, initdata_text
 
 __all__ = ["POLICY_FILE", "POLICY_NAME", "Measurement", "PlatformImages", "measure"]
@@ -87,6 +88,10 @@ def measure(
         GPUs that the request names; None = the file's.
     """
     wanted = config.gpus if gpus is None else gpus
+    files = {each.name: each.content for each in host.initdata}
+    rules = files.get(POLICY_FILE)
+    if host.tee_unit is TEEUnit.POD:
+        files.setdefault(POLICY_FILE, rules_text())
     document = MeasurementDocument(
         service=service,
         config_digest=config_digest,
@@ -109,15 +114,17 @@ def measure(
             ),
             gpu_resource=host.gpu.resource if host.gpu and wanted else None,
             gpu_device_class=host.gpu.device_class if host.gpu and wanted else None,
-            initdata={each.name: _digest(each.content.encode()) for each in host.initdata},
+            initdata={name: _digest(content.encode()) for name, content in files.items()},
         ),
     )
     if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:
         return Measurement(document, None)
     text = canonical(document).decode()
-    files = {each.name: each.content for each in host.initdata} | {DOCUMENT_FILE: text}
-    if POLICY_FILE in files:
-        files[POLICY_FILE] = f"{files[POLICY_FILE]}\n{POLICY_NAME} := {text}\n"
+    files[DOCUMENT_FILE] = text
+    if rules is None:
+        files[POLICY_FILE] = policy_text(documents[POD_DOCUMENT])
+    else:
+        files[POLICY_FILE] = f"{rules}\n{POLICY_NAME} := {text}\n"
     return Measurement(document, Initdata(host.tee, initdata_text(host.tee, files)))
 
 

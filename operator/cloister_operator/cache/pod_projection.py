@@ -10,8 +10,9 @@ from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_operator.enclave.guest_config.measurement import (
     INITDATA_ANNOTATION,
     MEASUREMENT_ANNOTATION,
+    RULES_ANNOTATION,
 )
-from cloister_operator.enclave.pod.pod import SKIPPED_ANNOTATION
+from cloister_operator.enclave.pod_manifest import SKIPPED_ANNOTATION
 from cloister_operator.enclave.sidecars import AGENT, CERTIFICATE, NET, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
@@ -62,6 +63,7 @@ def read_pod(
         node_gone=node_gone,
         measurement=metadata.get("annotations", {}).get(MEASUREMENT_ANNOTATION, ""),
         initdata=metadata.get("annotations", {}).get(INITDATA_ANNOTATION, ""),
+        guest_rules=metadata.get("annotations", {}).get(RULES_ANNOTATION, ""),
         address=_address(status),
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         disruption=_disruption(conditions.get("DisruptionTarget", {})),

@@ -8,6 +8,7 @@ from typing import Any
 
 from cloister_crds.measurement import entries
 from cloister_operator.enclave.documents import measure_enclave, measured_documents, written
+from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_KEY,
@@ -25,16 +26,10 @@ from cloister_operator.enclave.guest_config.unmeasured import (
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.shim.caddy import shim_config
+from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
 from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
 
-__all__ = ["CONFIG_KEY", "SHIM_KEY", "build_config_map"]
-
-CONFIG_KEY = "config.yml"
-"""Key of the file's raw bytes; also its name under the mount in the containers."""
-SHIM_KEY = "shim.json"
-"""Key of the shim's configuration."""
-
+__all__ = ["build_config_map"]
 
 _LOOPBACK = "127.0.0.1"
 
@@ -82,7 +77,7 @@ def build_config_map(
         "data": {
             **{name: written(document) for name, document in documents.items()},
             **texts,
-            **measured_documents(plan),
+            **measured_documents(plan, settings),
             **entries(measure_enclave(plan, settings)),
         },
     }

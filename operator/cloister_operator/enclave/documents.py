@@ -10,16 +10,20 @@ from typing import Any
 
 import msgspec
 
+from cloister_crds.kinds.host import TEEUnit
 from cloister_crds.measurement import Measurement, PlatformImages, measure
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT, pod_text
 from cloister_operator.enclave.container.document import container_document, document_key
 from cloister_operator.enclave.guest_config.agent import AGENT_KEY, agent_document
 from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
+from cloister_operator.enclave.guest_policy.pod_data import pod_data
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.pod.pod import pod_spec
 
 __all__ = ["measure_enclave", "measured_documents", "written"]
 
 
-def measured_documents(plan: EnclavePlan) -> dict[str, str]:
+def measured_documents(plan: EnclavePlan, settings: BuildSettings) -> dict[str, str]:
     """Build the documents that the measurement names.
 
     Returns
@@ -34,7 +38,10 @@ def measured_documents(plan: EnclavePlan) -> dict[str, str]:
     documents[AGENT_KEY] = agent_document(plan)
     if plan.config.models:
         documents[MODELS_KEY] = models_document(plan)
-    return {name: written(document) for name, document in documents.items()}
+    texts = {name: written(document) for name, document in documents.items()}
+    if plan.host.spec.tee_unit is TEEUnit.POD:
+        texts[POD_DOCUMENT] = pod_text(pod_data(plan, pod_spec(plan, settings)))
+    return texts
 
 
 def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
@@ -45,7 +52,7 @@ def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
         spec.config_digest,
         host=plan.host.spec,
         images=PlatformImages(guest=settings.guest_image, shim=settings.shim_image),
-        documents=measured_documents(plan),
+        documents=measured_documents(plan, settings),
         service=settings.service,
         debug=spec.debug,
         gpus=spec.request.gpus,

@@ -29,7 +29,7 @@ from cloister_crds.names import (
 )
 from cloister_operator.cache.projections import CLAIM, DEPLOYMENT, ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.config_map import CONFIG_KEY
+from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.service import build_preview, build_service
 from cloister_operator.enclave.network.tls_route import build_tls_route

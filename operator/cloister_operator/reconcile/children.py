@@ -13,12 +13,13 @@ from cloister_crds.measurement import PUBLISHED, entries
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.config_map import CONFIG_KEY, build_config_map
+from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
 from cloister_operator.enclave.documents import measure_enclave
+from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.enclave.tenant.priority_class import build_priority_class
 from cloister_operator.lookups.api_endpoint import unresolved

@@ -392,6 +392,7 @@ def _facts(before: EnclaveStatus, pod: PodFacts | None) -> EnclaveStatus:
             "boot_stages": boot_stages(pod),
             "measurement": pod.measurement or before.measurement,
             "initdata": pod.initdata or before.initdata,
+            "guest_rules": pod.guest_rules or before.guest_rules,
             "containers": tuple(_state(each) for each in pod.containers),
         }
     )

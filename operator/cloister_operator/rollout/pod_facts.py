@@ -77,6 +77,8 @@ class PodFacts:
     """Digest of the measurement document that it was created from; empty for older ones."""
     initdata: str = ""
     """Digest of its initdata; empty = it has none."""
+    guest_rules: str = ""
+    """Digest of the rules in its initdata; empty = it has none."""
     address: str = ""
     """First IPv4 address; empty = none yet."""
     unschedulable: str = ""

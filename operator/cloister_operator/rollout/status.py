@@ -343,7 +343,7 @@ def _conditions(
             host,
             debug=shown.debug,
             without_tee=shown.request.disable_confidential,
-            was_ready=active is not None and active.status.ready_at is not None,
+            active=active.status if active is not None else None,
         )
         found += host_conditions(host, shown.summary.unenforced, containers=count)
         keys = keys_checked_condition(host) if shown.summary.checks_keys else None

@@ -89,6 +89,13 @@ def test_a_release_is_read_from_its_repository(tmp_path: Path) -> None:
     assert "v2" in missing.output
 
 
+def test_a_machine_needs_the_containers_of_its_pod(tmp_path: Path) -> None:
+    path = host(tmp_path, {key: value for key, value in SNP.items() if key != "initdata"})
+    refused = run(path, FILE)
+    assert refused.exit_code == 2
+    assert "documents.json has no pod.json" in refused.output
+
+
 def test_debug_may_do_without_the_tee(tmp_path: Path) -> None:
     path = host(tmp_path, SNP)
     summary = json.loads(run(path, FILE, "--debug", "--without-tee").output)

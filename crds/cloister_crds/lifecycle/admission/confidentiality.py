@@ -9,16 +9,17 @@ from collections.abc import Iterator
 
 from cloister_crds.config.model import ServiceConfig, TlsMode
 from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.kinds.enclave import EnclaveStatus
 from cloister_crds.kinds.host import TEE, Host, TEEUnit
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate
-from cloister_crds.measurement.enclave import POLICY_FILE
+from cloister_crds.measurement.guest_rules import PUBLISHED_RULES
 from cloister_crds.problems import Problem
 
 __all__ = ["confidentiality_conditions", "key_problems", "tee_problems"]
 
 
 def confidentiality_conditions(
-    host: Host, *, debug: bool, without_tee: bool, was_ready: bool
+    host: Host, *, debug: bool, without_tee: bool, active: EnclaveStatus | None
 ) -> tuple[ConditionUpdate, ...]:
     """Return the conditions of whether an enclave is confidential and its secrets are sealed.
 
@@ -30,8 +31,8 @@ def confidentiality_conditions(
         Whether it is a debug enclave.
     without_tee
         Whether the request switched the TEE off.
-    was_ready
-        Whether it was ever ready.
+    active
+        Status of the enclave that serves; None = none does.
     """
     name, spec = host.metadata.name, host.spec
     if spec.tee is TEE.NONE:
@@ -55,22 +56,41 @@ def confidentiality_conditions(
             "A debug enclave permits logins; it has an identity of its own, which clients refuse."
         )
         return _not_confidential("DebugEnclave", text), sealed
-    if spec.tee_unit is TEEUnit.POD and all(each.name != POLICY_FILE for each in spec.initdata):
+    return _evidence(host, active), sealed
+
+
+def _evidence(host: Host, active: EnclaveStatus | None) -> ConditionUpdate:
+    """Return the condition as far as evidence decides about it."""
+    tee = host.spec.tee
+    if active is None or active.ready_at is None or not active.measurement:
+        text = f"Its machine has given no evidence of {tee} yet."
+        return _not_confidential("NotAttested", text)
+    if host.spec.tee_unit is TEEUnit.NODE:
         text = (
-            f"The initdata of Host {name} has no {POLICY_FILE}: whoever runs the node may start "
-            "other programs in the machine. Add one to spec.initdata of the Host."
+            f"Its node gave evidence of {tee}, which measures no single enclave: whoever runs the "
+            "cluster may start other programs there. Use a Host with teeUnit Pod."
         )
-        return _not_confidential("NoGuestPolicy", text), sealed
-    if not was_ready:
-        text = f"Its machine has given no evidence of {spec.tee} yet."
-        return _not_confidential("NotAttested", text), sealed
-    evidence = (
-        f"Its machine gave evidence of {spec.tee} and of the published initdata"
-        if spec.tee_unit is TEEUnit.POD
-        else f"Its node gave evidence of {spec.tee}, which measures no single enclave"
+        return _not_confidential("NodeAttested", text)
+    runtime = PUBLISHED_RULES.get(active.guest_rules)
+    if runtime is None:
+        text = _unknown_rules(host.metadata.name, active.guest_rules)
+        return _not_confidential("NoGuestPolicy", text)
+    text = (
+        f"Its machine gave evidence of {tee} and of the published initdata, and its agent judges "
+        f"the host by the rules of this release for {runtime}. Relying parties verify the evidence "
+        "at the enclave itself."
     )
-    text = f"{evidence}. Relying parties verify the evidence at the enclave itself."
-    return ConditionUpdate("Confidential", status=True, reason="Attested", message=text), sealed
+    return ConditionUpdate("Confidential", status=True, reason="Attested", message=text)
+
+
+def _unknown_rules(host: str, digest: str) -> str:
+    """Return why rules are not those of this release, and what to do."""
+    found = f"Rules with the digest {digest}" if digest else "No rules known to this release"
+    return (
+        f"{found} judge what whoever runs the node requests of the machine: it may start other "
+        f"programs there. Leave policy.rego out of spec.initdata of Host {host}, and relaunch an "
+        "enclave of an earlier release."
+    )
 
 
 def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:

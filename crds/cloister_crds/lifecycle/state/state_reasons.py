@@ -56,12 +56,18 @@ STATES = (
     _state("NoTee", "The Host has no trusted execution environment."),
     _state("Attested", "The machine of the enclave gave evidence of its TEE."),
     _state("NotAttested", "The machine of the enclave has given no evidence yet."),
+    _state(
+        "NodeAttested",
+        "The node gave evidence of its TEE, which measures no single enclave.",
+        "Use a Host with teeUnit Pod.",
+    ),
     _state("DebugEnclave", "A debug enclave permits logins."),
     _state("TeeSwitchedOff", "The request switched the TEE of the Host off."),
     _state(
         "NoGuestPolicy",
-        "Whoever runs the node can start other programs in the machine.",
-        "Add a policy.rego to spec.initdata of the Host.",
+        "Rules that this release does not know judge what whoever runs the node requests of the "
+        "machine.",
+        "Leave policy.rego out of spec.initdata of the Host, and relaunch older enclaves.",
     ),
     _state("SecretsInCluster", "Values of secrets come from core Secrets of the cluster."),
     _state("SharedNetwork", "The containers of the enclave share one network namespace."),

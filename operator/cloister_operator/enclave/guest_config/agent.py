@@ -33,6 +33,7 @@ from cloister_operator.enclave.sidecars import (
 __all__ = [
     "AGENT_DIRECTORY",
     "AGENT_KEY",
+    "CONFIG_KEY",
     "DOCUMENT_DIRECTORY",
     "METRICS_DIRECTORY",
     "REPORT_DIRECTORY",
@@ -44,6 +45,8 @@ __all__ = [
 
 AGENT_KEY = "agent.json"
 """Key of the document in the ConfigMap."""
+CONFIG_KEY = "config.yml"
+"""Key of the file's raw bytes there; also its name under the mount in the containers."""
 DOCUMENT_DIRECTORY = "/etc/cloister-agent"
 """Where the agent finds its document and the configuration file."""
 AGENT_DIRECTORY = "/run/cloister/agent"
@@ -72,7 +75,7 @@ def agent_document(plan: EnclavePlan) -> dict[str, Any]:
         "socketDirectory": REPORT_DIRECTORY,
         "directory": AGENT_DIRECTORY,
         "serviceDirectory": SERVICE_DIRECTORY,
-        "config": f"{DOCUMENT_DIRECTORY}/config.yml",
+        "config": f"{DOCUMENT_DIRECTORY}/{CONFIG_KEY}",
         "keeperSocket": KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
         **({"gateSocket": GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),

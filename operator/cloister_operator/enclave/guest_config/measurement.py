@@ -4,6 +4,7 @@ from typing import Any
 
 from cloister_crds.kinds.host import TEE, HostSpec, TEEUnit
 from cloister_crds.measurement import Measurement
+from cloister_crds.measurement.enclave import POLICY_FILE
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.plan import EnclavePlan
@@ -12,6 +13,7 @@ __all__ = [
     "DEFAULT_SERVICE",
     "INITDATA_ANNOTATION",
     "MEASUREMENT_ANNOTATION",
+    "RULES_ANNOTATION",
     "annotations",
     "attestation_document",
     "evidence_source",
@@ -26,6 +28,8 @@ MEASUREMENT_ANNOTATION = "cloister.dev/measurement"
 """Annotation of the Pod: digest of the measurement document that it was created from."""
 INITDATA_ANNOTATION = "cloister.dev/initdata"
 """Annotation of the Pod: digest of its initdata, with the algorithm."""
+RULES_ANNOTATION = "cloister.dev/guest-rules"
+"""Annotation of the Pod: digest of the rules by which its machine's agent judges the host."""
 
 
 def annotations(measurement: Measurement) -> dict[str, str]:
@@ -34,6 +38,7 @@ def annotations(measurement: Measurement) -> dict[str, str]:
     if measurement.initdata is not None:
         found |= {
             INITDATA_ANNOTATION: measurement.initdata.digest,
+            RULES_ANNOTATION: measurement.document.host.initdata[POLICY_FILE],
             ANNOTATION: measurement.initdata.annotation,
         }
     return found

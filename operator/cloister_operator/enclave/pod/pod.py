@@ -6,7 +6,6 @@ The kubelet starts nothing of the tenant's by itself: the guest runs program, he
 `cloister_operator.enclave.pod.unenforced` lists what cannot be enforced.
 """
 
-import json
 from typing import Any
 
 from cloister_crds.config import ContainerConfig, Restart, object_name
@@ -22,11 +21,9 @@ from cloister_operator.enclave.container.document import (
 from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
 from cloister_operator.enclave.container.probes import agent_probe, health_path
-from cloister_operator.enclave.documents import measure_enclave
-from cloister_operator.enclave.guest_config.agent import agent_container, skipped_stages
+from cloister_operator.enclave.guest_config.agent import agent_container
 from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
 from cloister_operator.enclave.guest_config.key_gate import gate_container
-from cloister_operator.enclave.guest_config.measurement import annotations
 from cloister_operator.enclave.guest_config.models import models_container
 from cloister_operator.enclave.guest_config.network import keep_container, net_container
 from cloister_operator.enclave.guest_config.ssh import ssh_container
@@ -49,14 +46,8 @@ from cloister_operator.enclave.sidecars import (
 )
 from cloister_operator.enclave.tenant.priority_class import PRIORITY_CLASS
 
-__all__ = ["SKIPPED_ANNOTATION", "build_pod", "grace_period"]
+__all__ = ["grace_period", "pod_spec"]
 
-SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
-"""Annotation of the Pod: JSON list of the stages of the boot that are skipped, so that its status
-needs no other read of the file."""
-
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-"""Annotation: the container that ``kubectl logs`` means without a name."""
 _STOP_SIGNAL = "SIGTERM"
 
 _LAUNCH = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
@@ -71,21 +62,21 @@ _RESTART_POLICIES = {
 }
 
 
-def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
-    """Build the Pod.
+def pod_spec(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+    """Build the spec of the Pod.
 
     Returns
     -------
     dict[str, Any]
-        Manifest for one create; a running Pod is never changed. It leaves out what the API server
-        takes for granted, but for imagePullPolicy: that of ``:latest@sha256:…`` would be Always.
+        It leaves out what the API server takes for granted, but for imagePullPolicy: that of
+        ``:latest@sha256:…`` would be Always.
     """
     volumes = pod_volumes(plan, settings.service)
     containers = [
         _container(plan, index, each, volumes.mounts.get(each.name, []))
         for index, each in enumerate(plan.config.containers)
     ]
-    spec: dict[str, Any] = {
+    return {
         "automountServiceAccountToken": False,
         "containers": _limited(
             [
@@ -110,19 +101,6 @@ def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         "terminationGracePeriodSeconds": grace_period(plan.config.containers),
         "volumes": volumes.volumes,
         **_placement(plan.host.spec),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **plan.metadata(plan.name),
-            "annotations": {
-                _DEFAULT_CONTAINER: containers[0]["name"],
-                SKIPPED_ANNOTATION: json.dumps(skipped_stages(plan)),
-                **annotations(measure_enclave(plan, settings)),
-            },
-        },
-        "spec": spec,
     }
 
 

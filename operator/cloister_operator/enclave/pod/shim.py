@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from cloister_operator.enclave.config_map import SHIM_KEY
 from cloister_operator.enclave.container.probes import SHIM_PATH, agent_probe
 from cloister_operator.enclave.guest_config.certificate import CHAIN_FILE, is_signed
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
+from cloister_operator.enclave.shim.caddy import SHIM_KEY
 from cloister_operator.enclave.sidecars import GUEST, SHIM, sidecar_name, unprivileged
 
 __all__ = ["shim_container"]

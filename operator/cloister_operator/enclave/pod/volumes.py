@@ -13,7 +13,6 @@ from cloister_crds.config import (
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.measurement import INITDATA_FILE
 from cloister_crds.tokens import token_audience
-from cloister_operator.enclave.config_map import CONFIG_KEY, SHIM_KEY
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
     PUBLISHED_DIRECTORY,
@@ -26,6 +25,7 @@ from cloister_operator.enclave.container.document import (
 from cloister_operator.enclave.guest_config.agent import (
     AGENT_DIRECTORY,
     AGENT_KEY,
+    CONFIG_KEY,
     DOCUMENT_DIRECTORY,
     METRICS_DIRECTORY,
     REPORT_DIRECTORY,
@@ -71,6 +71,7 @@ from cloister_operator.enclave.guest_config.ssh import (
 )
 from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.shim.caddy import SHIM_KEY
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,

@@ -1,19 +1,18 @@
 package verify
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"strings"
 
 	"cloister.dev/guest/internal/initdata"
 )
 
-// policyFile is the file of the initdata that has the measurement at its end.
+// policyFile is the file of the initdata with the rules, and the containers of the Pod at its end.
 const policyFile = "policy.rego"
 
 // checkInitdata compares the initdata, file by file, with the measurement: a host could start the
-// machine with rules of its own beside the honest measurement.
-func checkInitdata(text []byte, measurement string, digests map[string]string) error {
+// machine with rules of its own, or for another Pod, beside the honest measurement.
+func checkInitdata(text []byte, measurement string, measured measured) error {
+	digests := measured.Host.Initdata
 	read, err := initdata.Parse(text)
 	if err != nil {
 		return err
@@ -27,13 +26,16 @@ func checkInitdata(text []byte, measurement string, digests map[string]string) e
 	delete(read.Data, initdata.MeasurementFile)
 	for name, content := range read.Data {
 		if name == policyFile {
-			rules, found := strings.CutSuffix(content, "\ncloister_measurement := "+measurement+"\n")
-			if !found {
-				return fmt.Errorf("its %s does not end with the measurement of this enclave", name)
+			rules, pod, err := splitPolicy(content)
+			if err != nil {
+				return fmt.Errorf("its %s: %w", name, err)
+			}
+			if digest := digestOf(pod); measured.Documents[podDocument] != digest {
+				return fmt.Errorf("its %s is for another Pod: %s, the measurement says %q", name, digest, measured.Documents[podDocument])
 			}
 			content = rules
 		}
-		if digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))); digests[name] != digest {
+		if digest := digestOf(content); digests[name] != digest {
 			return fmt.Errorf("its file %q has the digest %s, the measurement says %q", name, digest, digests[name])
 		}
 	}

@@ -3,6 +3,7 @@ package verify
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"cloister.dev/guest/internal/initdata"
@@ -25,7 +26,10 @@ func TestInitdataOfTheOperatorIsThatOfItsMeasurement(t *testing.T) {
 	if len(read.Host.Initdata) != 2 {
 		t.Fatalf("the measurement lists %v", read.Host.Initdata)
 	}
-	if err := checkInitdata(text, document.Data[initdata.MeasurementFile], read.Host.Initdata); err != nil {
+	if digest := read.Host.Initdata[policyFile]; !slices.Contains(publishedRules, digest) {
+		t.Errorf("%s is not published", digest)
+	}
+	if err := checkInitdata(text, document.Data[initdata.MeasurementFile], read); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,6 +28,9 @@ type Expected struct {
 	Measurement [sha256.Size]byte
 	// Launch are the launch measurements that it trusts.
 	Launch [][]byte
+	// Rules are the digests of rules for a machine's agent that it trusts; nil means those of this
+	// release.
+	Rules []string
 	// Now is the time at which certificates must be valid.
 	Now time.Time
 	// Getter fetches AMD's revocation list; nil means that revocation is not checked.
@@ -38,8 +41,9 @@ type Expected struct {
 
 // measured are the fields of the measurement document that decide the verdict.
 type measured struct {
-	Debug bool `json:"debug"`
-	Host  struct {
+	Debug     bool              `json:"debug"`
+	Documents map[string]string `json:"documents"`
+	Host      struct {
 		TEEUnit  string            `json:"teeUnit"`
 		Initdata map[string]string `json:"initdata"`
 	} `json:"host"`
@@ -63,7 +67,7 @@ func Check(document []byte, want Expected) error {
 	default:
 		return malformed(fmt.Errorf("format %q is not known", read.Format))
 	}
-	files, err := checkMeasurement(read.Measurement, want.Measurement)
+	enclave, err := checkMeasurement(read.Measurement, want)
 	if err != nil {
 		return err
 	}
@@ -74,28 +78,34 @@ func Check(document []byte, want Expected) error {
 	if err := checkSignature(evidence, want); err != nil {
 		return err
 	}
-	return checkReport(evidence.GetReport(), read, files, want)
+	return checkReport(evidence.GetReport(), read, enclave, want)
 }
 
-// checkMeasurement returns the digests of the initdata's files, by name.
-func checkMeasurement(document string, want [sha256.Size]byte) (map[string]string, error) {
+// checkMeasurement returns what of the measurement document decides the verdict.
+func checkMeasurement(document string, want Expected) (measured, error) {
 	const step = "measurement"
-	if found := sha256.Sum256([]byte(document)); found != want {
-		return nil, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want), "compute it again with `cloister config measure`; otherwise another release or host runs")
+	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
+		return measured{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
 	}
 	var read measured
 	if err := json.Unmarshal([]byte(document), &read); err != nil {
-		return nil, malformed(err)
+		return measured{}, malformed(err)
+	}
+	trusted := want.Rules
+	if trusted == nil {
+		trusted = publishedRules
 	}
 	switch {
 	case read.Debug:
-		return nil, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+		return measured{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
 	case read.Host.TEEUnit != "Pod":
-		return nil, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
-	case read.Host.Initdata[policyFile] == "":
-		return nil, refuse(ClassNotConfidential, step, "the Host has no policy.rego: whoever runs the node may start other programs in the machine", "use a Host with rules")
+		return measured{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
+	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
+		return measured{}, refuse(ClassNotConfidential, step,
+			fmt.Sprintf("rules with the digest %q judge what whoever runs the node requests: they may let it start other programs in the machine", read.Host.Initdata[policyFile]),
+			"use a Host without policy.rego of its own, and the cloister-verify of the release that runs the enclave")
 	}
-	return read.Host.Initdata, nil
+	return read, nil
 }
 
 // checkSignature verifies the report up to the processor's maker.
@@ -119,7 +129,7 @@ func checkSignature(evidence *spb.Attestation, want Expected) error {
 }
 
 // checkReport compares the signed fields.
-func checkReport(report *spb.Report, read content, files map[string]string, want Expected) error {
+func checkReport(report *spb.Report, read content, enclave measured, want Expected) error {
 	policy, err := abi.ParseSnpPolicy(report.GetPolicy())
 	if err != nil {
 		return malformed(err)
@@ -142,7 +152,7 @@ func checkReport(report *spb.Report, read content, files map[string]string, want
 	if digest := sha256.Sum256(read.initdata); !bytes.Equal(report.GetHostData(), digest[:]) {
 		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
 	}
-	if err := checkInitdata(read.initdata, read.Measurement, files); err != nil {
+	if err := checkInitdata(read.initdata, read.Measurement, enclave); err != nil {
 		return foreignInitdata(err)
 	}
 	return nil

@@ -22,15 +22,18 @@ import (
 	"cloister.dev/guest/internal/attestation"
 )
 
-const honestRules = "package agent_policy\n\ndefault CreateContainerRequest := false"
+const (
+	honestRules = "package agent_policy\n\ndefault CreateContainerRequest := false\n"
+	honestPod   = `{"containers":[]}`
+)
 
-var honestMeasurement = fmt.Sprintf(`{"debug":false,"host":{"initdata":{"policy.rego":"sha256:%x"},"tee":"SNP","teeUnit":"Pod"}}`,
-	sha256.Sum256([]byte(honestRules)))
+var honestMeasurement = fmt.Sprintf(`{"debug":false,"documents":{"pod.json":"%s"},"host":{"initdata":{"policy.rego":"%s"},"tee":"SNP","teeUnit":"Pod"}}`,
+	digestOf(honestPod), digestOf(honestRules))
 
 // initdataOf writes initdata as the operator does: docs/measurement.md.
 func initdataOf(measurement, rules, more string) []byte {
 	return []byte("version = \"0.1.0\"\nalgorithm = \"sha256\"\n\n[data]\n\"measurement.json\" = '''\n" + measurement +
-		"'''\n\"policy.rego\" = '''\n" + rules + "\ncloister_measurement := " + measurement + "\n'''\n" + more)
+		"'''\n\"policy.rego\" = '''\n" + rules + "\ncloister_pod := " + honestPod + "\n'''\n" + more)
 }
 
 var now = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
@@ -61,7 +64,7 @@ func newScene(t *testing.T) *scene {
 		document: func(*attestation.Document) {},
 		want: Expected{
 			Key: sha256.Sum256([]byte("key")), Nonce: bytes.Repeat([]byte{7}, 32),
-			Measurement: sha256.Sum256([]byte(honestMeasurement)), Launch: [][]byte{bytes.Repeat([]byte{9}, 48)}, Now: now,
+			Measurement: sha256.Sum256([]byte(honestMeasurement)), Launch: [][]byte{bytes.Repeat([]byte{9}, 48)}, Now: now, Rules: []string{digestOf(honestRules)},
 			InsecureRoots: map[string][]*trust.AMDRootCerts{"Milan": {{
 				Product: "Milan", ProductLine: "Milan", ProductCerts: &trust.ProductCerts{Ark: signer.Ark, Ask: signer.Ask, Asvk: signer.Asvk},
 			}}},
@@ -207,7 +210,14 @@ func TestEachClassOfFailure(t *testing.T) {
 		}},
 		"another version":    {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("0.1.0"), []byte("0.2.0"), 1) }},
 		"measured elsewhere": {ClassInitdata, func(s *scene) { s.initdata = initdataOf("{}", honestRules, "# "+honestMeasurement+"\n") }},
-		"rules without it":   {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("cloister_measurement"), []byte("y"), 1) }},
+		"rules without it":   {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("cloister_pod"), []byte("y"), 1) }},
+		"rules for another Pod": {ClassInitdata, func(s *scene) {
+			s.initdata = bytes.Replace(s.initdata, []byte(honestPod), []byte(`{"containers":[{}]}`), 1)
+		}},
+		"more after the Pod": {ClassInitdata, func(s *scene) {
+			s.initdata = bytes.Replace(s.initdata, []byte(honestPod), []byte(honestPod+"\nSetPolicyRequest := true"), 1)
+		}},
+		"unpublished rules": {ClassNotConfidential, func(s *scene) { s.want.Rules = nil }},
 		"a file is missing": {ClassInitdata, func(s *scene) {
 			s.measures(strings.Replace(honestMeasurement, `{"policy`, `{"aa.toml":"sha256:00","policy`, 1))
 			s.initdata = initdataOf(s.measurement, honestRules, "")

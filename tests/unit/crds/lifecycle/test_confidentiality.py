@@ -1,17 +1,19 @@
 """Conditions about confidentiality: no more than the evidence supports."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from cloister_crds.kinds.host import TEE, InitdataFile, TEEUnit
+from cloister_crds.kinds.enclave import EnclaveStatus
+from cloister_crds.kinds.host import TEE, TEEUnit
 from cloister_crds.lifecycle.admission.confidentiality import confidentiality_conditions
 from cloister_crds.lifecycle.admission.host_selection import maps_users, profile
 from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.state.reasons import REASONS
+from cloister_crds.measurement.guest_rules import rules_digest
 from tests.support.builders.resources import CONFIDENTIAL, container_of, host_of, organization_of
 
-POLICY = {"initdata": (InitdataFile(name="policy.rego", content="package agent_policy\n"),)}
 NODE = {
     "tee": TEE.TDX,
     "tee_unit": TEEUnit.NODE,
@@ -19,15 +21,33 @@ NODE = {
 }
 
 
-def told(host: dict[str, Any], **enclave: bool) -> dict[str, tuple[bool, str]]:
+DIGEST = "sha256:" + "ab" * 32
+
+
+def status_of(**changes: Any) -> EnclaveStatus:
+    """Return the status of an enclave that serves, with everything that is asked for."""
+    ready = datetime(2026, 11, 27, tzinfo=UTC)
+    usual: dict[str, Any] = {
+        "ready_at": ready,
+        "measurement": DIGEST,
+        "guest_rules": rules_digest(),
+    }
+    return EnclaveStatus(**(usual | changes))
+
+
+def told(
+    host: dict[str, Any], *, debug: bool = False, without_tee: bool = False, **status: Any
+) -> dict[str, tuple[bool, str]]:
     """Return status and reason by condition."""
-    facts = {"debug": False, "without_tee": False, "was_ready": True} | enclave
-    found = confidentiality_conditions(host_of(**host), **facts)
+    active = None if status.get("none") else status_of(**status)
+    found = confidentiality_conditions(
+        host_of(**host), debug=debug, without_tee=without_tee, active=active
+    )
     assert all(each.reason in REASONS for each in found)
     return {each.type: (each.status, each.reason) for each in found}
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, bool], bool, str]] = {
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool, str]] = {
     "no TEE": ({}, {}, False, "NoTee"),
     "no TEE, switched off all the same": (
         {},
@@ -35,14 +55,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, bool], bool, str]] = {
         False,
         "NoTee",
     ),
-    "evidence of a machine": ({**CONFIDENTIAL, **POLICY}, {}, True, "Attested"),
-    "evidence of a node": (NODE, {}, True, "Attested"),
-    "no evidence yet": ({**CONFIDENTIAL, **POLICY}, {"was_ready": False}, False, "NotAttested"),
-    "no evidence of a node yet": (NODE, {"was_ready": False}, False, "NotAttested"),
-    "no policy": (CONFIDENTIAL, {}, False, "NoGuestPolicy"),
-    "debug": ({**CONFIDENTIAL, **POLICY}, {"debug": True}, False, "DebugEnclave"),
+    "evidence of a machine": (CONFIDENTIAL, {}, True, "Attested"),
+    "evidence of a node": (NODE, {}, False, "NodeAttested"),
+    "evidence of a node, and rules": (NODE, {"guest_rules": ""}, False, "NodeAttested"),
+    "nothing serves": (CONFIDENTIAL, {"none": True}, False, "NotAttested"),
+    "no evidence yet": (CONFIDENTIAL, {"ready_at": None}, False, "NotAttested"),
+    "no evidence of a node yet": (NODE, {"ready_at": None}, False, "NotAttested"),
+    "no measurement": (CONFIDENTIAL, {"measurement": ""}, False, "NotAttested"),
+    "no rules": (CONFIDENTIAL, {"guest_rules": ""}, False, "NoGuestPolicy"),
+    "rules of others": (CONFIDENTIAL, {"guest_rules": DIGEST}, False, "NoGuestPolicy"),
+    "debug": (CONFIDENTIAL, {"debug": True}, False, "DebugEnclave"),
     "switched off": (
-        {**CONFIDENTIAL, **POLICY},
+        CONFIDENTIAL,
         {"debug": True, "without_tee": True},
         False,
         "TeeSwitchedOff",
@@ -66,7 +90,7 @@ def test_secrets_of_the_cluster_are_never_sealed(what: str) -> None:
 
 def test_a_node_does_not_speak_for_an_enclave() -> None:
     node = confidentiality_conditions(
-        host_of(**NODE), debug=False, without_tee=False, was_ready=True
+        host_of(**NODE), debug=False, without_tee=False, active=status_of()
     )
     assert "measures no single enclave" in node[0].message
 

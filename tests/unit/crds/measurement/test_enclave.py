@@ -17,6 +17,7 @@ from cloister_crds.measurement import (
     measure,
     published,
 )
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT, policy_text, rules_digest
 from tests.support.builders.enclave_plans import WEB, WORKER, config_of
 
 IMAGES = PlatformImages(
@@ -173,3 +174,15 @@ def test_what_is_published_is_what_was_measured(spec: HostSpec) -> None:
     assert whole is not None
     assert whole.documents == {"agent.json": "{}"}
     assert published({"config.yml": ""}) is None
+
+
+def test_a_host_without_rules_gets_those_of_the_release() -> None:
+    bare = SNP.model_copy(update={"initdata": ()})
+    found = measured(host=bare, documents={"agent.json": "{}", POD_DOCUMENT: '{"containers": []}'})
+    assert found.document.host.initdata == {"policy.rego": rules_digest()}
+    assert found.initdata is not None
+    policy = tomllib.loads(found.initdata.text.decode())["data"]["policy.rego"]
+    assert policy == policy_text('{"containers": []}')
+    other = measured(host=bare, documents={"agent.json": "{}", POD_DOCUMENT: "{}"})
+    assert other.initdata is not None
+    assert other.initdata.digest != found.initdata.digest

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.tokens import token_audience
-from cloister_operator.enclave.config_map import SHIM_KEY, build_config_map
+from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_DIRECTORY,
@@ -19,8 +19,8 @@ from cloister_operator.enclave.guest_config.network import NETWORK_KEY
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.pod import build_pod
-from cloister_operator.enclave.shim.caddy import shim_config
+from cloister_operator.enclave.pod_manifest import build_pod
+from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of

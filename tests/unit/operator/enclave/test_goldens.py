@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from cloister_crds.config import Egress, Network, Shim
 from cloister_crds.kinds import Container
-from cloister_crds.measurement import PUBLISHED
+from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
+from cloister_crds.measurement.guest_rules import rules_text
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.documents import measure_enclave
@@ -28,7 +29,7 @@ from cloister_operator.enclave.network.network_policy import (
     build_shells_policy,
 )
 from cloister_operator.enclave.network.service import build_service
-from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.enclave.tenant.priority_class import build_priority_class
@@ -45,6 +46,9 @@ from tests.support.builders.enclave_plans import (
 GOLDENS = Path(__file__).parents[3] / "data" / "operator"
 
 
+RULES = "the rules of crds/cloister_crds/measurement/rules"
+
+
 class Plain(yaml.SafeDumper):
     """Writes what occurs twice twice, for people to read."""
 
@@ -52,6 +56,16 @@ class Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+
+class Lines(str):
+    """A text that is written line by line."""
+
+    __slots__ = ()
+
+
+Plain.add_representer(
+    Lines, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+)
 
 IMAGES: tuple[dict[str, object], ...] = (
     {
@@ -100,27 +114,30 @@ def rich_host() -> Any:
 
 def confidential() -> dict[str, dict[str, Any]]:
     """Build for Hosts with a TEE: machines of the enclaves' own, and nodes that are machines."""
-    built = {}
+    built: dict[str, dict[str, Any]] = {}
     for tee in ("SNP", "TDX"):
         policy = {"name": "policy.rego", "content": "package agent_policy\n"}
         machine = {"teeUnit": "Pod", "runtimeClassName": f"kata-qemu-{tee.lower()}"}
-        pod = host_of(tee=tee, **machine, initdata=[policy])
+        # The rules of the release, and those of an administrator.
+        pod = host_of(tee=tee, **machine, initdata=[policy] if tee == "TDX" else [])
         socket = {"attestationService": "unix:///run/attestation/api.sock"}
         node = host_of(tee=tee, teeUnit="Node", **socket)
         for unit, host in (("pod", pod), ("node", node)):
             name = f"{tee.lower()}-{unit}"
-            built[f"pod-{name}"] = readable(build_pod(plan_of(WEB, host=host), SETTINGS))
             config_map = build_config_map(plan_of(WEB, host=host), SETTINGS, SURROUNDINGS)
             built[f"config-map-{name}"] = {"data": published(config_map["data"])}
+            built[f"pod-{name}"] = build_pod(plan_of(WEB, host=host), SETTINGS)
+            told = built[f"pod-{name}"]["metadata"]["annotations"]
+            if ANNOTATION in told:
+                unpacked = gzip.decompress(b64decode(told[ANNOTATION])).decode()
+                assert unpacked == config_map["data"][INITDATA_FILE]
+                told[ANNOTATION] = f"{INITDATA_FILE} of the ConfigMap, packed"
     return built
 
 
-def readable(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return a Pod with its initdata unpacked: the bytes of a gzip stream are zlib's to choose."""
-    told = dict(pod["metadata"]["annotations"])
-    if ANNOTATION in told:
-        told[ANNOTATION] = gzip.decompress(b64decode(told[ANNOTATION])).decode()
-    return {**pod, "metadata": {**pod["metadata"], "annotations": told}}
+def without_rules(text: str) -> str:
+    """Return initdata with the name of the rules in their place: they are a file of their own."""
+    return Lines(text.replace(rules_text(), f"{RULES}\n"))
 
 
 def unfolded(config_map: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +152,7 @@ def unfolded(config_map: dict[str, Any]) -> dict[str, Any]:
 
 def published(data: dict[str, str]) -> dict[str, str]:
     """Return what of a ConfigMap is about the measurement."""
-    return {name: text for name, text in data.items() if name in PUBLISHED}
+    return {name: without_rules(text) for name, text in data.items() if name in PUBLISHED}
 
 
 def manifests() -> dict[str, dict[str, Any]]:
@@ -184,10 +201,7 @@ def test_manifest_is_the_golden_one(name: str) -> None:
 
 def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
     """The Go tests of `internal/verify` check the same file."""
-    files = [
-        {"name": "aa.toml", "content": "token = ''\n"},
-        {"name": "policy.rego", "content": "package agent_policy\n"},
-    ]
+    files = [{"name": "aa.toml", "content": "token = ''\n"}]
     machine = {"teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp", "initdata": files}
     built = measure_enclave(plan_of(WEB, host=host_of(tee="SNP", **machine)), SETTINGS)
     assert built.initdata is not None

@@ -14,7 +14,7 @@ from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.pod import build_pod
+from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
 
 UNMEASURED = {"unmeasured.json", "shim.json", "network.json"}

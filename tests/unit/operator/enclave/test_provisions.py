@@ -11,8 +11,8 @@ from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.pod import build_pod
 from cloister_operator.enclave.pod.unenforced import unenforced
+from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     WEB,

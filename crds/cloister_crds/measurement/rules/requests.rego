@@ -2,8 +2,8 @@
 #
 # The fields are those of Kata Containers 4.1.0 (agent.proto, oci.proto, and the agent's own form of
 # CopyFileRequest), and of later ones without driver options of image_guest_pull. What is not
-# admitted here is refused. `cloister_pod` is appended to this text for each enclave; pod_data.py
-# writes and docs/measurement.md describes it. Rego of version 0 and 1, as regorus and OPA read it.
+# admitted here is refused. `cloister_pod` is appended to this text for each enclave;
+# docs/measurement.md describes it. Rego of version 0 and 1, as regorus and OPA read it.
 package agent_policy
 
 import future.keywords.every

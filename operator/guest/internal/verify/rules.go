@@ -1,0 +1,31 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// podDocument is the measured document with the containers of the enclave's Pod.
+const podDocument = "pod.json"
+
+// publishedRules are the digests of the rules by which the agent of a machine may judge its host:
+// those of this release (crds/cloister_crds/measurement/guest_rules.py).
+var publishedRules = []string{
+	"sha256:038547169f315f8daa173f9b21fb387f1d527c3378292cdb40c9765f6ef6421a", // Kata Containers 4.1
+}
+
+// splitPolicy returns the rules of a policy.rego, and the description of a Pod that they know.
+func splitPolicy(policy string) (rules, pod string, err error) {
+	rules, pod, found := strings.Cut(policy, "\ncloister_pod := ")
+	pod, ended := strings.CutSuffix(pod, "\n")
+	if !found || !ended {
+		return "", "", errors.New("it does not end with the containers of a Pod")
+	}
+	return rules, pod, nil
+}
+
+func digestOf(content string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content)))
+}

@@ -1,0 +1,43 @@
+"""The rules that are published, and the places that name their digest."""
+
+from pathlib import Path
+
+import pytest
+
+from cloister_crds.measurement.guest_rules import (
+    PUBLISHED_RULES,
+    pod_text,
+    policy_text,
+    rules_digest,
+    rules_text,
+)
+
+ROOT = Path(__file__).parents[4]
+LONGEST_LINE = 1024
+"""Columns that regorus reads by default."""
+
+
+def test_the_rules_are_published() -> None:
+    assert set(PUBLISHED_RULES) == {rules_digest()}
+
+
+@pytest.mark.parametrize(
+    "place", ["docs/measurement.md", "operator/guest/internal/verify/rules.go"]
+)
+def test_clients_know_the_published_rules(place: str) -> None:
+    text = (ROOT / place).read_text()
+    assert text.count(rules_digest()) == 1
+
+
+def test_the_policy_is_one_module() -> None:
+    policy = policy_text(pod_text({"containers": [{"args": ["é", "$x"]}], "sandbox": {}}))
+    assert policy.startswith(rules_text())
+    assert [line for line in policy.splitlines() if line.startswith(("package", "import"))] == [
+        "package agent_policy",
+        "import future.keywords.every",
+        "import future.keywords.if",
+        "import future.keywords.in",
+    ]
+    assert policy.endswith("\n}\n")
+    assert '"é"' in policy
+    assert max(map(len, policy.splitlines())) < LONGEST_LINE
