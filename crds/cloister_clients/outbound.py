@@ -1,7 +1,7 @@
-"""HTTP requests to hosts that tenants name: guarded connections, bounded responses.
+"""HTTP requests to hosts that tenants or administrators name: guarded, with bounded responses.
 
-The REST providers of `sources` and the client of `registry` send through it and interpret the
-responses.
+The REST providers of `sources`, the client of `registry` and the dashboard's sign-in send through
+it and interpret the responses.
 """
 
 # ruff: noqa: N818 - the names say what is wrong; they are the words of conditions too
@@ -74,13 +74,18 @@ def _public_trust() -> ssl.SSLContext:
 
 
 def guarded_client(
-    guard: Guard, *, context: ssl.SSLContext, timeout_seconds: float, user_agent: str
+    guard: Guard,
+    *,
+    context: ssl.SSLContext,
+    timeout_seconds: float,
+    user_agent: str,
+    follow_redirects: bool = True,
 ) -> httpx.AsyncClient:
     """Build an HTTP client whose every connection is guarded.
 
-    It follows at most five redirects; httpx leaves ``Authorization`` behind when a redirect
-    leads to another origin. Variables of the environment (proxies, netrc) are not read, cookies
-    not kept.
+    It follows at most five redirects, or none; httpx leaves ``Authorization`` behind when a
+    redirect leads to another origin. Variables of the environment (proxies, netrc) are not read,
+    cookies not kept.
 
     Parameters
     ----------
@@ -92,11 +97,13 @@ def guarded_client(
         Longest wait for a connection and between two pieces of a response.
     user_agent
         Name by which it introduces itself.
+    follow_redirects
+        Whether redirects are followed; a POST with a secret should not be.
     """
     return httpx.AsyncClient(
         transport=GuardedTransport(guard, context),
         timeout=httpx.Timeout(timeout_seconds),
-        follow_redirects=True,
+        follow_redirects=follow_redirects,
         max_redirects=5,
         # A body in another coding could be small on the wire and large in memory.
         headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
@@ -112,6 +119,7 @@ async def fetch(
     *,
     headers: Mapping[str, str],
     limit: int,
+    content: bytes | None = None,
 ) -> HttpResponse:
     """Send a request and read its response.
 
@@ -120,13 +128,15 @@ async def fetch(
     client
         Client of `guarded_client`.
     method
-        GET or HEAD.
+        GET, HEAD or POST.
     url
         Address.
     headers
         Headers of this request.
     limit
         Largest body that is read, in bytes.
+    content
+        Body of the request; None: it has none.
 
     Raises
     ------
@@ -137,7 +147,7 @@ async def fetch(
     httpx.HTTPError, httpx.InvalidURL
         When there was no response, or not one of HTTP.
     """
-    async with client.stream(method, url, headers=dict(headers)) as response:
+    async with client.stream(method, url, headers=dict(headers), content=content) as response:
         coding = response.headers.get("content-encoding", "identity").strip().lower()
         if coding not in {"", "identity"}:
             # Sixty bytes of it could be sixty thousand in memory, before any limit is looked at.
