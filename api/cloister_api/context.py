@@ -23,6 +23,7 @@ from cloister_api.assembly.container_services import (
     validation_of,
 )
 from cloister_api.assembly.infrastructure import Infrastructure
+from cloister_api.assembly.sign_in import open_sign_in
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
@@ -76,6 +77,7 @@ from cloister_crds.installation import InstallationSettings
 
 if TYPE_CHECKING:
     from cloister_api.certificates.queue import CertificateQueue
+    from cloister_api.sessions.provider.sign_in import ProviderSignIn
 
 __all__ = [
     "FIELD_MANAGER",
@@ -121,6 +123,8 @@ class Context:
     """Reads organizations."""
     sessions: Sessions
     """Sessions of the dashboard."""
+    sign_in: "ProviderSignIn | None"
+    """Sign-in by the OpenID provider; None = there is none."""
     admin_key_desk: AdminKeyDesk
     """Admin keys, for administrators in the dashboard."""
     members: MemberDesk
@@ -209,7 +213,6 @@ async def running(
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)
         stack.push_async_callback(resolver.aclose)
-        orders = CertificateOrders(engine)
         accounts = await stack.enter_async_context(
             open_accounts(settings, installation, engine, material, cache, clock)
         )
@@ -217,7 +220,7 @@ async def running(
             open_payments(settings.stripe, client, cache.organizations, base.audit, clock)
         )
         organizations = Organizations(client, cache.organizations, admin_keys, clock)
-        utilization = UtilizationStore(engine)
+        orders, utilization = CertificateOrders(engine), UtilizationStore(engine)
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = certificates_of(base, orders, queue)
         expiry = expiry_of(base, orders, certificates)
@@ -228,6 +231,7 @@ async def running(
             admin_keys=admin_keys,
             organizations=organizations,
             sessions=sessions_of(base, material),
+            sign_in=await stack.enter_async_context(open_sign_in(base, material)),
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
@@ -299,6 +303,7 @@ def build(
     admin_keys: AdminKeyCache,
     organizations: Organizations,
     sessions: Sessions,
+    sign_in: "ProviderSignIn | None",
     admin_key_desk: AdminKeyDesk,
     resolver: ReleaseResolver,
     certificates: Certificates,
@@ -334,6 +339,7 @@ def build(
         records=records,
         record_cache=RecordCache(records),
         sessions=sessions,
+        sign_in=sign_in,
         admin_key_desk=admin_key_desk,
         members=members_of(base, admin_key_desk),
         organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),

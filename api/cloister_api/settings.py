@@ -268,6 +268,7 @@ class ApiSettings(SettingsSection):
             update={"release_secret_file": resolved(directory, self.webhooks.release_secret_file)}
         )
         stripe = self.stripe and self.stripe.anchored(directory)
+        dashboard = self.dashboard and self.dashboard.anchored(directory)
         catalog = (directory / self.catalog).absolute() if self.catalog else None
         tracing = self.tracing and self.tracing.model_copy(
             update={
@@ -281,6 +282,7 @@ class ApiSettings(SettingsSection):
                 "kubeconfig": kubeconfig,
                 "certificates": certificates,
                 "catalog": catalog,
+                "dashboard": dashboard,
                 "stripe": stripe,
                 "tracing": tracing,
                 "webhooks": webhooks,

@@ -9,6 +9,7 @@ from tests.support.programs.facade import (
     other_world,
     world,
 )
+from tests.support.programs.openid_dashboard import real_sign_ins
 
 __all__ = [
     "chromium",
@@ -18,6 +19,7 @@ __all__ = [
     "facade_registry",
     "facade_settings",
     "other_world",
+    "real_sign_ins",
     "visitor",
     "world",
 ]

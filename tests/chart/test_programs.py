@@ -302,3 +302,24 @@ def test_a_dashboard_has_a_port_and_a_service_of_its_own(
     rules = rendered["NetworkPolicy", "cloister-system", "cloister-api"]["spec"]["ingress"]
     opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
     assert opened[settings.dashboard.listen.port] == peers
+
+
+def test_the_secret_of_the_openid_provider_is_a_mounted_secret(helm: Helm, tmp_path: Path) -> None:
+    oidc = {
+        "name": "Acme SSO",
+        "issuer": "https://id.example.com",
+        "clientId": "cloister",
+        "clientSecretFile": {"secret": "cloister-oidc", "key": "client-secret"},
+        "caFile": {"configMap": "authorities", "key": "ca.crt"},
+    }
+    dashboard = {"address": "https://console.example.com", "oidc": oidc}
+    rendered = helm.rendered(SQLITE | {"api": {"settings": {"dashboard": dashboard}}})
+    settings = ApiSettings.read(settings_file(rendered, "api", tmp_path))
+    assert settings.dashboard is not None
+    found = settings.dashboard.oidc
+    assert found is not None
+    assert found.ca_file is not None
+    wanted = {found.client_secret_file, found.ca_file}
+    assert wanted <= mounted(pod(rendered, "cloister-api"))
+    secret = {"secret": "cloister-oidc", "key": "client-secret"}
+    assert found.client_secret_file == FILES.joinpath("secret", *secret.values())

@@ -1,4 +1,4 @@
-"""What ``cloister doctor`` checks of the API's settings: keys, ledger, issuer."""
+"""What ``cloister doctor`` checks of the API's settings: keys, ledger, issuer, OpenID provider."""
 
 import asyncio
 from datetime import timedelta
@@ -17,10 +17,13 @@ from cloister_api.ledger.database import (
     version_of,
 )
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
+from cloister_api.sessions.provider.client import ProviderClient
+from cloister_api.sessions.provider.refusal import SignInRefused
+from cloister_api.sessions.provider.settings import OpenIdSettings, read_client_secret
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.findings import Finding, failed, passed, warned
-from cloister_clients.settings import SettingsError
+from cloister_clients.settings import SettingsError, require_file
 
 __all__ = ["checks"]
 
@@ -38,6 +41,8 @@ async def checks(path: Path) -> list[Finding]:
     found.append(await asyncio.to_thread(_ledger, settings))
     if settings.certificates is not None:
         found.append(_issuer(settings))
+    if settings.dashboard is not None and settings.dashboard.oidc is not None:
+        found.append(await _provider(settings.dashboard.oidc))
     return found
 
 
@@ -97,3 +102,21 @@ def _issuer(settings: ApiSettings) -> Finding:
             remedy = "create its successor: docs/runbooks/CloisterAuthorityExpires.md"
             return warned(check, f"the own authority expires at {expires:%Y-%m-%d}", remedy)
     return passed(check, "its keys and certificates can be used")
+
+
+async def _provider(settings: OpenIdSettings) -> Finding:
+    """Read the documents of the OpenID provider, and the client's secret."""
+    check = "OpenID provider"
+    try:
+        require_file("dashboard.oidc.caFile", settings.ca_file)
+        read_client_secret(settings)
+        client = ProviderClient(settings, utc_now)
+    except SettingsError as error:
+        return failed(check, str(error), "correct dashboard.oidc")
+    try:
+        keys = await client.keys()
+    except SignInRefused as error:
+        return failed(check, error.detail, "compare dashboard.oidc with the provider's document")
+    finally:
+        await client.aclose()
+    return passed(check, f"{settings.issuer} responds and has {len(keys)} keys")

@@ -36,6 +36,7 @@ from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.main import create_app
 from cloister_api.payments.settings import PaymentsError, read_secrets
 from cloister_api.services.releases import WebhookError
+from cloister_api.sessions.provider.settings import read_client_secret
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError, require_file
@@ -68,6 +69,9 @@ def api(config: Path) -> None:
         check_issuer(settings.certificates, development=settings.development)
         if settings.stripe:
             read_secrets(settings.stripe)
+        if settings.dashboard and settings.dashboard.oidc:
+            require_file("dashboard.oidc.caFile", settings.dashboard.oidc.ca_file)
+            read_client_secret(settings.dashboard.oidc)
         if settings.tracing:
             settings.tracing.check_prerequisites()
         KubeConfig.load(settings.kubeconfig, settings.kube_context)

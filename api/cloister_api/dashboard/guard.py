@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
@@ -25,6 +26,7 @@ from cloister_api.http.callers import Callers
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import ResponseSender, Shutdown, request_id_in
 from cloister_api.ledger.keys.sessions import SessionRow
+from cloister_api.sessions.provider.attempt import safe_next
 from cloister_api.sessions.settings import DashboardSettings
 
 __all__ = ["DashboardGuard", "cookie_name", "is_open"]
@@ -34,6 +36,8 @@ logger = logging.getLogger(__name__)
 OPEN_PREFIXES = ("/session/", "/static/")
 """What paths begin with that need nobody signed in; so does `/session` itself."""
 STREAM = re.compile(r"/o/[^/]+/events")
+HOME_PATHS = ("/", "/organizations")
+"""Pages to which a sign-in leads anyway."""
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the dashboard failed; name the request to the administrator"
 )
@@ -71,6 +75,16 @@ def is_stream(path: str) -> bool:
 def is_open(path: str) -> bool:
     """Return whether a path needs nobody signed in."""
     return path == "/session" or path.startswith(OPEN_PREFIXES)
+
+
+def sign_in_place(scope: Scope) -> str:
+    """Return the address of the sign-in page, which leads back to the page that was asked for."""
+    query = scope["query_string"].decode("latin-1")
+    asked = scope["path"] + (f"?{query}" if query else "")
+    leads_home = scope["path"] in HOME_PATHS or is_stream(scope["path"])
+    if leads_home or scope["method"] != "GET" or safe_next(asked) != asked:
+        return "/session"
+    return f"/session?{urlencode({'next': asked}, safe='/')}"
 
 
 class DashboardGuard:
@@ -185,7 +199,9 @@ class DashboardGuard:
         session = None if is_static else await self._session(headers, used=used)
         scope["state"]["session"] = session
         if session is None:
-            app: ASGIApp = self._app if is_open(path) else RedirectResponse("/session", 303)
+            app: ASGIApp = (
+                self._app if is_open(path) else RedirectResponse(sign_in_place(scope), 303)
+            )
             await app(scope, receive, response.send)
             return
         response.more += self._take(session)

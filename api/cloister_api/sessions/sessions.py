@@ -5,8 +5,9 @@ read at every request. The facade's copy follows them within a moment.
 """
 
 import uuid
+from collections import deque
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cloister_api.cache import BY_MEMBER, ClusterCache
 from cloister_api.errors import ApiError, not_found
@@ -21,6 +22,10 @@ __all__ = ["Membership", "Sessions", "is_over", "memberships_of"]
 
 SEEN_EVERY = timedelta(minutes=1)
 """How often the use of a session is written at most."""
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""When somebody last proved who they are, of whom that is not known."""
+REFUSED = 60
+"""Failed sign-ins that are recorded in a minute."""
 SPENT = ApiError(
     403,
     "FORBIDDEN",
@@ -57,6 +62,7 @@ class Sessions:
         self._audit = audit
         self._clock = clock
         self._settings = settings
+        self._refused: deque[datetime] = deque(maxlen=REFUSED)
 
     async def find(self, value: str, *, used: bool = True) -> SessionRow | None:
         """Return the session of a cookie's value while it lasts.
@@ -121,12 +127,64 @@ class Sessions:
         user = await self._links.use(token, now)
         if user is None:
             raise SPENT
-        life = timedelta(minutes=self._settings.absolute_minutes)
-        begun = await self._table.create(
-            user, method=SessionMethod.ONCE, agent=agent, now=now, life=life
+        return await self._begin(user, SessionMethod.ONCE, now, agent, request_id)
+
+    async def begin_by_provider(
+        self, user: str, *, authenticated_at: datetime | None, agent: str, request_id: str
+    ) -> tuple[SessionRow, str]:
+        """Begin a session of somebody for whom the OpenID provider vouches.
+
+        Parameters
+        ----------
+        user
+            The user.
+        authenticated_at
+            When they last proved at the provider who they are, in UTC; None = it does not say, so
+            that nothing counts as recent.
+        agent
+            What the browser says of itself.
+        request_id
+            Identifier of the request, for the audit trail.
+
+        Returns
+        -------
+        tuple
+            The session, and the value of its cookie.
+        """
+        proven = authenticated_at or NEVER
+        return await self._begin(user, SessionMethod.OIDC, proven, agent, request_id)
+
+    async def refuse(self, reason: str, subject: str, *, request_id: str) -> None:
+        """Record that a sign-in by the provider failed.
+
+        Nobody is signed in who could be held to it, so that the row is of no organization, and
+        there are at most sixty a minute of each replica.
+
+        Parameters
+        ----------
+        reason
+            Why, in a word.
+        subject
+            Subject at the provider; empty = nobody, as far as was seen.
+        request_id
+            Identifier of the request.
+        """
+        now = self._clock()
+        if len(self._refused) == REFUSED and now - self._refused[0] < timedelta(minutes=1):
+            return
+        self._refused.append(now)
+        await self._audit.add(
+            AuditRow(
+                at=now,
+                request_id=request_id,
+                organization="",
+                actor="sign-in",
+                key_id=None,
+                action="session.refused",
+                target=f"{reason} {ascii(subject)[1:-1]}".strip()[:253],
+                result="403 FORBIDDEN",
+            )
         )
-        await self._record("session.create", begun[0], request_id)
-        return begun
 
     async def end(self, session: SessionRow, *, because: str, request_id: str) -> None:
         """End a session, at once in all replicas."""
@@ -151,6 +209,21 @@ class Sessions:
         if not found:
             raise not_found("organization")
         return found[0]
+
+    async def _begin(
+        self, user: str, method: SessionMethod, proven: datetime, agent: str, request_id: str
+    ) -> tuple[SessionRow, str]:
+        """Begin a session."""
+        begun = await self._table.create(
+            user,
+            method=method,
+            agent=agent,
+            now=self._clock(),
+            life=timedelta(minutes=self._settings.absolute_minutes),
+            authenticated_at=proven,
+        )
+        await self._record("session.create", begun[0], request_id)
+        return begun
 
     async def _record(self, action: str, session: SessionRow, request_id: str) -> None:
         """Write a row into the audit trail of each organization that names the user."""

@@ -1,20 +1,18 @@
 """Settings of the dashboard."""
 
-import re
-from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from cloister_api.sessions.hosts import is_host, is_local
+from cloister_api.sessions.provider.settings import OpenIdSettings
 from cloister_clients.settings import SettingsError, SettingsSection
 from cloister_crds.lifecycle.names.hostnames import is_below
 
 __all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings", "StreamSettings"]
 
-
-HOST = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-"""A host name in lower case (RFC 1123)."""
 USUAL_PORTS = {"https": 443, "http": 80}
 """Ports that browsers leave out."""
 
@@ -78,6 +76,8 @@ class DashboardSettings(SettingsSection):
     """How long a sign-in lasts."""
     streams: StreamSettings = Field(default_factory=StreamSettings)
     """How many pages are kept current."""
+    oidc: OpenIdSettings | None = None
+    """The OpenID provider that signs people in; unset = one-time links alone."""
 
     @field_validator("address")
     @classmethod
@@ -125,6 +125,10 @@ class DashboardSettings(SettingsSection):
                 "are one site for browsers; give the dashboard another domain"
             )
 
+    def anchored(self, directory: Path) -> Self:
+        """Return the settings with paths relative to a directory made absolute."""
+        return self.model_copy(update={"oidc": self.oidc and self.oidc.anchored(directory)})
+
     @property
     def host(self) -> str:
         """Host and port of the address, as browsers write them in the header Host."""
@@ -134,22 +138,3 @@ class DashboardSettings(SettingsSection):
     def hostname(self) -> str:
         """Host name of the address."""
         return (urlsplit(self.address).hostname or "").lower()
-
-
-def is_host(text: str) -> bool:
-    """Return whether a text is a host name without a final dot, or an address."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return re.fullmatch(HOST, text) is not None
-    return True
-
-
-def is_local(hostname: str) -> bool:
-    """Return whether a host name is this machine for every browser."""
-    if hostname == "localhost":
-        return True
-    try:
-        return ip_address(hostname).is_loopback
-    except ValueError:
-        return False

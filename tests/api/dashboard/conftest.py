@@ -8,6 +8,7 @@ from tests.support.programs.facade import (
     other_world,
     world,
 )
+from tests.support.programs.openid_dashboard import forged_sign_ins, real_sign_ins
 
 __all__ = [
     "dashboard",
@@ -15,6 +16,8 @@ __all__ = [
     "facade",
     "facade_registry",
     "facade_settings",
+    "forged_sign_ins",
     "other_world",
+    "real_sign_ins",
     "world",
 ]

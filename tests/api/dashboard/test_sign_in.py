@@ -53,9 +53,14 @@ async def test_an_unknown_link_signs_nobody_in(dashboard: Dashboard) -> None:
 
 async def test_without_a_session_pages_lead_to_the_sign_in(dashboard: Dashboard) -> None:
     async with dashboard.person() as person:
-        for path in ("/", "/organizations", "/o/any/containers"):
+        for path, to in (
+            ("/", "/session"),
+            ("/organizations", "/session"),
+            ("/o/any/containers?page=2", "/session?next=/o/any/containers%3Fpage%3D2"),
+            ("//attacker.test/", "/session"),
+        ):
             response = await person.get(path)
-            assert (response.status_code, response.headers["location"]) == (303, "/session")
+            assert (response.status_code, response.headers["location"]) == (303, to)
         page = await person.get("/session")
         assert "cloister session link" in page.text
 

@@ -12,6 +12,7 @@ import yaml
 from dev.cluster import Cluster
 from tests.support.programs.facade import run_command
 from tests.support.servers.registry import Registry
+from tests.support.stand_ins.openid import CLIENT, SECRET, openid_stand_in
 
 
 def diagnose(cluster: Cluster, option: str, path: Path) -> dict[str, tuple[str, str]]:
@@ -152,3 +153,29 @@ def test_what_the_api_cannot_use_is_named(
     assert text in found[check][1]
     assert found["issuer of certificates"][0] == "fail"
     assert "secret-of-the-ledger" not in str(found)
+
+
+def test_the_openid_provider_responds_or_is_named(
+    api_cluster: Cluster, facade_settings: Path, tmp_path: Path
+) -> None:
+    settings = yaml.safe_load(facade_settings.read_text())
+    path = facade_settings.parent / f"{tmp_path.name}.yml"
+    (tmp_path / "secret").write_text(SECRET)
+    with openid_stand_in() as provider:
+        right = {
+            "name": "Acme SSO",
+            "issuer": provider.issuer,
+            "clientId": CLIENT,
+            "clientSecretFile": str(tmp_path / "secret"),
+        }
+        for change, level, told in (
+            ({}, "pass", "responds and has 1 keys"),
+            ({"issuer": f"{provider.issuer}/"}, "fail", "dashboard.oidc.issuer is"),
+            ({"clientSecretFile": "/nowhere"}, "fail", "clientSecretFile: /nowhere"),
+            ({"caFile": "/nowhere"}, "fail", "caFile: /nowhere"),
+        ):
+            dashboard = {"address": "http://127.0.0.1:8090", "oidc": {**right, **change}}
+            path.write_text(yaml.safe_dump({**settings, "dashboard": dashboard}))
+            found = diagnose(api_cluster, "--api-config", path)
+            assert found["OpenID provider"][0] == level, change
+            assert told in found["OpenID provider"][1]

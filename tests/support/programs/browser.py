@@ -18,7 +18,7 @@ from dev.cluster import LocalClusterError, Progress
 from dev.cluster.requirements import install_packages
 from tests.support.programs.dashboard import Dashboard
 
-__all__ = ["Visitor", "chromium", "launched", "visitor"]
+__all__ = ["Visitor", "chromium", "launched", "visiting", "visitor"]
 
 PROGRAM = "/usr/bin/chromium"
 SIZE = ViewportSize(width=1200, height=900)
@@ -78,14 +78,29 @@ def chromium() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture
-async def visitor(chromium: None, dashboard: Dashboard) -> AsyncIterator[Visitor]:
-    """Provide a visitor who is not signed in; an error in the console fails the test."""
+@contextlib.asynccontextmanager
+async def visiting(dashboard: Dashboard, *, axe: bool) -> AsyncIterator[Visitor]:
+    """Provide a visitor who is not signed in; an error in the console fails the test.
+
+    Parameters
+    ----------
+    dashboard
+        What is visited.
+    axe
+        Whether axe is to run: it does so by evaluating its text, which the page's own policy would
+        refuse, so that the browser then ignores that.
+    """
     async with launched() as browser:
-        # axe runs by evaluating its text, which the page's own policy would refuse.
-        context = await browser.new_context(viewport=SIZE, bypass_csp=True)
+        context = await browser.new_context(viewport=SIZE, bypass_csp=axe)
         page = await context.new_page()
         found = Visitor(dashboard, context, page)
         page.on("console", found.note)
         yield found
         assert not found.complaints
+
+
+@pytest.fixture
+async def visitor(chromium: None, dashboard: Dashboard) -> AsyncIterator[Visitor]:
+    """Provide a visitor who is not signed in; an error in the console fails the test."""
+    async with visiting(dashboard, axe=True) as found:
+        yield found

@@ -46,6 +46,8 @@ class Person:
     """Sends the requests; follows no redirect."""
     cookie: str = field(default="", repr=False)
     """Value of the cookie; empty = there is none."""
+    attempt: str = field(default="", repr=False)
+    """Value of the cookie that keeps an attempt to sign in; empty = there is none."""
 
     async def send(
         self,
@@ -56,13 +58,18 @@ class Person:
     ) -> httpx.Response:
         """Send a request as a page of the dashboard does, and keep its cookie."""
         given = {**SAME_ORIGIN, **headers}
-        if self.cookie:
-            given["Cookie"] = f"{COOKIE}={self.cookie}"
+        kept = {COOKIE: self.cookie, f"{COOKIE}-signin": self.attempt}
+        cookies = "; ".join(f"{name}={value}" for name, value in kept.items() if value)
+        if cookies:
+            given["Cookie"] = cookies
         response = await self.client.request(method, path, data=data, headers=given)
         for header in response.headers.get_list("set-cookie"):
-            found = re.match(rf'{COOKIE}="?([^";]*)', header)
+            found = re.match(rf'{COOKIE}(-signin)?="?([^";]*)', header)
             assert found is not None, header
-            self.cookie = found[1]
+            if found[1]:
+                self.attempt = found[2]
+            else:
+                self.cookie = found[2]
         return response
 
     async def get(self, path: str, **headers: str) -> httpx.Response:

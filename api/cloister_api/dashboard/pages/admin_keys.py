@@ -15,6 +15,7 @@ from cloister_api.dashboard.pages.requests import (
     render,
     require_admin,
     require_recent,
+    sign_in_again,
     submit,
 )
 from cloister_api.errors import ApiError
@@ -41,6 +42,7 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
         typed=form,
         problem=problem,
         keys=[(key, is_valid(key, now)) for key in keys],
+        again=sign_in_again(request, f"/o/{principal.slug}/admin-keys"),
     )
 
 

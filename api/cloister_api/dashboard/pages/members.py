@@ -20,6 +20,7 @@ from cloister_api.dashboard.pages.requests import (
     render,
     require_admin,
     require_recent,
+    sign_in_again,
     submit,
 )
 from cloister_api.errors import ApiError, not_found
@@ -135,10 +136,14 @@ def page_after(slug: str, actor: str, user: str, done: MembersChanged, *, remove
     """
     if removed and actor == user:
         return "/organizations?all"
-    here = f"/o/{slug}/members"
     if done.ended and actor != user:
-        return f"{here}/person?{urlencode({'user': user, 'seen': done.version})}"
-    return f"{here}?{urlencode({'seen': done.version})}"
+        return f"{person_address(slug, user)}&{urlencode({'seen': done.version})}"
+    return f"/o/{slug}/members?{urlencode({'seen': done.version})}"
+
+
+def person_address(slug: str, user: str) -> str:
+    """Return the address of the page of a person."""
+    return f"/o/{slug}/members/person?{urlencode({'user': user})}"
 
 
 async def show(request: Request) -> Response:
@@ -166,6 +171,7 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
         ],
         managers=managers,
         manifest=manifest_of(principal.slug, (*members, ANYBODY) if managers else members),
+        again=sign_in_again(request, f"/o/{principal.slug}/members"),
     )
 
 
@@ -196,6 +202,7 @@ def person_page(request: Request, user: str, problem: ApiError | None = None) ->
         every=EVERY,
         managers=managers,
         generation=principal.organization.metadata.generation,
+        again=sign_in_again(request, person_address(principal.slug, user)),
         person=person_of(
             principal.organization,
             user,

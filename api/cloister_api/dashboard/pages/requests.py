@@ -26,6 +26,8 @@ from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
 
 __all__ = [
+    "START",
+    "SignInAgain",
     "Write",
     "audited",
     "context_of",
@@ -35,6 +37,8 @@ __all__ = [
     "require_admin",
     "require_recent",
     "session_of",
+    "sign_in_again",
+    "start_address",
     "submit",
 ]
 
@@ -47,6 +51,21 @@ MEMBERS_READ = (
     "you are a member of this organization, and members only read; an administrator of it can do "
     "this, or make you one"
 )
+
+
+START = "/session/start"
+"""Path at which a sign-in by the provider begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInAgain:
+    """What to tell somebody whose sign-in is not recent."""
+
+    minutes: int
+    """For how many minutes a sign-in is recent."""
+    address: str
+    """Address of the link to the provider; empty = there is none, and a new one-time link is
+    needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +113,58 @@ def require_admin(request: Request) -> None:
         raise forbidden(MEMBERS_READ)
 
 
+def is_recent(request: Request) -> bool:
+    """Return whether who is signed in proved a short while ago who they are."""
+    settings: DashboardSettings = request.app.state.settings
+    age = context_of(request).clock() - session_of(request).authenticated_at
+    return age <= timedelta(minutes=settings.session.recent_minutes)
+
+
 def require_recent(request: Request) -> None:
-    """Let go on who signed in a short while ago.
+    """Let go on who proved a short while ago who they are.
 
     Raises
     ------
     ApiError
         403.
     """
-    settings: DashboardSettings = request.app.state.settings
-    minutes = settings.session.recent_minutes
-    age = context_of(request).clock() - session_of(request).authenticated_at
-    if age > timedelta(minutes=minutes):
+    if not is_recent(request):
+        settings: DashboardSettings = request.app.state.settings
+        minutes = settings.session.recent_minutes
         raise forbidden(f"you signed in more than {minutes} minutes ago; sign in again to do this")
+
+
+def sign_in_again(request: Request, path: str) -> SignInAgain | None:
+    """Return how to sign in again for what needs a recent sign-in; None = there is no need.
+
+    Parameters
+    ----------
+    request
+        The request.
+    path
+        Page to come back to.
+    """
+    if is_recent(request):
+        return None
+    settings: DashboardSettings = request.app.state.settings
+    address = start_address(path, recent=True) if settings.oidc is not None else ""
+    return SignInAgain(settings.session.recent_minutes, address)
+
+
+def start_address(path: str, *, recent: bool = False) -> str:
+    """Return the address of the link that begins a sign-in by the provider.
+
+    Parameters
+    ----------
+    path
+        Page to go to afterwards.
+    recent
+        Whether the person has to have proven a short while ago who they are.
+    """
+    query = {} if path == "/" else {"next": path}
+    if recent:
+        query["recent"] = ""
+    return f"{START}?{urlencode(query, safe='/')}" if query else START
 
 
 def principal_of(request: Request) -> Principal:

@@ -30,6 +30,8 @@ KEPT = timedelta(days=30)
 class SessionMethod(StrEnum):
     """How somebody signed in."""
 
+    OIDC = "oidc"
+    """By the OpenID provider."""
     ONCE = "once"
     """By a one-time link."""
 
@@ -74,7 +76,14 @@ class SessionTable:
         self._material = material
 
     async def create(
-        self, user: str, *, method: SessionMethod, agent: str, now: datetime, life: timedelta
+        self,
+        user: str,
+        *,
+        method: SessionMethod,
+        agent: str,
+        now: datetime,
+        life: timedelta,
+        authenticated_at: datetime,
     ) -> tuple[SessionRow, str]:
         """Begin a session, and forget those that ended long ago.
 
@@ -90,6 +99,8 @@ class SessionTable:
             Present time in UTC.
         life
             How long it lasts at most.
+        authenticated_at
+            When the user last proved who they are, in UTC.
 
         Returns
         -------
@@ -103,7 +114,7 @@ class SessionTable:
             "user": user,
             "method": method.value,
             "agent": agent[:200],
-            "authenticated_at": now,
+            "authenticated_at": authenticated_at,
             "created_at": now,
             "seen_at": now,
             "ends_at": now + life,
