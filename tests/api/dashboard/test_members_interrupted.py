@@ -1,18 +1,27 @@
-"""Members are changed by two replicas, and by one that dies in the middle."""
+"""Members are changed by two replicas, by one that dies in the middle, and by a refused one."""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
+from typing_extensions import override
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from dev.cluster import Cluster
 from tests.support.cluster.accounts import account_user
-from tests.support.faults.fault_kinds import ApiRequest, CrashPoints, HeldEvents
+from tests.support.faults.fault_kinds import (
+    PASS,
+    ApiRequest,
+    CrashPoints,
+    Fault,
+    HeldEvents,
+    Injection,
+)
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.ports import free_port
 from tests.support.programs.dashboard import Dashboard, Person
@@ -44,6 +53,24 @@ def second(dashboard_settings: Path, proxy: FaultyProxy) -> Iterator[Dashboard]:
     with start_facade(path) as running:
         yield Dashboard(running, address, path)
     proxy.faults = ()
+
+
+@dataclass
+class Refusals(Fault):
+    """Refuse the first patches of Organizations."""
+
+    injection: Injection
+    """How."""
+    left: int
+    """How many more."""
+
+    @override
+    def inject(self, request: ApiRequest) -> Injection:
+        """Refuse a patch."""
+        if request.kind != "organizations" or request.verb != "patch" or not self.left:
+            return PASS
+        self.left -= 1
+        return self.injection
 
 
 async def roles(world: FacadeInstallation) -> dict[str, str]:
@@ -162,3 +189,33 @@ async def test_a_replica_that_dies_has_done_all_or_nothing(
         assert again.status_code == 303, "the same form again"
         async with facade.client(value) as client:
             assert (await client.get("/api/session")).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "times", "code", "words"),
+    [
+        (409, "Conflict", 3, 303, ""),
+        (409, "Conflict", 100, 409, "being changed by others; try again"),
+        # As before the roles of this version were applied.
+        (403, "Forbidden", 1, 503, "to whom `cloister doctor` says what is missing"),
+    ],
+)
+async def test_what_the_cluster_refuses_is_decided_again_or_said(
+    second: Dashboard,
+    proxy: FaultyProxy,
+    world: FacadeInstallation,
+    status: int,
+    reason: str,
+    times: int,
+    code: int,
+    words: str,
+) -> None:
+    await both_are_admin(world)
+    path = f"/o/{world.organization}/members"
+    async with second.signed_in(ADMIN) as ada:
+        await shown(ada, path, BOB)
+        proxy.faults = (Refusals(Injection(status=status, reason=reason), times),)
+        answer = await ada.fill(f"{path}/role", name=BOB, role="Member")
+        assert answer.status_code == code, answer.text
+        assert words in answer.text
+    assert await roles(world) == {ADMIN: "Admin", BOB: "Member" if code == 303 else "Admin"}
