@@ -1,36 +1,11 @@
 """The dashboard in a browser: what people do with it, and whether everybody can."""
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from tests.support.programs.browser import Visitor
+from tests.support.programs.browser import Visitor, overflow, violations
 from tests.support.programs.dashboard_samples import LONG, LONG_USER, make_people, make_samples
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
-
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-MOST_RULES = 15
-"""Rules that apply to every page, at least."""
-
-
-async def violations(visitor: Visitor) -> list[str]:
-    """Return what axe finds on the present page."""
-    found = await Axe().run(visitor.page, options=RULES)
-    assert len(found.response["passes"]) >= MOST_RULES, "axe has looked at the page"
-    return [
-        f"{each['id']}: {[node['html'] for node in each['nodes']]}"
-        for each in found.response["violations"]
-    ]
-
-
-async def overflow(visitor: Visitor) -> int:
-    """Return how many pixels the page is too wide."""
-    found = await visitor.page.evaluate(
-        "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    return int(found)
 
 
 async def test_somebody_signs_in_reads_and_signs_out(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -18,10 +19,22 @@ from dev.cluster import LocalClusterError, Progress
 from dev.cluster.requirements import install_packages
 from tests.support.programs.dashboard import Dashboard
 
-__all__ = ["Visitor", "chromium", "launched", "visiting", "visitor"]
+__all__ = [
+    "SIZE",
+    "Visitor",
+    "chromium",
+    "launched",
+    "overflow",
+    "violations",
+    "visiting",
+    "visitor",
+]
 
 PROGRAM = "/usr/bin/chromium"
 SIZE = ViewportSize(width=1200, height=900)
+AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+LEAST_RULES = 15
+"""Rules that apply to every page, at least."""
 
 
 @dataclass
@@ -104,3 +117,21 @@ async def visitor(chromium: None, dashboard: Dashboard) -> AsyncIterator[Visitor
     """Provide a visitor who is not signed in; an error in the console fails the test."""
     async with visiting(dashboard, axe=True) as found:
         yield found
+
+
+async def violations(visitor: Visitor) -> list[str]:
+    """Return what axe finds on the present page."""
+    found = await Axe().run(visitor.page, options=AXE)
+    assert len(found.response["passes"]) >= LEAST_RULES, "axe has looked at the page"
+    return [
+        f"{each['id']}: {[node['html'] for node in each['nodes']]}"
+        for each in found.response["violations"]
+    ]
+
+
+async def overflow(visitor: Visitor) -> int:
+    """Return how many pixels the page is too wide."""
+    found = await visitor.page.evaluate(
+        "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return int(found)
