@@ -89,7 +89,7 @@ async def test_somebody_is_added_promoted_demoted_and_removed(
         value = await world.new_key(user=ISSUED)
         async with facade.client(value) as client:
             assert (await client.get("/api/session")).json()["user"] == ISSUED
-            warned = await shown(ada, here, "This admin key ends")
+            warned = await shown(ada, here, "These admin keys end")
             demoted = await ada.fill(f"{path}/role", **fields_of(warned, "role"))
             told = await ada.get(demoted.headers["location"])
             assert "revoked" in told.text
@@ -120,7 +120,7 @@ async def test_a_promotion_does_not_bring_keys_back(
     await people(world, bob="Admin")
     value = await world.new_key(user=BOB)
     async with dashboard.signed_in(ADMIN) as ada, facade.client(value) as client:
-        await shown(ada, person_page(world, BOB), "This admin key ends")
+        await shown(ada, person_page(world, BOB), "These admin keys end")
         for action, role in (("role", "Member"), ("role", "Admin"), ("remove", "")):
             done = await ada.fill(f"{page_of(world)}/{action}", name=BOB, role=role)
             assert done.status_code == 303, done.text
@@ -245,6 +245,21 @@ async def test_members_of_a_repository_are_read_only_and_the_change_can_be_copie
             people = [(each["user"], each["role"]) for each in document["spec"]["members"]]
             assert people == [(ADMIN, "Admin"), *wanted]
     assert await members(world) == [(ADMIN, "Admin"), (BOB, "Member")]
+
+
+async def test_whoever_a_repository_does_not_name_can_be_removed(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    await people(world, bob="Member")
+    await apply_members(world, ADA_ROLE)
+    path = page_of(world)
+    async with dashboard.signed_in(ADMIN) as ada:
+        page = await shown(ada, person_page(world, BOB), "The repository does not name")
+        assert "Make an administrator" not in page.text
+        for action, name in (("role", BOB), ("remove", ADMIN), ("remove", BOB)):
+            answer = await ada.fill(f"{path}/{action}", name=name, role="Admin")
+            assert answer.status_code == (303 if (action, name) == ("remove", BOB) else 409)
+    assert await members(world) == [(ADMIN, "Admin")]
 
 
 async def test_a_member_reads_only(

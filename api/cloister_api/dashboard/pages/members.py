@@ -63,6 +63,10 @@ class Person:
     """The role that the person can get."""
     irreplaceable: bool
     """Whether nobody else is Admin."""
+    changeable: bool
+    """Whether the role can be changed here."""
+    removable: bool
+    """Whether the person can be removed here."""
     valid: tuple[AdminKey, ...]
     """Admin keys that would end, newest first."""
     ended: tuple[AdminKey, ...]
@@ -78,6 +82,7 @@ def person_of(
     ended: tuple[AdminKey, ...],
     *,
     managed: bool,
+    entry_managed: bool,
 ) -> Person:
     """Return what is shown of a person.
 
@@ -92,7 +97,9 @@ def person_of(
     ended
         Their other admin keys.
     managed
-        Whether a GitOps tool manages the members.
+        Whether a GitOps tool manages some of the members.
+    entry_managed
+        Whether it manages this one.
 
     Raises
     ------
@@ -106,16 +113,25 @@ def person_of(
     other = Role.MEMBER if role is Role.ADMIN else Role.ADMIN
     admins = [each.user for each in organization.spec.members if each.role is Role.ADMIN]
     irreplaceable = admins == [user]
-    manifests: tuple[tuple[str, str], ...] = ()
-    if managed and member is not None and not irreplaceable:
-        manifests = (
-            (
-                f"In the repository, as {other.value}",
-                manifest_of(slug, with_role(organization, user, other)),
-            ),
-            ("In the repository, removed", manifest_of(slug, without(organization, user))),
-        )
-    return Person(user, role, other, irreplaceable, valid, ended[:MOST_ENDED], manifests)
+    possible = member is not None and not irreplaceable
+    manifests = []
+    if possible and managed:
+        text = manifest_of(slug, with_role(organization, user, other))
+        manifests.append((f"In the repository, as {other.value}", text))
+    if possible and entry_managed:
+        text = manifest_of(slug, without(organization, user))
+        manifests.append(("In the repository, removed", text))
+    return Person(
+        user=user,
+        role=role,
+        other_role=other,
+        irreplaceable=irreplaceable,
+        changeable=possible and not managed,
+        removable=possible and not entry_managed,
+        valid=valid,
+        ended=ended[:MOST_ENDED],
+        manifests=tuple(manifests),
+    )
 
 
 def page_after(slug: str, actor: str, user: str, done: MembersChanged, *, removed: bool) -> str:
@@ -209,6 +225,7 @@ def person_page(request: Request, user: str, problem: ApiError | None = None) ->
             tuple(key for key in own if is_valid(key, now)),
             tuple(key for key in own if not is_valid(key, now)),
             managed=bool(managers),
+            entry_managed=bool(context.members.managers(principal.organization, user)),
         ),
     )
 

@@ -46,9 +46,6 @@ NOT_PERMITTED = (
     "of the installation, to whom `cloister doctor` says what is missing"
 )
 
-Decide = Callable[[Organization], tuple[Member, ...]]
-"""Returns the members after a change. May raise ApiError."""
-
 
 class ManagedElsewhereError(ApiError):
     """409: a GitOps tool manages the members, and would revert a change."""
@@ -62,6 +59,18 @@ class ManagedElsewhereError(ApiError):
         )
         self.patch = patch
         """What the repository should say, as a manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What somebody wants of the members."""
+
+    decide: Callable[[Organization], tuple[Member, ...]]
+    """Returns the members after it. May raise ApiError."""
+    shown: str = ""
+    """Generation of the Organization on the page; empty = any."""
+    entry: str | None = None
+    """Member whose entry no GitOps tool may manage; None = it may manage none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class MemberDesk:
         ApiError
             As `added`, and as every change (`_write`).
         """
-        return await self._write(principal, "", lambda present: added(present, user, role))
+        return await self._write(principal, Change(lambda present: added(present, user, role)))
 
     async def change_role(
         self, principal: Principal, user: str, role: str, shown: str
@@ -145,66 +154,64 @@ class MemberDesk:
         ApiError
             As `with_role`, and as every change (`_write`).
         """
-
-        def decide(present: Organization) -> tuple[Member, ...]:
-            return with_role(present, user, role)
-
+        change = Change(lambda present: with_role(present, user, role), shown)
         if role == Role.ADMIN:
-            return await self._write(principal, shown, decide)
-        return await self._demote(principal, user, shown, decide)
+            return await self._write(principal, change)
+        return await self._demote(principal, user, change)
 
     async def remove(self, principal: Principal, user: str, shown: str) -> MembersChanged:
         """Remove a member, whose admin keys end; to remove who is not there changes nothing.
 
-        Takes what `change_role` takes.
+        Whoever was added by hand beside the members of a repository can only go this way. Takes
+        what `change_role` takes.
 
         Raises
         ------
         ApiError
             As `without`, and as every change (`_write`).
         """
-        return await self._demote(principal, user, shown, lambda one: without(one, user))
+        change = Change(lambda present: without(present, user), shown, entry=user)
+        return await self._demote(principal, user, change)
 
-    async def _demote(
-        self, principal: Principal, user: str, shown: str, decide: Decide
-    ) -> MembersChanged:
+    async def _demote(self, principal: Principal, user: str, change: Change) -> MembersChanged:
         """Write what takes the role of Admin from a user, and revoke their admin keys.
 
         Raises
         ------
         ApiError
-            As `decide`, and as every change (`_write`).
+            As every change (`_write`).
         """
         before = await self._keys.valid_of(principal, user)
-        done = await self._write(principal, shown, decide)
+        done = await self._write(principal, change)
         # The guard of the Organizations may have revoked some by now; others are newer.
         after = await self._keys.valid_of(principal, user)
         ended = tuple({key.id: key for key in (*after, *before)}.values())
         await self._keys.end(ended, because=DEMOTED)
         return replace(done, ended=ended)
 
-    async def _write(self, principal: Principal, shown: str, decide: Decide) -> MembersChanged:
+    async def _write(self, principal: Principal, change: Change) -> MembersChanged:
         """Write what is decided, and wait until the copy in memory shows it.
 
         Raises
         ------
         ApiError
-            403 when the principal is not Admin any more, 404 when the Organization is gone, 409
-            when a GitOps tool manages the members or others keep writing, 412 when spec has
-            another generation than was shown, 503 where the API lacks the right.
+            As what decides; 403 when the principal is not Admin any more, 404 when the
+            Organization is gone, 409 when a GitOps tool manages the members or others keep
+            writing, 412 when spec has another generation than was shown, 503 where the API lacks
+            the right.
         KubeError
             When the cluster does not respond; it may be done then.
         """
         for _ in range(ATTEMPTS):
             present = await self._live(principal)
-            meta, before = present.metadata, present.spec.members
-            members = decide(present)
-            if members == before:
+            meta = present.metadata
+            members = change.decide(present)
+            if members == present.spec.members:
                 return MembersChanged(meta.resource_version, ())
-            managers = self.managers(present)
+            managers = self.managers(present, change.entry)
             if managers:
                 raise ManagedElsewhereError(managers, manifest_of(principal.slug, members))
-            require_unchanged(shown, meta.generation)
+            require_unchanged(change.shown, meta.generation)
             patch = {
                 "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
                 "spec": {"members": [member.wire() for member in members]},

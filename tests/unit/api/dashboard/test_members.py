@@ -44,29 +44,43 @@ def organization(**roles: str) -> Organization:
 def test_a_person_can_get_the_other_role_unless_nobody_else_is_admin(
     roles: dict[str, str], user: str, role: Role | None, other: Role, *, irreplaceable: bool
 ) -> None:
-    found = person_of(organization(**roles), user, (), (key("old"),), managed=False)
+    found = person_of(
+        organization(**roles), user, (), (key("old"),), managed=False, entry_managed=False
+    )
     assert (found.role, found.other_role) == (role, other)
     assert found.irreplaceable is irreplaceable
     assert found.manifests == ()
+    assert found.changeable is found.removable is (role is not None and not irreplaceable)
 
 
 def test_who_left_is_known_by_their_keys_alone() -> None:
     with pytest.raises(ApiError, match="member not found") as refused:
-        person_of(organization(ada="Admin"), BOB, (), (), managed=False)
+        person_of(organization(ada="Admin"), BOB, (), (), managed=False, entry_managed=False)
     assert refused.value.status == 404
     ended = tuple(key(str(number)) for number in range(MOST_ENDED + 5))
-    found = person_of(organization(ada="Admin"), BOB, (), ended, managed=True)
+    found = person_of(organization(ada="Admin"), BOB, (), ended, managed=True, entry_managed=True)
     assert found.ended == ended[:MOST_ENDED]
     assert found.manifests == ()
 
 
 def test_each_change_has_its_manifest_where_a_repository_has_the_members() -> None:
     present = organization(ada="Admin", bob="Member")
-    found = person_of(present, BOB, (), (), managed=True).manifests
-    people = [yaml.safe_load(text)["spec"]["members"] for _, text in found]
+    found = person_of(present, BOB, (), (), managed=True, entry_managed=True)
+    people = [yaml.safe_load(text)["spec"]["members"] for _, text in found.manifests]
+    assert not found.changeable
+    assert not found.removable
     ada = {"user": ADA, "role": "Admin"}
     assert people == [[ada, {"user": BOB, "role": "Admin"}], [ada]]
-    assert person_of(present, ADA, (), (), managed=True).manifests == (), "the last administrator"
+    assert person_of(present, ADA, (), (), managed=True, entry_managed=True).manifests == (), (
+        "the last administrator"
+    )
+
+
+def test_whoever_was_added_by_hand_beside_a_repository_can_be_removed() -> None:
+    present = organization(ada="Admin", bob="Member")
+    found = person_of(present, BOB, (), (), managed=True, entry_managed=False)
+    assert (found.changeable, found.removable) == (False, True)
+    assert [title for title, _ in found.manifests] == ["In the repository, as Admin"]
 
 
 @pytest.mark.parametrize(
