@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.test_pages import overflow, violations
-from tests.support.programs.browser import visiting
+from tests.support.programs.browser import overflow, violations, visiting
 from tests.support.programs.facade import ADMIN, FacadeInstallation
 from tests.support.programs.openid_dashboard import NAME, RealSignIns
 from tests.support.servers.openid import PASSWORD

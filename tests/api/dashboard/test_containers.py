@@ -2,30 +2,16 @@
 
 import re
 
-import httpx
-
-from tests.support.programs.dashboard import Dashboard, Person
+from tests.support.programs.dashboard import Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
-
-
-async def page_with(person: Person, path: str, text: str) -> httpx.Response:
-    """Wait until a page shows a text."""
-
-    async def shown() -> httpx.Response | None:
-        response = await person.get(path)
-        return response if response.status_code == 200 and text in response.text else None
-
-    found = await until(shown, what=f"{text} at {path}")
-    assert found is not None
-    return found
 
 
 async def test_organizations_are_those_that_name_the_user(
     dashboard: Dashboard, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
     async with dashboard.signed_in(ADMIN) as person, dashboard.signed_in("nobody@x.test") as eve:
-        page = await page_with(person, "/organizations", world.organization)
+        page = await person.shows("/organizations", world.organization)
         assert other_world.organization in page.text
         none = await eve.get("/organizations")
         assert "No organization names" in none.text
@@ -71,10 +57,10 @@ async def test_a_container_is_shown_as_it_is(
     await world.report("web", phase="failed", conditions=conditions, observedGeneration=1)
     path = f"/o/{world.organization}/containers"
     async with dashboard.signed_in(ADMIN) as person:
-        page = await page_with(person, path, "failed")
+        page = await person.shows(path, "failed")
         assert f'href="{path}/{identifier}"' in page.text
         assert '<span class="state bad">failed</span>' in page.text
-        detail = await page_with(person, f"{path}/{identifier}", "is not there.")
+        detail = await person.shows(f"{path}/{identifier}", "is not there.")
         assert "Does what you asked for serve?" in detail.text
         assert "<b onclick" not in detail.text
         assert "&lt;b onclick=" in detail.text
@@ -91,7 +77,7 @@ async def test_a_container_of_another_organization_is_not_there(
         identifier = made.json()["id"]
     async with dashboard.signed_in(ADMIN) as person:
         own = f"/o/{other_world.organization}/containers/{identifier}"
-        await page_with(person, own, "web")
+        await person.shows(own, "web")
         refused = await person.get(f"/o/{world.organization}/containers/{identifier}")
         assert refused.status_code == 404
 

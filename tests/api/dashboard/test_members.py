@@ -15,9 +15,8 @@ from cloister_api.ledger.tables.sessions import SESSIONS
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
-from tests.support.programs.dashboard import Dashboard, Person
+from tests.support.programs.dashboard import Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
-from tests.support.waiting import until
 
 BOB = "bob@example.test"
 ISSUED = "https://id.example.test#<b>eve</b>&x=1"
@@ -33,18 +32,6 @@ def page_of(world: FacadeInstallation) -> str:
 def person_page(world: FacadeInstallation, user: str) -> str:
     """Return the path of the page of one."""
     return f"{page_of(world)}/person?user={quote(user, safe='')}"
-
-
-async def shown(person: Person, path: str, text: str) -> httpx.Response:
-    """Wait until a page shows a text, and return it."""
-
-    async def there() -> httpx.Response | None:
-        response = await person.get(path)
-        return response if response.status_code == 200 and text in response.text else None
-
-    found = await until(there, what=f"{text} at {path}")
-    assert found is not None
-    return found
 
 
 async def members(world: FacadeInstallation) -> list[tuple[str, str]]:
@@ -72,7 +59,7 @@ async def test_somebody_is_added_promoted_demoted_and_removed(
 ) -> None:
     path, here = page_of(world), person_page(world, ISSUED)
     async with dashboard.signed_in(ADMIN) as ada, dashboard.signed_in(ISSUED) as eve:
-        await shown(ada, path, "Add somebody")
+        await ada.shows(path, "Add somebody")
         assert (await eve.get(path)).status_code == 404
         done = await ada.fill(path, name=ISSUED, role="Member")
         assert done.status_code == 303, done.text
@@ -89,7 +76,7 @@ async def test_somebody_is_added_promoted_demoted_and_removed(
         value = await world.new_key(user=ISSUED)
         async with facade.client(value) as client:
             assert (await client.get("/api/session")).json()["user"] == ISSUED
-            warned = await shown(ada, here, "These admin keys end")
+            warned = await ada.shows(here, "These admin keys end")
             demoted = await ada.fill(f"{path}/role", **fields_of(warned, "role"))
             told = await ada.get(demoted.headers["location"])
             assert "revoked" in told.text
@@ -120,7 +107,7 @@ async def test_a_promotion_does_not_bring_keys_back(
     await people(world, bob="Admin")
     value = await world.new_key(user=BOB)
     async with dashboard.signed_in(ADMIN) as ada, facade.client(value) as client:
-        await shown(ada, person_page(world, BOB), "These admin keys end")
+        await ada.shows(person_page(world, BOB), "These admin keys end")
         for action, role in (("role", "Member"), ("role", "Admin"), ("remove", "")):
             done = await ada.fill(f"{page_of(world)}/{action}", name=BOB, role=role)
             assert done.status_code == 303, done.text
@@ -145,7 +132,7 @@ async def test_who_cannot_be_added_is_not(
 ) -> None:
     await people(world, bob="Member")
     async with dashboard.signed_in(ADMIN) as ada:
-        await shown(ada, page_of(world), BOB)
+        await ada.shows(page_of(world), BOB)
         refused = await ada.fill(page_of(world), name=user, role=role)
         assert refused.status_code == code
         assert "Not done." in refused.text
@@ -159,7 +146,7 @@ async def test_the_last_administrator_stays(
 ) -> None:
     await people(world, bob="Member")
     async with dashboard.signed_in(ADMIN) as ada:
-        page = await shown(ada, person_page(world, ADMIN), "The only administrator")
+        page = await ada.shows(person_page(world, ADMIN), "The only administrator")
         assert "<form" not in page.text.partition("<main")[2]
         for action in ("role", "remove"):
             refused = await ada.fill(f"{page_of(world)}/{action}", name=ADMIN, role="Member")
@@ -177,14 +164,14 @@ async def test_what_changed_meanwhile_is_not_overwritten(
     await people(world, bob="Member")
     path = page_of(world)
     async with dashboard.signed_in(ADMIN) as ada:
-        page = await shown(ada, person_page(world, BOB), "Make an administrator")
+        page = await ada.shows(person_page(world, BOB), "Make an administrator")
         sent = fields_of(page, "remove")
         counts = {"status": {"counts": {"containers": 2}}}
         await world.kube.merge_patch(
             of(Organization), world.organization, counts, subresource="status"
         )
         await people(world, bob="Admin")
-        await shown(ada, person_page(world, BOB), "Make a member")
+        await ada.shows(person_page(world, BOB), "Make a member")
         late = await ada.fill(f"{path}/remove", **sent)
         assert late.status_code == 412
         assert "changed since this page was made" in late.text
@@ -223,7 +210,7 @@ async def test_members_of_a_repository_are_read_only_and_the_change_can_be_copie
         return yaml.safe_load(html.unescape(found[-1]))
 
     async with dashboard.signed_in(ADMIN) as ada:
-        page = await shown(ada, path, "Managed by <strong>kustomize-controller")
+        page = await ada.shows(path, "Managed by <strong>kustomize-controller")
         assert "<form" not in page.text.partition("<main")[2]
         one = await ada.get(person_page(world, BOB))
         assert "<form" not in one.text.partition("<main")[2]
@@ -254,7 +241,7 @@ async def test_whoever_a_repository_does_not_name_can_be_removed(
     await apply_members(world, ADA_ROLE)
     path = page_of(world)
     async with dashboard.signed_in(ADMIN) as ada:
-        page = await shown(ada, person_page(world, BOB), "The repository does not name")
+        page = await ada.shows(person_page(world, BOB), "The repository does not name")
         assert "Make an administrator" not in page.text
         for action, name in (("role", BOB), ("remove", ADMIN), ("remove", BOB)):
             answer = await ada.fill(f"{path}/{action}", name=name, role="Admin")
@@ -268,7 +255,7 @@ async def test_a_member_reads_only(
     await people(world, bob="Member")
     path = page_of(world)
     async with dashboard.signed_in(BOB) as bob:
-        page = await shown(bob, path, ADMIN)
+        page = await bob.shows(path, ADMIN)
         assert "<form" not in page.text.partition("<main")[2]
         assert (await bob.get(person_page(world, BOB))).status_code == 403
         for action in ("", "/role", "/remove"):
@@ -294,7 +281,7 @@ async def test_an_old_sign_in_changes_nobody(
 ) -> None:
     await people(world, bob="Member")
     async with dashboard.signed_in(ADMIN) as ada:
-        await shown(ada, page_of(world), BOB)
+        await ada.shows(page_of(world), BOB)
         past = utc_now() - timedelta(minutes=16)
         async with world.ledger() as engine, engine.begin() as connection:
             await connection.execute(
@@ -313,12 +300,12 @@ async def test_who_gives_up_the_own_role_is_led_to_what_is_left(
     await people(world, bob="Admin")
     path = page_of(world)
     async with dashboard.signed_in(BOB) as bob:
-        page = await shown(bob, person_page(world, BOB), "this is you")
+        page = await bob.shows(person_page(world, BOB), "this is you")
         demoted = await bob.fill(f"{path}/role", **fields_of(page, "role"))
         assert demoted.headers["location"].startswith(f"{path}?seen=")
         assert "members only read" in (await bob.get(demoted.headers["location"])).text
         await people(world, bob="Admin")
-        page = await shown(bob, person_page(world, BOB), "this is you")
+        page = await bob.shows(person_page(world, BOB), "this is you")
         gone = await bob.fill(f"{path}/remove", **fields_of(page, "remove"))
         assert gone.headers["location"] == "/organizations?all"
         assert "No organization names" in (await bob.get("/organizations?all")).text
@@ -333,7 +320,7 @@ async def test_nobody_of_another_organization_is_found_or_changed(
     await people(other_world, bob="Admin")
     await other_world.new_key(user=BOB)
     async with dashboard.signed_in(admin) as person:
-        await shown(person, page_of(world), admin)
+        await person.shows(page_of(world), admin)
         assert (await person.get(person_page(world, BOB))).status_code == 404
         assert (await person.get(person_page(other_world, BOB))).status_code == 404
         for action in ("", "/role", "/remove"):

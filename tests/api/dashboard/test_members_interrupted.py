@@ -25,7 +25,7 @@ from tests.support.faults.fault_kinds import (
 )
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.ports import free_port
-from tests.support.programs.dashboard import Dashboard, Person
+from tests.support.programs.dashboard import Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
@@ -92,15 +92,6 @@ async def both_are_admin(world: FacadeInstallation) -> str:
     return await world.new_key(user=BOB)
 
 
-async def shown(person: Person, path: str, text: str) -> None:
-    """Wait until a page shows a text."""
-
-    async def there() -> bool:
-        return text in (await person.get(path)).text
-
-    await until(there, what=f"{text} at {path}")
-
-
 async def test_what_one_replica_changed_the_other_shows(
     dashboard: Dashboard, second: Dashboard, world: FacadeInstallation
 ) -> None:
@@ -108,8 +99,8 @@ async def test_what_one_replica_changed_the_other_shows(
     path = f"/o/{world.organization}/members"
     async with dashboard.signed_in(ADMIN) as one, second.person() as two:
         two.cookie = one.cookie
-        await shown(one, path, BOB)
-        await shown(two, path, BOB)
+        await one.shows(path, BOB)
+        await two.shows(path, BOB)
         for sender, reader, user in ((one, two, "a@example.test"), (two, one, "b@example.test")):
             done = await sender.fill(path, name=user, role="Member")
             assert done.status_code == 303, done.text
@@ -123,8 +114,8 @@ async def test_two_that_remove_each_other_leave_an_administrator(
     await both_are_admin(world)
     path = f"/o/{world.organization}/members"
     async with dashboard.signed_in(ADMIN) as ada, second.signed_in(BOB) as bob:
-        await shown(ada, path, "Add somebody")
-        await shown(bob, path, "Add somebody")
+        await ada.shows(path, "Add somebody")
+        await bob.shows(path, "Add somebody")
         held = HeldWrites(None, is_patch)
         proxy.faults = (held,)
         sending = asyncio.create_task(bob.fill(f"{path}/remove", name=ADMIN))
@@ -147,7 +138,7 @@ async def test_a_copy_that_lags_decides_nothing(
     path = f"/o/{world.organization}/members"
     async with dashboard.signed_in(BOB) as bob, second.person() as lagging:
         lagging.cookie = bob.cookie
-        await shown(lagging, path, "Add somebody")
+        await lagging.shows(path, "Add somebody")
         held = HeldEvents(lambda request: request.kind == "organizations")
         proxy.faults = (held,)
         await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
@@ -171,7 +162,7 @@ async def test_a_replica_that_dies_has_done_all_or_nothing(
 
     async with dashboard.signed_in(ADMIN) as one, second.person() as two:
         two.cookie = one.cookie
-        await shown(two, path, BOB)
+        await two.shows(path, BOB)
         fault = CrashPoints({DOOMED: 1}, lambda request, _: is_patch(request))
         proxy.faults = (fault,)
         sending = asyncio.create_task(two.fill(f"{path}/remove", name=BOB))
@@ -218,7 +209,7 @@ async def test_what_the_cluster_refuses_is_decided_again_or_said(
     await both_are_admin(world)
     path = f"/o/{world.organization}/members"
     async with second.signed_in(ADMIN) as ada:
-        await shown(ada, path, BOB)
+        await ada.shows(path, BOB)
         proxy.faults = (Refusals(Injection(status=status, reason=reason), times),)
         answer = await ada.fill(f"{path}/role", name=BOB, role="Member")
         assert answer.status_code == code, answer.text

@@ -14,6 +14,7 @@ import yaml
 from tests.support.cluster.clusters import unique
 from tests.support.ports import free_port
 from tests.support.programs.facade import Facade, run_command, start_facade
+from tests.support.waiting import until
 
 __all__ = [
     "COOKIE",
@@ -75,6 +76,17 @@ class Person:
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Open a page."""
         return await self.send("GET", path, headers)
+
+    async def shows(self, path: str, text: str) -> httpx.Response:
+        """Wait until a page shows a text, and return it."""
+
+        async def shown() -> httpx.Response | None:
+            response = await self.get(path)
+            return response if response.status_code == 200 and text in response.text else None
+
+        found = await until(shown, what=f"{text} at {path}")
+        assert found is not None
+        return found
 
     async def post(self, path: str, **headers: str) -> httpx.Response:
         """Send a form without fields."""
