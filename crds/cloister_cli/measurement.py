@@ -19,11 +19,10 @@ from cloister_cli.verdict import print_verdict
 from cloister_crds.config import Rules, ServiceConfig, parse
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.kinds import Host
-from cloister_crds.kinds.host import TEEUnit
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import Measurement, PlatformImages
 from cloister_crds.measurement import measure as measured
-from cloister_crds.measurement.enclave import POLICY_FILE
+from cloister_crds.measurement.enclave import gets_rules
 from cloister_crds.measurement.guest_rules import POD_DOCUMENT
 
 __all__ = ["measure", "read_documents", "read_host"]
@@ -117,8 +116,7 @@ def _measurement(name: str, raw: bytes, inputs: dict[str, Any]) -> Measurement:
         sys.exit(DIFFERENT)
     host = profile(read_host(inputs["host"]).spec, without_tee=inputs["without_tee"])
     documents = read_documents(inputs["documents"])
-    has_rules = any(each.name == POLICY_FILE for each in host.initdata)
-    if host.tee_unit is TEEUnit.POD and not has_rules and POD_DOCUMENT not in documents:
+    if gets_rules(host) and POD_DOCUMENT not in documents:
         _unreadable(
             f"{inputs['documents']} has no {POD_DOCUMENT}, which an enclave with a machine of its "
             "own has; take all of `documents` of a published measurement"

@@ -16,7 +16,14 @@ from cloister_crds.measurement.document import (
 from cloister_crds.measurement.guest_rules import POD_DOCUMENT, policy_text, rules_text
 from cloister_crds.measurement.initdata import Initdata, initdata_text
 
-__all__ = ["POLICY_FILE", "POLICY_NAME", "Measurement", "PlatformImages", "measure"]
+__all__ = [
+    "POLICY_FILE",
+    "POLICY_NAME",
+    "Measurement",
+    "PlatformImages",
+    "gets_rules",
+    "measure",
+]
 
 POLICY_FILE = "policy.rego"
 """Initdata file with the rules by which the guest validates what the host requests of it."""
@@ -54,6 +61,18 @@ class Measurement:
         return _digest(self.text)
 
 
+def gets_rules(host: HostSpec) -> bool:
+    """Return whether the machines of a Host's enclaves get the rules of this release.
+
+    Parameters
+    ----------
+    host
+        Spec of the Host as it counts for the enclave. A policy of its own replaces the rules.
+    """
+    own = any(each.name == POLICY_FILE for each in host.initdata)
+    return host.tee_unit is TEEUnit.POD and not own
+
+
 def measure(
     config: ServiceConfig,
     config_digest: str,
@@ -79,7 +98,7 @@ def measure(
     images
         Images of the platform.
     documents
-        Texts of the measured documents, by name.
+        Texts of the measured documents, by name; `POD_DOCUMENT` among them where `gets_rules`.
     service
         Name of the mount and of the well-known paths.
     debug
@@ -89,9 +108,8 @@ def measure(
     """
     wanted = config.gpus if gpus is None else gpus
     files = {each.name: each.content for each in host.initdata}
-    rules = files.get(POLICY_FILE)
-    if host.tee_unit is TEEUnit.POD:
-        files.setdefault(POLICY_FILE, rules_text())
+    if gets_rules(host):
+        files[POLICY_FILE] = rules_text()
     document = MeasurementDocument(
         service=service,
         config_digest=config_digest,
@@ -121,10 +139,10 @@ def measure(
         return Measurement(document, None)
     text = canonical(document).decode()
     files[DOCUMENT_FILE] = text
-    if rules is None:
+    if gets_rules(host):
         files[POLICY_FILE] = policy_text(documents[POD_DOCUMENT])
     else:
-        files[POLICY_FILE] = f"{rules}\n{POLICY_NAME} := {text}\n"
+        files[POLICY_FILE] += f"\n{POLICY_NAME} := {text}\n"
     return Measurement(document, Initdata(host.tee, initdata_text(host.tee, files)))
 
 

@@ -5,12 +5,14 @@ The operator writes them, the enclave's agent gives them to clients, the facade 
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEE
-from cloister_crds.measurement.enclave import Measurement
+from cloister_crds.measurement.enclave import POLICY_FILE, Measurement
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT, pod_of
 from cloister_crds.measurement.initdata import Initdata
 
 __all__ = ["INITDATA_FILE", "PUBLISHED", "Publication", "entries", "published"]
@@ -73,4 +75,7 @@ def published(data: Mapping[str, str]) -> Publication | None:
     toml = data.get(INITDATA_FILE)
     if toml is None:
         return Publication(text, None, documents)
+    if POD_DOCUMENT in document.get("documents", ()):
+        # It is kept once, in the initdata: it is as large as all other documents together.
+        documents[POD_DOCUMENT] = pod_of(tomllib.loads(toml)["data"][POLICY_FILE])
     return Publication(text, Initdata(TEE(document["host"]["tee"]), toml.encode()), documents)

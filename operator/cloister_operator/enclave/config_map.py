@@ -7,6 +7,7 @@ from base64 import b64encode
 from typing import Any
 
 from cloister_crds.measurement import entries
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT
 from cloister_operator.enclave.documents import measure_enclave, measured_documents, written
 from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import (
@@ -77,7 +78,12 @@ def build_config_map(
         "data": {
             **{name: written(document) for name, document in documents.items()},
             **texts,
-            **measured_documents(plan, settings),
+            **_kept(measured_documents(plan, settings)),
             **entries(measure_enclave(plan, settings)),
         },
     }
+
+
+def _kept(documents: dict[str, str]) -> dict[str, str]:
+    """Return the documents that have an entry: that of the Pod is in the initdata alone."""
+    return {name: text for name, text in documents.items() if name != POD_DOCUMENT}

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cloister_crds.kinds.host import TEEUnit
 from cloister_crds.measurement import Measurement, PlatformImages, measure
+from cloister_crds.measurement.enclave import gets_rules
 from cloister_crds.measurement.guest_rules import POD_DOCUMENT, pod_text
 from cloister_operator.enclave.container.document import container_document, document_key
 from cloister_operator.enclave.guest_config.agent import AGENT_KEY, agent_document
@@ -39,7 +39,7 @@ def measured_documents(plan: EnclavePlan, settings: BuildSettings) -> dict[str, 
     if plan.config.models:
         documents[MODELS_KEY] = models_document(plan)
     texts = {name: written(document) for name, document in documents.items()}
-    if plan.host.spec.tee_unit is TEEUnit.POD:
+    if gets_rules(plan.host.spec):
         texts[POD_DOCUMENT] = pod_text(pod_data(plan, pod_spec(plan, settings)))
     return texts
 

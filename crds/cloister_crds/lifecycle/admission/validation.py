@@ -12,7 +12,7 @@ from re import fullmatch
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.kinds.domain import Domain
-from cloister_crds.kinds.host import Host, NetworkIsolation
+from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
@@ -458,7 +458,9 @@ SPEC_CHECKS: tuple[Check, ...] = (
 
 def _fits_into_its_objects(facts: RequestFacts) -> Iterator[Problem]:
     if facts.config is not None and facts.release is not None:
-        yield from size_problems(facts.config, len(facts.release.raw), facts.image_sizes)
+        machine = facts.host is not None and facts.host.spec.tee_unit is TEEUnit.POD
+        size = len(facts.release.raw)
+        yield from size_problems(facts.config, size, facts.image_sizes, machine=machine)
 
 
 FILE_CHECKS: tuple[Check, ...] = (

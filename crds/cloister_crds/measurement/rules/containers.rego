@@ -35,8 +35,19 @@ is_output_admitted if {
 	named(name).logs
 }
 
-# What no container of an enclave has.
+has_only(given, names) if object.keys(given) - names == set()
+
+# What no container of an enclave has. A field that these rules do not know is refused.
 is_frame_admitted if {
+	has_only(input, {
+		"container_id", "exec_id", "string_user", "devices", "storages", "OCI", "sandbox_pidns",
+		"shared_mounts", "stdin_port", "stdout_port", "stderr_port",
+	})
+	has_only(input.OCI, {
+		"Version", "Process", "Root", "Hostname", "Mounts", "Hooks", "Annotations", "Linux",
+		"Solaris", "Windows",
+	})
+	has_only(input.OCI.Root, {"Path", "Readonly"})
 	object.get(input, "exec_id", "") in {"", input.container_id}
 	input.sandbox_pidns == false
 	count(object.get(input, "shared_mounts", [])) == 0
@@ -50,6 +61,10 @@ is_frame_admitted if {
 }
 
 is_linux_admitted(linux) if {
+	has_only(linux, {
+		"UIDMappings", "GIDMappings", "Sysctl", "Resources", "CgroupsPath", "Namespaces", "Devices",
+		"Seccomp", "RootfsPropagation", "MaskedPaths", "ReadonlyPaths", "MountLabel", "IntelRdt",
+	})
 	count(object.get(linux, "UIDMappings", [])) == 0
 	count(object.get(linux, "GIDMappings", [])) == 0
 	object.get(linux, "RootfsPropagation", "") == ""
@@ -63,6 +78,7 @@ is_linux_admitted(linux) if {
 }
 
 are_resources_admitted(resources) if {
+	has_only(resources, {"Devices", "Memory", "CPU", "Pids", "BlockIO", "HugepageLimits", "Network"})
 	count(object.get(resources, "Devices", [])) == 0
 	object.get(resources, "BlockIO", null) == null
 	object.get(resources, "Network", null) == null
@@ -75,6 +91,7 @@ are_namespaces_admitted(namespaces) if {
 	types & {"mount", "mnt"} != set()
 	types - {"ipc", "uts", "mount", "mnt", "pid", "network", "cgroup"} == set()
 	every namespace in namespaces {
+		has_only(namespace, {"Type", "Path"})
 		namespace.Path == ""
 	}
 }
@@ -111,6 +128,10 @@ is_root_admitted(container) if {
 }
 
 is_process_admitted(container, process) if {
+	has_only(process, {
+		"Terminal", "ConsoleSize", "User", "Args", "Env", "Cwd", "Capabilities", "Rlimits",
+		"NoNewPrivileges", "ApparmorProfile", "OOMScoreAdj", "SelinuxLabel",
+	})
 	process.Terminal == false
 	process.Cwd == container.workingDir
 	process.NoNewPrivileges == true
@@ -121,6 +142,7 @@ is_process_admitted(container, process) if {
 }
 
 is_user_admitted(expected, user) if {
+	has_only(user, {"UID", "GID", "AdditionalGids", "Username"})
 	user.UID == expected.uid
 	user.GID == expected.gid
 	object.get(user, "Username", "") == ""
@@ -177,7 +199,10 @@ runtime_variables := [
 
 bare(names) := {trim_prefix(name, "CAP_") | some name in names}
 
+capability_sets := {"Ambient", "Bounding", "Effective", "Inheritable", "Permitted"}
+
 are_capabilities_exact(container, capabilities) if {
+	has_only(capabilities, capability_sets)
 	expected := {name | some name in container.capabilities}
 	bare(capabilities.Bounding) == expected
 	bare(capabilities.Effective) == expected
@@ -190,7 +215,8 @@ are_capabilities_within(_, null)
 
 are_capabilities_within(container, capabilities) if {
 	capabilities != null
-	every kind in ["Ambient", "Bounding", "Effective", "Inheritable", "Permitted"] {
+	has_only(capabilities, capability_sets)
+	every kind in capability_sets {
 		bare(object.get(capabilities, kind, [])) - {name | some name in container.capabilities} == set()
 	}
 }
@@ -211,6 +237,7 @@ are_mounts_admitted(container) if {
 	places := [mount.destination | some mount in input.OCI.Mounts]
 	count(places) == count({place | some place in places})
 	every mount in input.OCI.Mounts {
+		has_only(mount, {"destination", "source", "type_", "options"})
 		is_mount_admitted(container, mount)
 	}
 	every expected in container.mounts {
@@ -238,9 +265,17 @@ is_mount_admitted(container, mount) if {
 is_mount_admitted(container, mount) if {
 	not is_expected(container, mount.destination)
 	kernel_mounts[mount.destination] == mount.type_
+	is_protected(mount)
 	every option in mount.options {
 		regex.match(kernel_option, option)
 	}
+}
+
+is_protected(mount) if not mount.type_ in {"cgroup", "sysfs"}
+
+is_protected(mount) if {
+	"ro" in mount.options
+	not "rw" in mount.options
 }
 
 is_mount_admitted(container, mount) if {
@@ -272,16 +307,21 @@ is_expected(container, place) if {
 	expected.destination == place
 }
 
-is_source_admitted(expected, source) if source == concat("/", [ephemeral, expected.memory])
+is_source_admitted(expected, source) if {
+	volume_of(expected).memory
+	source == concat("/", [ephemeral, expected.volume])
+}
 
 is_source_admitted(expected, source) if {
-	has_files(expected)
+	has_files(volume_of(expected))
 	is_copy(source, expected.destination)
 }
 
-has_files(mount) if mount.files
+volume_of(mount) := cloister_pod.volumes[mount.volume]
 
-has_files(mount) if mount.tree
+has_files(volume) if volume.files
+
+has_files(volume) if volume.tree
 
 # The runtime copies files for a container to a path with its id, random digits and the last part of
 # the place where they are mounted.
@@ -298,12 +338,19 @@ last_part(place) := part if {
 	part := parts[count(parts) - 1]
 }
 
+storage_fields := {
+	"driver", "driver_options", "source", "fstype", "options", "mount_point", "fs_group", "shared",
+}
+
 are_storages_admitted(container) if {
+	every storage in input.storages {
+		has_only(storage, storage_fields)
+	}
 	images := [storage | some storage in input.storages; storage.driver == "image_guest_pull"]
 	count(images) == 1
 	is_image_admitted(container, images[0])
 	volumes := [storage | some storage in input.storages; storage.driver != "image_guest_pull"]
-	expected := {concat("/", [ephemeral, mount.memory]) | some mount in container.mounts; mount.memory}
+	expected := {concat("/", [ephemeral, mount.volume]) | some mount in container.mounts; volume_of(mount).memory}
 	count(volumes) == count(expected)
 	expected == {storage.mount_point | some storage in volumes}
 	every storage in volumes {

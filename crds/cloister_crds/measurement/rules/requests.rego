@@ -101,6 +101,10 @@ is_begun if {
 
 CreateSandboxRequest := {"allowed": true, "ops": [put("sandbox", input.sandbox_id)]} if {
 	not has("sandbox")
+	has_only(input, {
+		"hostname", "dns", "storages", "sandbox_pidns", "sandbox_id", "guest_hook_path",
+		"kernel_modules", "guest_userns",
+	})
 	regex.match(id_pattern, input.sandbox_id)
 	input.sandbox_pidns == false
 	input.guest_hook_path == ""
@@ -113,6 +117,7 @@ CreateSandboxRequest := {"allowed": true, "ops": [put("sandbox", input.sandbox_i
 }
 
 is_sandbox_shm(storage) if {
+	has_only(storage, storage_fields)
 	storage.driver == "ephemeral"
 	count(storage.driver_options) == 0
 	storage.source == "shm"
@@ -205,6 +210,10 @@ is_live(name, id) if state[key("live", name)] == id
 
 # Hooks of the Pod, in the container that runs and is theirs. No stream of the host leads there.
 ExecProcessRequest if {
+	has_only(input, {
+		"container_id", "exec_id", "string_user", "process", "stdin_port", "stdout_port",
+		"stderr_port",
+	})
 	name := state[key("id", input.container_id)]
 	is_live(name, input.container_id)
 	container := named(name)
@@ -224,6 +233,10 @@ ReadStreamRequest if named(state[key("id", input.container_id)]).logs
 # The kubelet writes files of a volume into a folder with a time, which ..data names, and which the
 # names of the files lead to: links lead nowhere else.
 CopyFileRequest if {
+	has_only(input, {
+		"path", "file_type", "symlink_target", "file_size", "file_mode", "dir_mode", "uid", "gid",
+		"offset",
+	})
 	copied := regex.find_all_string_submatch_n(copy_pattern, input.path, 1)[0]
 	is_file_admitted(copied[1], trim_prefix(copied[2], "/"))
 }
@@ -242,45 +255,45 @@ is_file_admitted(name, path) if {
 	some container in cloister_pod.containers
 	some mount in container.mounts
 	name == last_part(mount.destination)
-	is_part_admitted(mount, path)
+	is_part_admitted(volume_of(mount), path)
 }
 
-is_part_admitted(mount, "") if {
-	has_files(mount)
+is_part_admitted(volume, "") if {
+	has_files(volume)
 	input.file_type == "Directory"
 }
 
-is_part_admitted(mount, path) if {
-	mount.files
+is_part_admitted(volume, path) if {
+	volume.files
 	input.file_type == "Directory"
 	regex.match(time_pattern, path)
 }
 
-is_part_admitted(mount, path) if {
+is_part_admitted(volume, path) if {
 	input.file_type == "Regular"
 	parts := split(path, "/")
 	count(parts) == 2
 	regex.match(time_pattern, parts[0])
-	parts[1] in mount.files
+	parts[1] in volume.files
 }
 
-is_part_admitted(mount, path) if {
-	mount.files
+is_part_admitted(volume, path) if {
+	volume.files
 	input.file_type == "Symlink"
 	path in {"..data", "..data_tmp"}
 	is_string(input.symlink_target)
 	regex.match(time_pattern, input.symlink_target)
 }
 
-is_part_admitted(mount, path) if {
+is_part_admitted(volume, path) if {
 	input.file_type == "Symlink"
-	path in mount.files
+	path in volume.files
 	input.symlink_target == concat("/", ["..data", path])
 }
 
 # A store of models, whose contents the guest verifies.
-is_part_admitted(mount, path) if {
-	mount.tree
+is_part_admitted(volume, path) if {
+	volume.tree
 	input.file_type in {"Directory", "Regular"}
 	every part in split(path, "/") {
 		not part in {"", ".", ".."}

@@ -63,13 +63,13 @@ def pod_data(plan: EnclavePlan, spec: dict[str, Any]) -> dict[str, Any]:
     ValueError
         When the Pod has something that the rules cannot describe, which a machine could not start.
     """
-    volumes = {each["name"]: each for each in spec["volumes"]}
     of_file = iter(plan.config.containers)
     containers = []
     for manifest in (*spec["initContainers"], *spec["containers"]):
         described = next(of_file) if manifest["command"][1] == "exec" else None
-        containers.append(_container(plan, manifest, described, volumes))
-    return {"sandbox": _sandbox(), "containers": containers}
+        containers.append(_container(plan, manifest, described))
+    volumes = {each["name"]: _volume(each) for each in spec["volumes"]}
+    return {"sandbox": _sandbox(), "containers": containers, "volumes": volumes}
 
 
 def _sandbox() -> dict[str, Any]:
@@ -92,10 +92,7 @@ def _sandbox() -> dict[str, Any]:
 
 
 def _container(
-    plan: EnclavePlan,
-    manifest: dict[str, Any],
-    described: ContainerConfig | None,
-    volumes: dict[str, dict[str, Any]],
+    plan: EnclavePlan, manifest: dict[str, Any], described: ContainerConfig | None
 ) -> dict[str, Any]:
     """Describe one container; `described` is its entry of the file, None = it is one of ours."""
     security = manifest["securityContext"]
@@ -113,7 +110,7 @@ def _container(
         "user": {"uid": security["runAsUser"], "gid": security["runAsGroup"]},
         "capabilities": sorted(security["capabilities"].get("add", ())),
         "readOnly": security["readOnlyRootFilesystem"],
-        "mounts": [_mount(each, volumes) for each in manifest.get("volumeMounts", ())],
+        "mounts": [_mount(each) for each in manifest.get("volumeMounts", ())],
         "hooks": [each["exec"]["command"] for each in manifest.get("lifecycle", {}).values()],
         "restarts": manifest.get("restartPolicy", "Never") != "Never",
         "logs": plan.enclave.spec.debug,
@@ -144,25 +141,29 @@ def _environment(
     return {name: fixed[name] for name in fixed.keys() - others}, sorted(others)
 
 
-def _mount(mount: dict[str, Any], volumes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Describe where a volume is mounted, and what of the host's may be in it."""
-    volume = volumes[mount["name"]]
-    found: dict[str, Any] = {
-        "destination": mount["mountPath"],
-        "readOnly": mount.get("readOnly", False),
-    }
+def _mount(mount: dict[str, Any]) -> dict[str, Any]:
+    """Describe where a volume is mounted."""
     if "subPath" in mount:
         raise ValueError(
             f"part {mount['subPath']} of volume {mount['name']} is mounted: a machine would get a "
             "copy of it"
         )
+    return {
+        "destination": mount["mountPath"],
+        "readOnly": mount.get("readOnly", False),
+        "volume": mount["name"],
+    }
+
+
+def _volume(volume: dict[str, Any]) -> dict[str, Any]:
+    """Describe what of the host's may be in a volume; nothing is in memory."""
     if volume.get("emptyDir", {}).get("medium") == "Memory":
-        return found | {"memory": mount["name"]}
+        return {"memory": True}
     if any(kind in volume for kind in _TREES):
-        return found | {"tree": True}
+        return {"tree": True}
     if any(kind in volume for kind in _FILES):
-        return found | {"files": _file_names(volume)}
-    raise ValueError(f"volume {mount['name']} is neither memory nor files")
+        return {"files": _file_names(volume)}
+    raise ValueError(f"volume {volume['name']} is neither memory nor files")
 
 
 def _file_names(volume: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ const podDocument = "pod.json"
 // publishedRules are the digests of the rules by which the agent of a machine may judge its host:
 // those of this release (crds/cloister_crds/measurement/guest_rules.py).
 var publishedRules = []string{
-	"sha256:038547169f315f8daa173f9b21fb387f1d527c3378292cdb40c9765f6ef6421a", // Kata Containers 4.1
+	"sha256:6fd23f075adcb8d75b7e4f3c3922dd143ffeb48a71b6416d6955936d5174f6c1", // Kata Containers 4.1
 }
 
 // splitPolicy returns the rules of a policy.rego, and the description of a Pod that they know.

@@ -183,6 +183,9 @@ def test_a_host_without_rules_gets_those_of_the_release() -> None:
     assert found.initdata is not None
     policy = tomllib.loads(found.initdata.text.decode())["data"]["policy.rego"]
     assert policy == policy_text('{"containers": []}')
+    read = published({**entries(found), "agent.json": "{}"})
+    assert read is not None
+    assert read.documents == {"agent.json": "{}", POD_DOCUMENT: '{"containers": []}'}
     other = measured(host=bare, documents={"agent.json": "{}", POD_DOCUMENT: "{}"})
     assert other.initdata is not None
     assert other.initdata.digest != found.initdata.digest

@@ -1,11 +1,13 @@
 """The rules that are published, and the places that name their digest."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cloister_crds.measurement.guest_rules import (
     PUBLISHED_RULES,
+    pod_of,
     pod_text,
     policy_text,
     rules_digest,
@@ -38,6 +40,30 @@ def test_the_policy_is_one_module() -> None:
         "import future.keywords.if",
         "import future.keywords.in",
     ]
-    assert policy.endswith("\n}\n")
-    assert '"é"' in policy
+    assert policy.endswith('\ncloister_pod := {"containers":[{"args":["é","$x"]}],"sandbox":{}}\n')
+    assert pod_of(policy) == pod_text({"containers": [{"args": ["é", "$x"]}], "sandbox": {}})
     assert max(map(len, policy.splitlines())) < LONGEST_LINE
+
+
+def test_a_long_description_has_a_line_for_each_part() -> None:
+    data = {"b": ["x" * 300, "y" * 300], "a": {"z": 1, "c": [{}, []]}, "d": [{"e": "w" * 500}]}
+    text = pod_text(data)
+    assert json.loads(text) == data
+    assert text.splitlines() == [
+        "{",
+        '"a":{"c":[{},[]],"z":1},',
+        '"b":[',
+        f'"{"x" * 300}",',
+        f'"{"y" * 300}"',
+        "],",
+        '"d":[',
+        "{",
+        f'"e":"{"w" * 500}"',
+        "}",
+        "]",
+        "}",
+    ]
+
+
+def test_a_policy_without_a_pod_describes_none() -> None:
+    assert pod_of("package agent_policy\n") == ""

@@ -8,7 +8,7 @@ import pytest
 from cloister_crds.config import ParsedConfig, Rules, parse
 from cloister_crds.lifecycle.admission.enclave_size import MAX_ENCLAVE_BYTES, size_problems
 from cloister_operator.enclave.config_map import build_config_map
-from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, plan_of
+from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, host_of, plan_of
 
 IMAGE = "registry.example/x@sha256:" + "ab" * 32
 
@@ -44,12 +44,17 @@ def files() -> Iterator[tuple[str, ParsedConfig]]:
 FILES = dict(files())
 
 
+MACHINE = host_of(tee="SNP", teeUnit="Pod", runtimeClassName="kata-qemu-snp")
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_what_passes_the_rule_fits_into_the_config_map(name: str) -> None:
+@pytest.mark.parametrize("machine", [False, True], ids=["node", "machine"])
+def test_what_passes_the_rule_fits_into_the_config_map(name: str, *, machine: bool) -> None:
     parsed = FILES[name]
     assert parsed.config is not None
-    assert not list(size_problems(parsed.config, len(parsed.raw), {}))
-    plan = replace(plan_of(config=parsed.config), file=parsed.raw)
+    assert not list(size_problems(parsed.config, len(parsed.raw), {}, machine=machine))
+    host = MACHINE if machine else host_of()
+    plan = replace(plan_of(config=parsed.config, host=host), file=parsed.raw)
     data = build_config_map(plan, SETTINGS, SURROUNDINGS)["data"]
     documents = sum(len(each.encode()) for each in data.values())
     assert len(parsed.raw) + documents <= MAX_ENCLAVE_BYTES
@@ -72,6 +77,21 @@ def test_what_does_not_fit_is_refused_with_its_largest_part_and_the_bound(
 ) -> None:
     parsed = file_with(20, shim=shim)
     assert parsed.config is not None
-    (problem,) = size_problems(parsed.config, len(parsed.raw), {IMAGE: images})
+    (problem,) = size_problems(parsed.config, len(parsed.raw), {IMAGE: images}, machine=False)
     assert (problem.field, problem.code) == (field, "EnclaveTooLarge")
     assert f"at most {MAX_ENCLAVE_BYTES} can be" in problem.message
+
+
+@pytest.mark.parametrize("mark", ["x", "'", '"'])
+def test_what_images_say_fits_into_the_rules_of_a_machine(mark: str) -> None:
+    parsed = file_with(30)
+    assert parsed.config is not None
+    env = [f"A{number}={mark * 100}" for number in range(50)]
+    size = sum(map(len, env))
+    assert not list(size_problems(parsed.config, len(parsed.raw), {IMAGE: size}, machine=True))
+    images: tuple[dict[str, object], ...] = tuple(
+        {"container": f"c{number}", "image": IMAGE, "env": env} for number in range(30)
+    )
+    plan = plan_of(config=parsed.config, host=MACHINE, images=images)
+    data = build_config_map(plan, SETTINGS, SURROUNDINGS)["data"]
+    assert sum(len(each.encode()) for each in data.values()) <= MAX_ENCLAVE_BYTES

@@ -8,7 +8,8 @@ import pytest
 
 from cloister_crds.kinds import Host
 from cloister_crds.lifecycle.admission.host_selection import profile
-from cloister_crds.measurement import PUBLISHED
+from cloister_crds.measurement import PUBLISHED, published
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import agent_document
@@ -54,10 +55,14 @@ def test_the_guest_takes_the_measurement_from_initdata_that_hardware_reports(nam
 def test_the_measurement_names_each_document(name: str) -> None:
     config_map = build_config_map(plan(name), SETTINGS, SURROUNDINGS)
     named = measure_enclave(plan(name), SETTINGS).document.documents
+    kept = published(config_map["data"])
+    assert kept is not None
+    assert {key: digest(text) for key, text in kept.documents.items()} == named
     texts = {
         key: text for key, text in config_map["data"].items() if key not in PUBLISHED | UNMEASURED
     }
-    assert {key: digest(text) for key, text in texts.items()} == named
+    # That of the Pod is in the initdata alone.
+    assert texts.keys() | ({POD_DOCUMENT} if name == "pod" else set()) == named.keys()
 
 
 def test_what_differs_from_request_to_request_is_not_measured() -> None:
