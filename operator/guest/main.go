@@ -49,6 +49,7 @@ import (
 	"cloister.dev/guest/internal/network"
 	"cloister.dev/guest/internal/pid1"
 	"cloister.dev/guest/internal/prestop"
+	"cloister.dev/guest/internal/quiet"
 	"cloister.dev/guest/internal/sftpserver"
 	"cloister.dev/guest/internal/shell"
 	"cloister.dev/guest/internal/shim"
@@ -85,7 +86,11 @@ var commands = map[string]command{
 }
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	err := quiet.Apply()
+	if err == nil {
+		err = run(os.Args[1:])
+	}
+	if err != nil {
 		name := "guest"
 		if len(os.Args) > 1 {
 			name += " " + os.Args[1]

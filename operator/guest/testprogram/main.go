@@ -25,7 +25,7 @@ func main() {
 		"confined": confined, "escapes": escapes, "inspect": inspect, "exit": exit, "trap": trap, "lookup": lookup,
 		"orphan": orphan, "write": write, "fail": fail, "hostile": hostile, "route": route, "alive": alive, "holder": holder, "parent": parent,
 		"copy": copyInput, "ask": ask, "left": left, "lookups": lookups, "family": family, "claim": claim, "busy": busy, "multiply": multiply,
-		"shim": shim, "status": status, "steal": steal, "present": present,
+		"shim": shim, "status": status, "steal": steal, "present": present, "print": printMuch,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "testprogram: no such command")
@@ -43,6 +43,17 @@ func pause([]string) error {
 	signal.Notify(ended, unix.SIGTERM)
 	<-ended
 	return nil
+}
+
+// printMuch prints more than a pipe holds to both streams, and then writes a file.
+func printMuch(arguments []string) error {
+	text := strings.Repeat("secret ", 1<<17)
+	for _, stream := range []*os.File{os.Stdout, os.Stderr} {
+		if _, err := stream.WriteString(text); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(arguments[0], []byte("printed"), 0o644)
 }
 
 // present fails unless a file exists.

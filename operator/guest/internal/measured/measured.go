@@ -57,6 +57,8 @@ type Measurement struct {
 	ConfigDigest string `json:"configDigest"`
 	// Documents maps the names of documents to their digests.
 	Documents map[string]string `json:"documents"`
+	// Debug says that people may log in.
+	Debug bool `json:"debug"`
 	// GPUs is the number of GPUs.
 	GPUs int `json:"gpus"`
 	// Host is what of the Host counts.
@@ -105,6 +107,9 @@ func Parse(text []byte) (Measurement, error) {
 	}
 	return read, nil
 }
+
+// HidesOutput returns whether the host may not read what the enclave prints.
+func (m Measurement) HidesOutput() bool { return m.Host.TEEUnit == "Pod" && !m.Debug }
 
 // Text returns the exact bytes of the measurement document.
 func (m Measurement) Text() []byte { return m.text }
