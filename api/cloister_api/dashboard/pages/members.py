@@ -186,7 +186,7 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
             for each in context.organization.members(principal)
         ],
         managers=managers,
-        manifest=manifest_of(principal.slug, (*members, ANYBODY) if managers else members),
+        manifest=manifest_of(principal.slug, (*members, ANYBODY)) if managers else "",
         again=sign_in_again(request, f"/o/{principal.slug}/members"),
     )
 

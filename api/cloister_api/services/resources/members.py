@@ -7,10 +7,10 @@ the role of their creator: what is left undone of that by a facade that dies is 
 `cloister_api.auth.organizations.Organizations.sweep`.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-import yaml
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
@@ -361,14 +361,15 @@ def require_unchanged(shown: str, generation: int) -> None:
 
 
 def manifest_of(slug: str, members: Iterable[Member]) -> str:
-    """Return the members of an Organization as the manifest that a repository should have."""
-    return yaml.safe_dump(
-        {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": Organization.INFO.kind,
-            "metadata": {"name": slug},
-            "spec": {"members": [member.wire() for member in members]},
-        },
-        sort_keys=False,
-        width=1000,
+    """Return the members of an Organization as the manifest that a repository should have.
+
+    Texts are quoted as in JSON, which YAML reads alike: a dumper takes 0.2 s for 1,000 members.
+    """
+    entries = (
+        f"  - user: {json.dumps(member.user)}\n    role: {member.role.value}\n"
+        for member in members
+    )
+    return (
+        f"apiVersion: {GROUP}/{VERSION}\nkind: {Organization.INFO.kind}\n"
+        f"metadata:\n  name: {json.dumps(slug)}\nspec:\n  members:\n{''.join(entries)}"
     )

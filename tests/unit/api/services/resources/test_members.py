@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cloister_api.cache import OwnedOrganization, member_owners_of
 from cloister_api.errors import ApiError
@@ -107,12 +109,18 @@ def test_a_change_of_another_generation_is_refused() -> None:
 
 def test_the_manifest_for_a_repository_is_read_as_it_was_meant() -> None:
     members = added(organization(ada="Admin"), "yes", "Member")
-    document = yaml.safe_load(manifest_of("acme", members))
+    document = yaml.safe_load(manifest_of("123", members))
     assert document["kind"] == "Organization"
-    assert document["metadata"] == {"name": "acme"}
+    assert document["metadata"] == {"name": "123"}
     assert document["spec"] == {
         "members": [{"user": ADA, "role": "Admin"}, {"user": "yes", "role": "Member"}]
     }
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=253))
+def test_every_name_is_read_as_it_is(user: str) -> None:
+    document = yaml.safe_load(manifest_of("acme", [Member(user=user)]))
+    assert document["spec"]["members"] == [{"user": user, "role": "Member"}]
 
 
 def managed(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
