@@ -92,9 +92,12 @@ class Catalog:
         self._stamp = stamp_of(path)
         self._encoded: dict[tuple[bool | None, bool | None], bytes] = {}
         self._models = b""
+        self.listed: tuple[ModelRecord, ...] = ()
+        """The records, in the order of the file."""
         self._take(read_catalog(path) if path else ())
 
     def _take(self, records: tuple[ModelRecord, ...]) -> None:
+        self.listed = records
         dumped = [
             (one, one.model_dump(mode="json", by_alias=True, exclude_none=True)) for one in records
         ]

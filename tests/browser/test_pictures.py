@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from playwright.async_api import expect
 
 from tests.support.programs.browser import Visitor
-from tests.support.programs.dashboard_samples import LONG_USER, make_people, make_samples
+from tests.support.programs.dashboard_samples import fill_organization, pages_of
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 
 KEPT = 1200
@@ -28,29 +29,15 @@ async def test_two_pictures_of_a_page_are_equal(
     width: int,
 ) -> None:  # fmt: skip
     """What moves by itself would differ."""
-    async with facade.client(world.key) as client:
-        made = await make_samples(world, client)
-    await make_people(world)
+    made = await fill_organization(facade, world)
     page = visitor.page
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     await page.set_viewport_size({"width": width, "height": 900})
     await visitor.sign_in(ADMIN)
-    await visitor.open(f"/o/{world.organization}/admin-keys")
-    await page.get_by_label("Name", exact=True).fill("ci")
-    await page.get_by_role("button", name="Create").click()
-    where = f"/o/{world.organization}/containers"
-    for name, path in (
-        ("containers", where),
-        ("container-failed", f"{where}/{made['shop']}"),
-        ("container", f"{where}/{made['web']}"),
-        ("new-container", f"{where}/new"),
-        ("admin-keys", f"/o/{world.organization}/admin-keys"),
-        ("members", f"/o/{world.organization}/members"),
-        ("member", f"/o/{world.organization}/members/person?user={LONG_USER}"),
-        ("organizations", "/organizations?all"),
-        ("sign-in", "/session"),
-    ):
+    for name, path in pages_of(world, made).items():
         await visitor.open(path)
+        if await page.locator("#live").count():
+            await expect(page.locator("#live")).to_have_text("Live")
         first = await page.screenshot(full_page=True)
         assert await page.screenshot(full_page=True) == first
         place_of(f"{name}-{theme}", width, tmp_path).write_bytes(first)

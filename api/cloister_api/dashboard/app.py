@@ -17,13 +17,23 @@ from cloister_api.dashboard.feed import Feed
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
 from cloister_api.dashboard.pages import (
     admin_keys,
+    api_keys,
     container_actions,
+    container_details,
+    container_settings,
     containers,
+    deployments,
+    domains,
+    information,
     members,
     new_container,
     organizations,
+    registries,
+    secrets,
     sign_in,
+    ssh_keys,
     stream,
+    usage,
 )
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.errors import ApiError, from_framework, from_kube
@@ -43,9 +53,19 @@ ROUTES = (
     *organizations.ROUTES,
     *new_container.ROUTES,
     *containers.ROUTES,
+    *container_details.ROUTES,
+    *container_settings.ROUTES,
+    *deployments.ROUTES,
     *container_actions.ROUTES,
     *admin_keys.ROUTES,
     *members.ROUTES,
+    *api_keys.ROUTES,
+    *usage.ROUTES,
+    *information.ROUTES,
+    *secrets.ROUTES,
+    *ssh_keys.ROUTES,
+    *domains.ROUTES,
+    *registries.ROUTES,
 )
 """Routes of all pages."""
 

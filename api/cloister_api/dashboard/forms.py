@@ -1,7 +1,9 @@
 """Forms as browsers send them without a script: application/x-www-form-urlencoded."""
 
 import asyncio
+import uuid
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
@@ -23,11 +25,25 @@ class Form:
     """The fields of a form."""
 
     fields: dict[str, str]
-    """Values by name, without surrounding blanks."""
+    """Values by name, as they were sent."""
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """Return a form that nobody has filled yet, with the key that makes it count once."""
+        return cls({"retry": str(uuid.uuid4())})
+
+    @property
+    def retry(self) -> str | None:
+        """Idempotency key of the form; None = it has none."""
+        return self.get("retry") or None
 
     def get(self, name: str) -> str:
-        """Return the value of a field; empty = it has none."""
-        return self.fields.get(name, "")
+        """Return the value of a field without surrounding blanks; empty = it has none."""
+        return self.fields.get(name, "").strip()
+
+    def whole(self, name: str) -> str:
+        """Return the text of a field with its blanks, and line ends as people type them."""
+        return self.fields.get(name, "").replace("\r\n", "\n")
 
     def chosen(self, prefix: str) -> list[str]:
         """Return what was ticked, of boxes whose names begin alike."""
@@ -89,5 +105,5 @@ def parsed(body: bytes) -> dict[str, str]:
     for name, value in pairs:
         if name in fields:
             raise bad_request(name, f"{name}: the form has it twice; open the page again")
-        fields[name] = value.strip()
+        fields[name] = value
     return fields

@@ -9,7 +9,7 @@ from cloister_api.ledger.audit import COMMAND_LINE, AuditRow
 from cloister_api.schemas.account_responses import AuditRowResponse
 from cloister_clients.clock import utc_text
 
-__all__ = ["audit_record", "csv_text"]
+__all__ = ["audit_record", "csv_text", "harmless"]
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters by which a spreadsheet takes a text for a formula."""

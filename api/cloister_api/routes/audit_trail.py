@@ -19,7 +19,7 @@ from cloister_api.schemas.containers import without_nul
 from cloister_api.schemas.keys import moment
 from cloister_api.wire.json_response import JsonResponse
 
-__all__ = ["router"]
+__all__ = ["MAX_TEXT", "router", "row_of"]
 
 router = APIRouter(prefix="/api/audit", tags=["audit"], route_class=StrictRoute)
 

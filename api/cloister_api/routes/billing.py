@@ -23,7 +23,7 @@ from cloister_api.usage.breakdown import BreakdownBy
 from cloister_api.usage.windows import Window, span_of
 from cloister_api.wire.json_response import JsonResponse
 
-__all__ = ["router"]
+__all__ = ["router", "run_time_record"]
 
 router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRoute)
 

@@ -17,7 +17,7 @@ from fastapi import Request
 from cloister_api.errors import ApiError, bad_request
 from cloister_api.routes.parameters import MAX_LIMIT
 
-__all__ = ["decode_cursor", "next_page", "not_a_cursor", "paginate"]
+__all__ = ["decode_cursor", "encode_cursor", "next_page", "not_a_cursor", "paginate"]
 
 SortKey = tuple[str, ...]
 T = TypeVar("T")

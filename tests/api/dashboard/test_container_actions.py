@@ -216,3 +216,64 @@ async def test_a_container_of_others_cannot_be_changed(
     container = await other_world.container("web")
     assert container is not None
     assert container["spec"].get("state", "Running") == "Running"
+
+
+async def test_settings_are_changed_and_only_those(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client, dashboard.signed_in(ADMIN) as person:
+        made = await client.post("/api/containers", json=world.body("web", variables={"A": "1"}))
+        identifier = made.json()["id"]
+        await world.report("web", phase="ready", currentTag="v1.0.0", currentCommit="c" * 40)
+        path = f"/o/{world.organization}/containers/{identifier}/settings"
+
+        async def shown() -> bool:
+            return "A=1" in (await person.get(path)).text
+
+        await until(shown, what="the settings")
+        refused = await person.fill(path, tag="v1.0.0", variables="A=1\r\nB", staging="")
+        assert refused.status_code == 400
+        assert "has no =" in refused.text
+        assert "A=1\nB" in refused.text.replace("\r", ""), "what was typed stays"
+        done = await person.fill(path, tag="v1.0.0", variables="A=1\r\nGREETING=hello")
+        assert done.status_code == 303, done.text
+        item = await world.container("web")
+        assert item is not None
+        assert item["spec"]["variables"] == [
+            {"name": "A", "value": "1"},
+            {"name": "GREETING", "value": "hello"},
+        ]
+        assert item["spec"]["staging"] is False
+        following = path.replace("settings", "auto-update")
+        assert (await person.fill(following, wanted="on")).status_code == 303
+        item = await world.container("web")
+        assert item is not None
+        assert item["spec"]["autoUpdate"] is True
+        connected = path.replace("settings", "github-connection")
+        assert (await person.fill(connected, wanted="on")).status_code == 303
+        record = (await client.get(f"/api/containers/{identifier}")).json()
+        assert (record["auto_update"], record["github_connected"]) == (True, True)
+
+
+async def test_what_a_gitops_tool_manages_is_shown_as_its_manifest(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation
+) -> None:
+    spec = {"repo": world.repo, "tag": "v1.0.0"}
+    await world.apply_as("kustomize-controller", {"metadata": {"name": "flux"}, "spec": spec})
+    async with facade.client(world.key) as client, dashboard.signed_in(ADMIN) as person:
+
+        async def listed() -> str:
+            found = (await client.get("/api/containers")).json()
+            return str(found[0]["id"]) if found else ""
+
+        identifier = await until(listed, what="the container")
+        path = f"/o/{world.organization}/containers/{identifier}/settings"
+
+        async def shown() -> bool:
+            return "kustomize-controller" in (await person.get(path)).text
+
+        await until(shown, what="who manages it")
+        refused = await person.fill(path, tag="v1.1.0")
+        assert refused.status_code == 409
+        assert "In the repository, as was to be" in refused.text
+        assert "tag: v1.1.0" in refused.text

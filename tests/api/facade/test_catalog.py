@@ -4,9 +4,9 @@ import json
 
 import yaml
 
+from tests.support.builders.catalog import RECORD
 from tests.support.programs.facade import Facade, FacadeInstallation, run_command, start_facade
 from tests.support.waiting import until
-from tests.unit.api.test_catalog import RECORD
 
 
 async def test_the_catalog_needs_no_key_and_is_empty_by_default(facade: Facade) -> None:

@@ -1,6 +1,7 @@
 """A facade with a dashboard, and people who use it without a script."""
 
 import contextlib
+import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.support.builders.catalog import RECORD
 from tests.support.cluster.clusters import unique
 from tests.support.ports import free_port
 from tests.support.programs.facade import Facade, run_command, start_facade
@@ -141,6 +143,9 @@ def dashboard_settings(facade_settings: Path) -> Path:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     settings["dashboard"] = {"address": address, "listen": {"port": port}}
+    catalog = facade_settings.parent / "models.json"
+    catalog.write_text(json.dumps([RECORD]))
+    settings["catalog"] = catalog.name
     path = facade_settings.parent / "dashboard.yml"
     path.write_text(yaml.safe_dump(settings))
     return path

@@ -79,6 +79,18 @@ async def delete(attempt: Attempt) -> None:
     await attempt.context.updater.delete(attempt.principal, attempt.held)
 
 
+async def follow(attempt: Attempt) -> CachedContainer:
+    """Follow the newest release, or stay at this one."""
+    wanted = attempt.form.get("wanted") == "on"
+    return await attempt.context.updater.follow(attempt.held, wanted=wanted)
+
+
+async def connect(attempt: Attempt) -> CachedContainer:
+    """Listen to the repository's webhooks, or ignore them."""
+    wanted = attempt.form.get("wanted") == "on"
+    return await attempt.context.updater.connect(attempt.held, wanted=wanted)
+
+
 def requested(form: Form) -> RelaunchRequest:
     """Return what a form changes: the release, where it names another one.
 
@@ -98,6 +110,8 @@ ACTIONS: dict[str, tuple[str, Do]] = {
     "accept": ("container.update.accept", accept),
     "cancel": ("container.update.cancel", cancel),
     "delete": ("container.delete", delete),
+    "auto-update": ("container.auto-update", follow),
+    "github-connection": ("container.github-connection", connect),
 }
 """What each form does, and what the audit trail calls it, by the last part of its address."""
 

@@ -12,7 +12,7 @@ from cloister_api.dashboard.pages.requests import (
     principal_of,
     render,
 )
-from cloister_api.dashboard.views import (
+from cloister_api.dashboard.views.rows import (
     condition_rows,
     container_rows,
     possible_actions,

@@ -1,6 +1,5 @@
 """A new container: its release is checked, and then it is created, as by the REST API."""
 
-import uuid
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.dashboard.forms import Form, read_form
+from cloister_api.dashboard.pages.container_forms import choices_of, requested_of
 from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
@@ -16,17 +16,14 @@ from cloister_api.dashboard.pages.requests import (
     require_admin,
     submit,
 )
-from cloister_api.dashboard.views import Tone
-from cloister_api.errors import ApiError, bad_request, from_kube, from_model
+from cloister_api.dashboard.views.rows import Tone
+from cloister_api.errors import ApiError, from_kube, from_model
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.container_responses import ReleaseVerdictResponse
 from cloister_api.schemas.containers import CreateContainerRequest, ValidateReleaseRequest
 from cloister_clients.kube import KubeError
 
 __all__ = ["ROUTES", "body_of"]
-
-SECRET = "secret:"  # noqa: S105 - the first part of a field's name
-KEY = "key:"
 
 
 def body_of(form: Form) -> dict[str, Any]:
@@ -37,40 +34,22 @@ def body_of(form: Form) -> dict[str, Any]:
     ApiError
         400 when a line of the variables has no equals sign, or names one twice.
     """
-    body: dict[str, Any] = {name: form.get(name) for name in ("name", "repo", "tag")}
-    body["variables"] = variables_of(form.get("variables"))
-    body["secrets"] = form.chosen(SECRET)
-    body["ssh_keys"] = form.chosen(KEY)
-    body["debug"] = form.get("debug") == "on"
-    if form.get("staging") == "on":
-        body["staging"] = True
-    if form.get("custom_domain"):
-        body["custom_domain"] = form.get("custom_domain")
+    asked = requested_of(form)
+    optional = ("custom_domain", "host", "gpus", "staging", "disable_confidential")
+    left_out = {name for name in optional if asked[name] in {"", None, False}}
+    # Zero GPUs are fewer than the file may ask for.
+    if asked["gpus"] == 0:
+        left_out.discard("gpus")
+    body = {name: value for name, value in asked.items() if name not in left_out}
+    body |= {name: form.get(name) for name in ("name", "repo", "tag")}
+    if form.get("replaces"):
+        body["replaces"] = form.get("replaces")
     return body
-
-
-def variables_of(text: str) -> dict[str, str]:
-    """Return the variables of a text with a ``NAME=value`` in each line.
-
-    Raises
-    ------
-    ApiError
-        400 when a line has no equals sign, or names one twice.
-    """
-    found: dict[str, str] = {}
-    for line in filter(str.strip, text.splitlines()):
-        name, equals, value = line.partition("=")
-        if not equals:
-            raise bad_request("variables", f"variables: {line} has no =; write NAME=value")
-        if name.strip() in found:
-            raise bad_request("variables", f"variables: {name.strip()} is there twice; keep one")
-        found[name.strip()] = value
-    return found
 
 
 async def show(request: Request) -> Response:
     """Show the empty form."""
-    return page(request, Form({"retry": str(uuid.uuid4())}))
+    return page(request, Form.fresh())
 
 
 def page(
@@ -102,13 +81,12 @@ def page(
         verdict=verdict,
         good=Tone.GOOD,
         bad=Tone.BAD,
-        secrets=sorted(each.spec.name for each in context.cache.secrets_of(principal.namespace)),
-        keys=sorted(each.metadata.name for each in context.cache.ssh_keys_of(principal.namespace)),
-        domains=sorted(
-            each.spec.domain
-            for each in context.cache.domains_of(principal.namespace)
-            if each.status.verified
-        ),
+        containers=[
+            (each.id, each.container.display_name, each.container.spec.debug)
+            for each in context.cache.containers_of(principal.namespace)
+            if not each.going
+        ],
+        **choices_of(request),
     )
 
 
@@ -119,8 +97,7 @@ async def check(request: Request) -> Response:
     form = await read_form(request, seconds=context.settings.limits.body_seconds)
     try:
         body = body_of(form)
-        named = ("repo", "tag", "variables", "secrets", "ssh_keys", "debug", "custom_domain")
-        asked = {name: body[name] for name in named if name in body}
+        asked = {name: value for name, value in body.items() if name not in {"name", "replaces"}}
         if body["name"]:
             asked["instance_name"] = body["name"]
         verdict = await context.validation.release(
@@ -141,7 +118,7 @@ async def create(request: Request) -> Response:
     async def write(form: Form, written: AuditedWrite) -> str:
         principal = principal_of(request)
         body = CreateContainerRequest.model_validate(body_of(form))
-        made = await context_of(request).creator.create(principal, body, form.get("retry") or None)
+        made = await context_of(request).creator.create(principal, body, form.retry)
         written.target = made.id
         return f"/o/{principal.slug}/containers/{made.id}?seen={made.version}"
 

@@ -20,10 +20,30 @@ class Place:
 
 
 GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
-    ("Run", (Place("Containers", "containers"),)),
+    ("Run", (Place("Containers", "containers"), Place("Deployments", "deployments"))),
+    (
+        "Configure",
+        (
+            Place("Secrets", "secrets"),
+            Place("SSH keys", "ssh-keys"),
+            Place("Domains", "domains"),
+            Place("Registries", "registries"),
+        ),
+    ),
+    (
+        "Inference",
+        (Place("API keys", "api-keys"), Place("Usage", "usage"), Place("Models", "models")),
+    ),
     (
         "Organization",
-        (Place("Admin keys", "admin-keys", for_admins=True), Place("Members", "members")),
+        (
+            Place("Billing", "billing"),
+            Place("Admin keys", "admin-keys", for_admins=True),
+            Place("Members", "members"),
+            Place("Audit", "audit", for_admins=True),
+            Place("Hosts", "hosts"),
+            Place("Settings", "settings"),
+        ),
     ),
 )
 """Pages by group, in the order of the navigation."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from cloister_api.cache import CachedContainer
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.container_responses import ContainerResponse
+from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.status_responses import ConditionResponse, ContainerStatusResponse
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import ConditionStatus
@@ -16,9 +17,11 @@ __all__ = [
     "QUESTIONS",
     "ConditionRow",
     "ContainerRow",
+    "DomainRow",
     "Tone",
     "condition_rows",
     "container_rows",
+    "domain_rows",
     "possible_actions",
     "sentence_of",
     "tone_of",
@@ -148,6 +151,32 @@ class ConditionRow:
         if self.tone is not Tone.BAD or remedy.rstrip(".") in self.about.message:
             return ""
         return remedy
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRow:
+    """A custom domain."""
+
+    record: DomainResponse
+    """Its record."""
+    word: str
+    """How it is."""
+    tone: Tone
+    """How that looks."""
+
+
+def domain_rows(records: Sequence[DomainResponse]) -> list[DomainRow]:
+    """Return the domains, those that need somebody first, then by name."""
+    rows = []
+    for each in records:
+        if each.verified:
+            word, tone = "verified", Tone.GOOD
+        elif each.lost_at is not None:
+            word, tone = "lost", Tone.BAD
+        else:
+            word, tone = "not verified yet", Tone.BUSY
+        rows.append(DomainRow(each, word, tone))
+    return sorted(rows, key=lambda row: (URGENCY.index(row.tone), row.record.domain))
 
 
 BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})

@@ -1,0 +1,79 @@
+"""Secrets of an organization: their names and users; a value is written and never shown."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cloister_api.dashboard.forms import Form
+from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
+from cloister_api.errors import ApiError
+from cloister_api.routes.audit import AuditedWrite
+from cloister_api.schemas.resources import CreateSecretRequest, UpdateSecretRequest
+
+__all__ = ["ROUTES"]
+
+
+async def show(request: Request) -> Response:
+    """Show the secrets."""
+    return await page(request, Form.fresh())
+
+
+async def page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
+    """Return the page with what was typed, and why that was not done."""
+    return render(
+        request,
+        "secrets.html",
+        problem=problem,
+        typed=form,
+        secrets=context_of(request).related.secrets.all(principal_of(request)),
+        parts=("secrets", "containers"),
+    )
+
+
+async def create(request: Request) -> Response:
+    """Create a secret."""
+
+    async def write(form: Form, written: AuditedWrite) -> str:
+        principal = principal_of(request)
+        body = CreateSecretRequest(
+            name=form.get("name"), value=form.whole("value"), repo=form.get("repo") or None
+        )
+        made = await context_of(request).related.secrets.create(principal, body, form.retry)
+        written.target = made.record.id
+        return f"/o/{principal.slug}/secrets"
+
+    return await submit(request, "secret.create", "", write, page, success=201)
+
+
+async def update(request: Request) -> Response:
+    """Write a new value of a secret."""
+    name = request.path_params["id"]
+
+    async def write(form: Form, _: AuditedWrite) -> str:
+        principal = principal_of(request)
+        body = UpdateSecretRequest(value=form.whole("value"))
+        await context_of(request).related.secrets.update(principal, name, body.value, None)
+        return f"/o/{principal.slug}/secrets"
+
+    return await submit(request, "secret.update", name, write, page)
+
+
+async def delete(request: Request) -> Response:
+    """Delete a secret that nobody uses."""
+    name = request.path_params["id"]
+
+    async def write(_: Form, __: AuditedWrite) -> str:
+        principal = principal_of(request)
+        await context_of(request).related.secrets.delete(principal, name, None)
+        return f"/o/{principal.slug}/secrets"
+
+    return await submit(request, "secret.delete", name, write, page, success=204)
+
+
+ROUTES = (
+    Route("/o/{slug}/secrets", show),
+    Route("/o/{slug}/secrets", create, methods=["POST"]),
+    Route("/o/{slug}/secrets/{id}/update", update, methods=["POST"]),
+    Route("/o/{slug}/secrets/{id}/delete", delete, methods=["POST"]),
+)
+"""Routes of the module."""

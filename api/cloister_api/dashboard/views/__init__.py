@@ -1,0 +1,1 @@
+"""What pages show, decided apart from how it is rendered."""
