@@ -128,7 +128,7 @@ def test_helm_takes_over_what_kubectl_applied(applied: Applied) -> None:
     # For maintenance there may be none: what serves goes on, and nothing is started.
     off = {**place.values(applied.chart)["operator"], "replicas": 0}
     place.install("upgrade", applied.chart, FORCE, operator=off)
-    assert not operators(place)
+    until_sync(lambda: not operators(place), within=PATIENCE, what="the end of the operator's Pods")
     place.cluster.kubectl(
         "get", "ctr", "web", "-n", tenant.objects("ctr")[0]["metadata"]["namespace"]
     )

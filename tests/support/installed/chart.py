@@ -1,5 +1,6 @@
 """Charts with their images: of this checkout, and of the release before it."""
 
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,13 @@ class Chart:
     def digests(self) -> dict[str, str]:
         """Digest of each image, by its name."""
         return digests.read(self.images / LOCK)
+
+    @property
+    def has_dashboard(self) -> bool:
+        """Whether its values know the dashboard, which 0.1.0 did not have."""
+        with tarfile.open(self.package) as packed:
+            file = packed.extractfile("cloister/values.schema.json")
+            return file is not None and b'"dashboard"' in file.read()
 
     def push(self, to: str) -> None:
         """Copy the images into a registry, `host/path`."""

@@ -46,7 +46,12 @@ class Place:
     def values(self, chart: Chart, **more: Any) -> dict[str, Any]:
         """Return the values of an installation here."""
         own = {"global": {"imageRegistry": self.registry}}
-        return {**self.with_chart(chart).values, **own, **self.changed, **more}
+        values = {**self.with_chart(chart).values, **own, **self.changed, **more}
+        if not chart.has_dashboard:
+            settings = values["api"].get("settings", {})
+            kept = {name: value for name, value in settings.items() if name != "dashboard"}
+            values["api"] = {**values["api"], "settings": kept}
+        return values
 
     def change_settings(self, chart: Chart, **settings: Any) -> None:
         """Change settings of the operator for all installations here."""

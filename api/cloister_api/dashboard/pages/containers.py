@@ -1,5 +1,7 @@
 """The containers of an organization: the list, and one of them."""
 
+from urllib.parse import urlencode
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -12,6 +14,7 @@ from cloister_api.dashboard.pages.requests import (
     principal_of,
     render,
 )
+from cloister_api.dashboard.views.listing import Choice, listing_of
 from cloister_api.dashboard.views.rows import (
     condition_rows,
     container_rows,
@@ -37,13 +40,18 @@ async def containers(request: Request) -> Response:
     context, principal = context_of(request), principal_of(request)
     everything = await context.reader.all(principal, request.query_params.get("seen"))
     links = replacement_links(everything)
-    listed = not_replaced(everything, links)
-    rows = container_rows([shown_record(context, principal, each, links) for each in listed])
+    choice = Choice.of(request.query_params)
+    listing = listing_of(not_replaced(everything, links), choice)
     return render(
         request,
         "containers.html",
         organization=context.organization.of(principal),
-        rows=rows,
+        rows=container_rows(
+            [shown_record(context, principal, each, links) for each in listing.held]
+        ),
+        listing=listing,
+        choice=choice,
+        query=urlencode({"search": choice.text, "status": choice.status}),
         parts=("containers", "organization"),
     )
 

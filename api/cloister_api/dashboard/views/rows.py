@@ -15,6 +15,7 @@ from cloister_crds.lifecycle.actions import ApiAction, refusal
 
 __all__ = [
     "QUESTIONS",
+    "URGENCY",
     "ConditionRow",
     "ContainerRow",
     "DomainRow",
@@ -183,6 +184,8 @@ BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
 """Conditions whose yes is bad."""
 NEUTRAL = frozenset({"Reconciling", "Paused"})
 """Conditions whose yes and no are neither good nor bad."""
+EXPECTED = frozenset({"NoTee", "NodeAttested"})
+"""Reasons why nothing is confidential on a Host, which is not a fault of the container."""
 ANSWERS = {ConditionStatus.TRUE: "yes", ConditionStatus.FALSE: "no"}
 
 
@@ -213,6 +216,8 @@ def _tone_of_condition(condition: ConditionResponse) -> Tone:
         return Tone.QUIET
     if condition.status not in ANSWERS:
         return Tone.BUSY
+    if condition.type == "Confidential" and condition.reason in EXPECTED:
+        return Tone.QUIET
     holds = condition.status is ConditionStatus.TRUE
     return Tone.GOOD if holds is (condition.type not in BAD_WHEN_TRUE) else Tone.BAD
 
