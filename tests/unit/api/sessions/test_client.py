@@ -261,6 +261,19 @@ async def test_the_way_out_is_the_providers(
     assert await service.sign_out_address() is None
 
 
+async def test_another_replica_finishes_a_sign_in(
+    service: ProviderSignIn, provider: OpenIdStandIn, settings: OpenIdSettings, watch: Watch
+) -> None:
+    client = ProviderClient(settings, watch)
+    other = ProviderSignIn(settings, CONSOLE, client, MATERIAL, watch)
+    at = int(watch.now.timestamp())
+    begun = await service.begin("/x", None)
+    back = provider.consent(begun.address, Forged(claims={"iat": at, "exp": at + 300}))
+    found = await other.finish(parse_qsl(urlsplit(back).query), begun.cookie)
+    assert found.user == "ada@example.test"
+    await client.aclose()
+
+
 async def test_a_cookie_of_another_key_counts_for_nothing(
     service: ProviderSignIn, settings: OpenIdSettings, client: ProviderClient, watch: Watch
 ) -> None:

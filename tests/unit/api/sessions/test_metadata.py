@@ -92,6 +92,8 @@ def test_a_long_document_says_more() -> None:
         ({"userinfo_endpoint": "http://id.example.test/me"}, "in userinfo_endpoint"),
         ({"id_token_signing_alg_values_supported": ["HS256", "none"]}, "offers none of RS256"),
         ({"id_token_signing_alg_values_supported": "RS256"}, "offers none of RS256"),
+        ({"id_token_signing_alg_values_supported": 256}, "offers none of RS256"),
+        ({"id_token_signing_alg_values_supported": {"RS256": True}}, "offers none of RS256"),
         ({"code_challenge_methods_supported": ["plain"]}, "offers none of S256"),
         ({"response_types_supported": ["id_token"]}, "offers none of code"),
         ({"token_endpoint_auth_methods_supported": ["none"]}, "offers none of client_secret_basic"),
