@@ -27,6 +27,7 @@ from cloister_crds.kinds import Container, Organization
 from dev import cluster as local
 from dev.bench.scale.environment import create_all
 from dev.bench.scale.measurements import usage
+from dev.chart.helm import NAMESPACE as SYSTEM
 from tests.support.programs.facade import ADMIN, DOMAIN, run_command, start_facade
 from tests.support.programs.operator import Installation, manifest
 from tests.support.programs.published_settings import publish
@@ -130,6 +131,7 @@ def write_settings(cluster: local.Cluster, folder: Path) -> Path:
     }
     path = folder / "api.yml"
     path.write_text(yaml.safe_dump(settings))
+    cluster.kubectl("create", "namespace", SYSTEM)
     publish(cluster, DOMAIN)
     run_command("admin-key", "init", "--config", str(path))
     return path
@@ -146,9 +148,9 @@ def organization(slug: str) -> Iterator[tuple[KindRef, dict[str, Any]]]:
     yield of(Organization), manifest("Organization", slug, spec)
 
 
-def containers(slug: str, count: int) -> Iterator[tuple[KindRef, dict[str, Any]]]:
+def containers(slug: str, count: int, first: int = 0) -> Iterator[tuple[KindRef, dict[str, Any]]]:
     """Yield Containers as users have them: with variables, secrets' names and a digest."""
-    for number in range(count):
+    for number in range(first, first + count):
         spec = {
             "repo": f"{slug}/web-{number}",
             "tag": "v1.0.0",
