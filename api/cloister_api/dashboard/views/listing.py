@@ -1,5 +1,6 @@
 """Which containers a page of the list shows: chosen, the most urgent first, fifty at a time."""
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ __all__ = ["PAGE", "Choice", "ContainerListing", "listing_of"]
 
 PAGE = 50
 """Containers of a page."""
+ORDER = {phase: URGENCY.index(tone_of(phase)) for phase in ContainerPhase}
+"""Place of each phase in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +71,19 @@ def listing_of(containers: Sequence[CachedContainer], choice: Choice) -> Contain
     """
     placed = [(shown_state(each.container).phase, each) for each in containers]
     counts = Counter(phase for phase, _ in placed)
+    text = choice.text.lower()
     chosen = [
-        (URGENCY.index(tone_of(phase)), each.container.display_name, each.id, each)
+        (ORDER[phase], each.container.display_name, each.container.metadata.uid, each)
         for phase, each in placed
-        if choice.status in {"", phase.value} and has_text(each, choice.text.lower())
+        if (not choice.status or phase == choice.status) and (not text or has_text(each, text))
     ]
-    chosen.sort(key=lambda entry: entry[:3])
     pages = max(1, -(-len(chosen) // PAGE))
     number = min(choice.number, pages)
-    shown = chosen[(number - 1) * PAGE : number * PAGE]
-    order = sorted(counts.items(), key=lambda item: (URGENCY.index(tone_of(item[0])), item[0]))
+    # No uid is there twice, so that two containers are never compared.
+    until = heapq.nsmallest(number * PAGE, chosen)
     return ContainerListing(
-        tuple(entry[3] for entry in shown),
-        tuple(order),
+        tuple(entry[3] for entry in until[(number - 1) * PAGE :]),
+        tuple(sorted(counts.items(), key=lambda item: (ORDER[item[0]], item[0]))),
         len(containers),
         len(chosen),
         number,
@@ -92,4 +95,4 @@ def has_text(held: CachedContainer, text: str) -> bool:
     """Return whether a container has a text, in lower case, in its name, repository or tag."""
     container = held.container
     names = (container.display_name, container.spec.repo, container.spec.tag)
-    return not text or any(text in name.lower() for name in names)
+    return any(text in name.lower() for name in names)
