@@ -81,7 +81,7 @@ def _cluster_network(
     settings: OperatorSettings, client: KubeClient, store: Store
 ) -> ClusterNetworkReader:
     """Make the reader of the cluster's network, with the API endpoint of the settings."""
-    api = ApiEndpointResolver.of(settings.api_address, settings.api_authorities)
+    api = ApiEndpointResolver.of(settings.api_address)
     return ClusterNetworkReader(client, store, settings.enclave_network, client.clock, api)
 
 

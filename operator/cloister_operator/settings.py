@@ -28,7 +28,7 @@ from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
 from cloister_crds.repositories import RepositoryNames
 from cloister_operator.enclave.network.cluster_network import DnsResolver
-from cloister_operator.enclave.plan import BuildSettings
+from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 from cloister_operator.enclave.tenant.role_bindings import API_ROLE, OPERATOR_ROLE
 
 __all__ = [
@@ -365,7 +365,13 @@ class OperatorSettings(SettingsSection):
         return Gateway(named.name, named.namespace or self.operator_namespace, named.listener or "")
 
     def build(self) -> BuildSettings:
-        """Return the part that the builders depend on."""
+        """Return the part that the builders depend on.
+
+        Raises
+        ------
+        OSError
+            When the file of authorities cannot be read.
+        """
         return BuildSettings(
             shim_image=self.shim_image,
             guest_image=self.guest_image,
@@ -373,7 +379,15 @@ class OperatorSettings(SettingsSection):
             service=self.service,
             key_cache_seconds=self.key_cache_seconds,
             key_outage_seconds=self.key_outage_seconds,
+            api=self._api(),
         )
+
+    def _api(self) -> ApiIdentity | None:
+        """Return who the API is for enclaves; None = they cannot reach it."""
+        if self.api_address is None:
+            return None
+        file = self.api_authorities
+        return ApiIdentity(self.api_address, file.read_text(encoding="ascii") if file else "")
 
 
 def read_settings(path: Path | None) -> OperatorSettings:

@@ -74,8 +74,9 @@ func newAgentPodWith(t *testing.T, users bool, plan netplan.Plan, containers ...
 		Metrics: agent.Metrics{CPUs: 2, MemoryBytes: 8 << 30},
 		Shim:    netip.MustParseAddrPort("127.0.0.1:8443"), Probes: netip.MustParseAddrPort("0.0.0.0:8441"),
 	}
-	made.tell(unmeasured.Document{Version: unmeasured.Version, Hostnames: shimNames,
-		Labels: unmeasured.Labels{ID: "3f0c", Image: "acme/web@v1.2.3", CPUType: "none"}})
+	made.told.Hostnames = shimNames
+	made.told.Labels = unmeasured.Labels{ID: "3f0c", Image: "acme/web@v1.2.3", CPUType: "none"}
+	made.tell()
 	made.binds = map[string]map[string]string{}
 	for _, one := range containers {
 		must(t, os.Mkdir(made.path("reports", one.Name), 0o777))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,8 @@ type pod struct {
 	binds map[string]map[string]string
 	// digests are those of the documents of our sidecars, by name.
 	digests map[string]string
+	// told is what no measurement names.
+	told unmeasured.Document
 }
 
 // needNamespaces skips the test where real namespaces cannot be created.
@@ -108,7 +111,7 @@ func needNamespaces(t *testing.T) {
 func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
-	made := &pod{t: t, users: users, directory: openTempDir(t), digests: map[string]string{}}
+	made := &pod{t: t, users: users, directory: openTempDir(t), digests: map[string]string{}, told: unmeasured.Document{Version: unmeasured.Version}}
 	made.world = made.hold(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
 	attributes := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if users {
@@ -130,7 +133,13 @@ func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	return made
 }
 
-func (p *pod) writePlan() { writeJSON(p.t, p.path("plan.json"), p.plan) }
+// writePlan writes the measured part of the plan, and tells the rest of it.
+func (p *pod) writePlan() {
+	p.measure("plan.json", p.plan)
+	p.told.Cluster = unmeasured.Cluster{Block: netip.MustParsePrefix("172.30.0.0/16"), Denied: p.plan.Denied,
+		ProbeSources: p.plan.ProbeSources, Resolvers: p.plan.Resolver.Upstream, Refused: p.plan.Resolver.Refused}
+	p.tell()
+}
 
 func (p *pod) path(parts ...string) string {
 	return filepath.Join(append([]string{p.directory}, parts...)...)
@@ -182,9 +191,7 @@ func (p *pod) measure(name string, document any) {
 }
 
 // tell writes what the measurement does not name.
-func (p *pod) tell(document unmeasured.Document) {
-	writeJSON(p.t, p.path(unmeasured.FileName), document)
-}
+func (p *pod) tell() { writeJSON(p.t, p.path(unmeasured.FileName), p.told) }
 
 func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
@@ -202,7 +209,7 @@ func (p *pod) startNetwork() {
 		must(p.t, os.Chown(p.directory, userBase, userBase))
 	}
 	_ = os.Remove(p.path("status.json"))
-	p.network = p.enter(filepath.Join(tools, "testprogram"), "confined", numbers(networkCapabilities), filepath.Join(tools, "guest"), "net", "-plan", p.path("plan.json"))
+	p.network = p.sidecar(filepath.Join(tools, "testprogram"), "confined", numbers(networkCapabilities), filepath.Join(tools, "guest"), "net", "-plan", p.path("plan.json"))
 	p.log = &bytes.Buffer{}
 	p.network.Stderr = p.log
 	must(p.t, p.network.Start())

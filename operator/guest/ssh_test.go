@@ -23,6 +23,7 @@ import (
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/netplan"
 	"cloister.dev/guest/internal/sshd"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 const (
@@ -71,12 +72,13 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 	must(t, os.Chmod(state, 0o777))
 	public, err := os.ReadFile(made.path("mine.pub"))
 	must(t, err)
-	spec := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub"),
-		Keys: []sshd.Key{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}}
+	spec := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub")}
+	made.told.SSHKeys = []unmeasured.SSHKey{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}
 	for _, name := range names {
 		spec.Containers = append(spec.Containers, sshd.Target{Name: name, Socket: made.path("shells", name, "shell.sock")})
 	}
-	writeJSON(t, made.path("ssh.json"), spec)
+	made.measure("ssh.json", spec)
+	made.tell()
 	made.startNetwork()
 	made.startServer()
 	return made
@@ -85,7 +87,7 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 // startServer starts `guest ssh` without privileges, and waits until it serves.
 func (d *debug) startServer() {
 	d.t.Helper()
-	server, log := d.enter("setpriv", "--reuid", strconv.Itoa(sshUID), "--regid", strconv.Itoa(sshUID), "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
+	server, log := d.sidecar("setpriv", "--reuid", strconv.Itoa(sshUID), "--regid", strconv.Itoa(sshUID), "--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all",
 		filepath.Join(tools, "guest"), "ssh", "-spec", d.path("ssh.json")), &bytes.Buffer{}
 	server.Stderr = log
 	must(d.t, server.Start())

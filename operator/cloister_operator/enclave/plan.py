@@ -21,7 +21,18 @@ from cloister_crds.names import (
     snapshot_name,
 )
 
-__all__ = ["BuildSettings", "EnclavePlan"]
+__all__ = ["ApiIdentity", "BuildSettings", "EnclavePlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiIdentity:
+    """Who the API is for enclaves. Where it is, `network.cluster_network.ApiEndpoint` says."""
+
+    url: str
+    """Base address, http or https."""
+    authorities: str = ""
+    """Certificate authorities that the API's certificate must chain to, PEM; empty = the public
+    ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class BuildSettings:
     """Seconds for which an API key that was valid is not checked again."""
     key_outage_seconds: float = 30.0
     """Seconds after its last successful check for which a key stays valid while the API is down."""
+    api: ApiIdentity | None = None
+    """The API; None = enclaves cannot reach it."""
 
 
 @dataclass(frozen=True, slots=True)

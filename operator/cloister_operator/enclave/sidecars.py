@@ -13,7 +13,7 @@ from cloister_crds.kinds.host import Host, NetworkIsolation
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
-from cloister_operator.enclave.plan import BuildSettings
+from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 
 __all__ = [
     "AGENT",
@@ -110,7 +110,7 @@ def needs_key_gate(shim: Shim) -> bool:
     return bool(shim.keyed_endpoints) or shim.rate_limit is not None
 
 
-def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[str, Any]]:
+def destinations(config: ServiceConfig, api: ApiIdentity | None) -> list[dict[str, Any]]:
     """Return what each sidecar may reach on the network; all that is not listed is dropped.
 
     Parameters
@@ -123,16 +123,18 @@ def destinations(config: ServiceConfig, api: ApiEndpoint | None) -> list[dict[st
     Returns
     -------
     list[dict[str, Any]]
-        ``sideCars`` of the document of ``guest net``: TCP destinations by user id.
+        ``sideCars`` of the document of ``guest net``: TCP destinations by user id. The addresses of
+        the API are not measured, its port is.
     """
     upstream = {"address": str(TARGET_ADDRESS), "port": config.shim.upstream_port}
     found: list[dict[str, Any]] = [
         {"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}
     ]
     if api is not None:
-        addresses = [{"address": address, "port": api.port} for address in api.addresses]
+        port = ApiEndpoint(api.url, ()).port
         found += [
-            {"name": car.name, "uid": car.user, "destinations": addresses} for car in _API_CLIENTS
+            {"name": car.name, "uid": car.user, "destinations": [], "apiPort": port}
+            for car in _API_CLIENTS
         ]
     return found
 

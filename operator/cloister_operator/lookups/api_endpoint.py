@@ -1,14 +1,13 @@
 """Resolves the API endpoint of enclaves: the addresses of the setting `apiAddress`.
 
-Sidecars of an enclave do not look its name up; the addresses that are resolved here are in their
-documents and in the plan of the enclave's network.
+Sidecars of an enclave do not look its name up; the addresses that are resolved here are among what
+it is told unmeasured.
 """
 
 import asyncio
 import logging
 import socket
 from datetime import timedelta
-from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -26,26 +25,17 @@ _CONNECT_TIMEOUT = timedelta(seconds=3)
 class ApiEndpointResolver:
     """Resolves the endpoint by the operator's own name servers, at most once a minute."""
 
-    def __init__(self, url: str, authorities: str) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._authorities = authorities
         self._addresses: tuple[str, ...] = ()
         self._resolve_after = 0.0
         self._unreachable = ""
         self._connect_after = 0.0
 
     @classmethod
-    def of(cls, url: str | None, authorities: Path | None) -> Self | None:
-        """Make a resolver from the settings; None = enclaves cannot reach the API.
-
-        Raises
-        ------
-        OSError
-            When the file of authorities cannot be read.
-        """
-        if url is None:
-            return None
-        return cls(url, authorities.read_text(encoding="ascii") if authorities else "")
+    def of(cls, url: str | None) -> Self | None:
+        """Make a resolver from the setting; None = enclaves cannot reach the API."""
+        return None if url is None else cls(url)
 
     async def read(self) -> ApiEndpoint:
         """Return the endpoint; without addresses when its name has never resolved."""
@@ -62,7 +52,7 @@ class ApiEndpointResolver:
             else:
                 self._addresses = tuple(sorted({str(each[4][0]) for each in found}))
                 self._resolve_after = loop.time() + _RESOLVE_INTERVAL.total_seconds()
-        return ApiEndpoint(self._url, self._addresses, self._authorities)
+        return ApiEndpoint(self._url, self._addresses)
 
     @property
     def url(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
-from tests.support.builders.enclave_plans import WEB, plan_of
+from tests.support.builders.enclave_plans import SURROUNDINGS, WEB, plan_of
 from tests.support.ports import free_port
 from tests.support.programs.measured_guest import measured_guest, write_measured
 from tests.support.servers.shim import RunningShim, running_shim
@@ -42,7 +42,7 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
         "attestation": None,
         "probes": f"127.0.0.1:{free_port()}",
     }
-    told = unmeasured_document(plan)
+    told = unmeasured_document(plan, SURROUNDINGS)
     write_measured(folder, {"agent.json": document}, unmeasured=told, config_file=b"a file")
     guest = [str(measured_guest()), "agent"]
     with subprocess.Popen([*guest, "-spec", str(folder / "agent.json")], cwd=folder) as process:

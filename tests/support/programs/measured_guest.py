@@ -26,6 +26,7 @@ def write_measured(
     *,
     unmeasured: dict[str, Any],
     config_file: bytes = b"",
+    texts: Mapping[str, str] | None = None,
 ) -> None:
     """Write documents, what is not measured, and the measurement that names the documents.
 
@@ -39,12 +40,14 @@ def write_measured(
         The document of what is not measured.
     config_file
         The configuration file.
+    texts
+        Documents that are not JSON, by the names of their files.
     """
     digests = {}
-    for name, document in documents.items():
-        text = json.dumps(document).encode()
-        (folder / name).write_bytes(text)
-        digests[name] = _digest(text)
+    written = {name: json.dumps(document) for name, document in documents.items()}
+    for name, text in {**written, **(texts or {})}.items():
+        (folder / name).write_text(text)
+        digests[name] = _digest(text.encode())
     (folder / "unmeasured.json").write_text(json.dumps(unmeasured))
     measurement = {
         "version": DOCUMENT_VERSION,

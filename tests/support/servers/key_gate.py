@@ -1,7 +1,6 @@
 """The real ``guest gate`` as a process on this machine, for `tests.support.servers.shim`."""
 
 import contextlib
-import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,9 +8,11 @@ from pathlib import Path
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.key_gate import gate_document
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
-from dev.cluster.guest import guest_binary
+from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
+from cloister_operator.enclave.plan import ApiIdentity
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
+from tests.support.programs.measured_guest import measured_guest, write_measured
 from tests.support.servers.shim import HOSTNAME
 from tests.support.waiting import accepts, until_sync
 
@@ -41,7 +42,8 @@ class RunningGate:
         """Start it and wait until it responds."""
         with (self.folder / "gate.log").open("ab") as stream:
             self.process = subprocess.Popen(
-                [guest_binary(), "gate", "-spec", self.folder / "gate.json"],
+                [measured_guest(), "gate", "-spec", self.folder / "gate.json"],
+                cwd=self.folder,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
             )
@@ -84,13 +86,13 @@ def running_gate(
     domain
         Public host name of the enclave.
     """
-    place = None if api is None else ApiEndpoint(api, ("127.0.0.1",))
     plan = plan_of(config=config_of(WEB, shim=shim))
-    document = gate_document(plan, replace(SETTINGS, key_cache_seconds=cache_seconds), place)
-    document["socket"] = str(folder / "g")
-    if "keys" in document:
-        document["keys"]["domain"] = domain
-    (folder / "gate.json").write_text(json.dumps(document))
+    identity = None if api is None else ApiIdentity(api)
+    settings = replace(SETTINGS, key_cache_seconds=cache_seconds, api=identity)
+    document = gate_document(plan, settings) | {"socket": str(folder / "g")}
+    around = ClusterNetwork(api=ApiEndpoint(api or "", ("127.0.0.1",)))
+    told = unmeasured_document(plan, around) | {"keyDomain": domain}
+    write_measured(folder, {"gate.json": document}, unmeasured=told)
     gate = RunningGate(folder)
     gate.start()
     try:

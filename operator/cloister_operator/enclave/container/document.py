@@ -10,7 +10,6 @@ from typing import Any
 from cloister_crds.config import ContainerConfig, Healthcheck, Ipc, Tmpfs, object_name
 from cloister_crds.kinds.enclave import ImageFacts
 from cloister_crds.lifecycle.admission.host_selection import maps_users
-from cloister_operator.enclave.container.environment import container_environment
 from cloister_operator.enclave.container.process_limit import process_limit
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, isolates_containers
@@ -86,7 +85,7 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
         "command": _words(container.command),
         "workingDir": container.working_dir or "",
         "user": _user(container),
-        "keepHome": _has_home(plan, container, image),
+        "keepHome": _has_home(container, image),
         "capabilities": list(container.cap_add),
         "limits": _limits(plan, container),
         "tmpfs": {each.path: _options(plan, container, each) for each in container.tmpfs},
@@ -136,10 +135,13 @@ def _user(container: ContainerConfig) -> str:
     return str(user.uid) if user.gid is None else f"{user.uid}:{user.gid}"
 
 
-def _has_home(plan: EnclavePlan, container: ContainerConfig, image: ImageFacts) -> bool:
-    """Return whether the file or the image sets HOME; else it is the user's directory."""
-    given = {each["name"] for each in container_environment(plan, container)}
-    return _HOME in given | {variable.partition("=")[0] for variable in image.env}
+def _has_home(container: ContainerConfig, image: ImageFacts) -> bool:
+    """Return whether the file or the image names HOME; else it is the user's directory.
+
+    Whether a bare name gets a value is not known here: variables of a request are not measured.
+    """
+    named = {entry.name for entry in container.env} | set(container.secrets)
+    return _HOME in named | {variable.partition("=")[0] for variable in image.env}
 
 
 def _options(plan: EnclavePlan, container: ContainerConfig, tmpfs: Tmpfs) -> str:

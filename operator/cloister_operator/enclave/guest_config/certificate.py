@@ -8,8 +8,7 @@ from typing import Any
 
 from cloister_crds.config import TlsMode
 from cloister_operator.enclave.container.probes import stage_probe
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
-from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim_tls import certificate_folder
 from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
@@ -56,7 +55,7 @@ CHAIN_FILE = f"{CERTIFICATE_DIRECTORY}/tls.crt"
 """Exists as soon as the key has a certificate."""
 SHIM_STORAGE = f"{CERTIFICATE_DIRECTORY}/shim"
 """Where the shim finds the certificates."""
-_VERSION = 1
+_VERSION = 2
 _DOCUMENT = f"{CERTIFICATE_DOCUMENT_DIRECTORY}/{CERTIFICATE_KEY}"
 _TERMINATION = "/dev/termination-log"
 
@@ -74,24 +73,24 @@ def is_signed(plan: EnclavePlan) -> bool:
 
 
 def api_address(
-    endpoint: ApiEndpoint, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
+    api: ApiIdentity, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
 ) -> dict[str, Any]:
     """Build the API's address as sidecars read it.
 
     Parameters
     ----------
-    endpoint
+    api
         The API.
     directory
         Where the sidecar finds the authorities that the API's certificate must chain to.
     """
-    address: dict[str, Any] = {"url": endpoint.url, "connectTo": list(endpoint.addresses)}
-    if endpoint.authorities:
+    address: dict[str, Any] = {"url": api.url}
+    if api.authorities:
         address["caFile"] = f"{directory}/{AUTHORITIES_KEY}"
     return address
 
 
-def certificate_document(plan: EnclavePlan, endpoint: ApiEndpoint) -> dict[str, Any]:
+def certificate_document(api: ApiIdentity) -> dict[str, Any]:
     """Build the sidecar's document.
 
     Returns
@@ -101,9 +100,8 @@ def certificate_document(plan: EnclavePlan, endpoint: ApiEndpoint) -> dict[str, 
     """
     return {
         "version": _VERSION,
-        "api": api_address(endpoint),
+        "api": api_address(api),
         "tokenFile": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}",
-        "hostnames": list(plan.enclave.spec.served_names),
         "directory": CERTIFICATE_DIRECTORY,
         "shimStore": certificate_folder(SHIM_STORAGE),
         "terminationFile": _TERMINATION,

@@ -9,7 +9,6 @@ from typing import Any
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.certificate import api_address
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
@@ -41,7 +40,7 @@ GATE_KEY = "gate.json"
 AWAITING_GATE = {"vars": {"gate": ["asked"]}}
 """Matcher of requests that wait for the gate: an error of one is the gate's."""
 
-_VERSION = 1
+_VERSION = 2
 _TARGET = "{http.request.uri}"
 _DIAL = "2s"
 _RESPONSE = "15s"
@@ -110,9 +109,7 @@ def _state(state: str) -> dict[str, Any]:
     return {"handler": "vars", "gate": state}
 
 
-def gate_document(
-    plan: EnclavePlan, settings: BuildSettings, api: ApiEndpoint | None
-) -> dict[str, Any]:
+def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Build the document of `guest gate`.
 
     Parameters
@@ -120,9 +117,7 @@ def gate_document(
     plan
         The Enclave and its file.
     settings
-        How long valid keys are cached.
-    api
-        The API; None only where no path needs a key.
+        The API, and how long valid keys are cached.
 
     Returns
     -------
@@ -131,11 +126,9 @@ def gate_document(
     """
     shim = plan.config.shim
     document: dict[str, Any] = {"version": _VERSION, "socket": GATE_SOCKET}
-    if shim.keyed_endpoints and api is not None:
+    if shim.keyed_endpoints and settings.api is not None:
         document["keys"] = {
-            "api": api_address(api, GATE_CONFIG_DIRECTORY),
-            # The generated name, which the enclave never loses, as it may a custom domain.
-            "domain": plan.enclave.spec.hostnames[-1],
+            "api": api_address(settings.api, GATE_CONFIG_DIRECTORY),
             "cacheSeconds": settings.key_cache_seconds,
             "outageSeconds": settings.key_outage_seconds,
         }

@@ -9,7 +9,6 @@ from cloister_operator.enclave.container.document import GUEST_DIRECTORY
 from cloister_operator.enclave.container.probes import stage_probe
 from cloister_operator.enclave.guest_config.measurement import evidence_source
 from cloister_operator.enclave.network.addresses import plan_namespaces, plan_networks
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.network.ports import PROBE_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
@@ -42,7 +41,7 @@ NETWORK_DIRECTORY = "/run/cloister/network"
 """Directory of ``guest net`` with the wiring sockets and its status."""
 KEEPER_DIRECTORY = "/run/cloister/keep"
 """Directory with the keeper's socket; mounted in our sidecars only."""
-_VERSION = 1
+_VERSION = 2
 _UPLINK = "eth0"
 """Device that container runtimes create for a Pod (CRI: the first network's interface)."""
 NETWORK_STATUS = f"{NETWORK_DIRECTORY}/status.json"
@@ -51,7 +50,7 @@ KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
 """Socket of ``guest keep``."""
 
 
-def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, Any]:
+def network_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Build the document of an enclave's network.
 
     Returns
@@ -59,7 +58,7 @@ def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, An
     dict[str, Any]
         The document of ``guest net``.
     """
-    networks = plan_networks(plan.config, cluster.ranges())
+    networks = plan_networks(plan.config)
     return {
         "version": _VERSION,
         "uplink": _UPLINK,
@@ -83,16 +82,10 @@ def network_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, An
             }
             for namespace in plan_namespaces(plan.config, networks)
         ],
-        "denied": list(cluster.denied),
         "inbound": inbound_ports(ssh=plan.has_ssh),
         "probes": PROBE_PORT,
-        **({"probeSources": list(cluster.probe_sources)} if cluster.probe_sources else {}),
-        "sideCars": destinations(plan.config, cluster.api),
-        "resolver": {
-            "uid": NET.user,
-            "upstream": cluster.upstream(),
-            "refused": cluster.refused(),
-        },
+        "sideCars": destinations(plan.config, settings.api),
+        "resolver": {"uid": NET.user},
         "socketDirectory": f"{NETWORK_DIRECTORY}/wiring",
         "statusFile": NETWORK_STATUS,
         "keeperSocket": KEEPER_SOCKET,

@@ -44,12 +44,12 @@ HOST_KEY_DIRECTORY = "/run/cloister/ssh"
 """Memory of ``guest ssh`` alone, with the private host key."""
 PUBLIC_DIRECTORY = "/run/cloister/ssh-public"
 """Memory that ``guest ssh`` writes and the shim reads, with the public host key."""
-_VERSION = 1
+_VERSION = 2
 _PUBLIC_KEY = "host-key.pub"
 
 
 def shells_document(plan: EnclavePlan) -> dict[str, Any]:
-    """Build the document of who may log in, and where to.
+    """Build the document of the SSH server; who may log in is not measured.
 
     Returns
     -------
@@ -61,9 +61,6 @@ def shells_document(plan: EnclavePlan) -> dict[str, Any]:
         "port": SSH_PORT,
         "hostKeyFile": f"{HOST_KEY_DIRECTORY}/host-key",
         "publicKeyFile": f"{PUBLIC_DIRECTORY}/{_PUBLIC_KEY}",
-        "keys": [
-            {"name": each.name, "publicKey": each.public_key} for each in plan.enclave.spec.ssh_keys
-        ],
         "containers": [
             {"name": name, "socket": f"{SHELLS_DIRECTORY}/{name}/{SHELL_SOCKET}"}
             for name in plan.names

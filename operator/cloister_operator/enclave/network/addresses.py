@@ -13,11 +13,13 @@ from typing import Final
 from cloister_crds.config import Egress, ServiceConfig, shared_namespace
 
 __all__ = [
+    "BLOCKS",
     "SHIM_NETWORK",
     "TARGET_ADDRESS",
     "Attachment",
     "NetworkNamespace",
     "PlannedNetwork",
+    "free_block",
     "plan_namespaces",
     "plan_networks",
 ]
@@ -39,7 +41,7 @@ BLOCKS: Final = tuple(
         *("10.254.0.0/16", "10.143.0.0/16", "10.89.0.0/16"),
     )
 )
-"""Ranges for the networks of an enclave, in order of preference."""
+"""Ranges for the networks of an enclave, in order of preference, as in the guest's `netplan`."""
 _SUBNET_BITS: Final = 24
 _FIRST_MEMBER: Final = 2
 
@@ -80,27 +82,35 @@ class NetworkNamespace:
     """Its networks; none = no connectivity."""
 
 
-def plan_networks(
-    config: ServiceConfig, avoid: Iterable[IPv4Network] = ()
-) -> tuple[PlannedNetwork, ...]:
-    """Assign each network of a file its range.
+def free_block(avoid: Iterable[IPv4Network]) -> IPv4Network:
+    """Return the block of `BLOCKS` that the networks of an enclave are moved to.
+
+    Parameters
+    ----------
+    avoid
+        Ranges of the cluster: the first block that overlaps none of them is taken, and the first
+        block where each overlaps one.
+    """
+    known = tuple(avoid)
+    free = (block for block in BLOCKS if not any(block.overlaps(each) for each in known))
+    return next(free, BLOCKS[0])
+
+
+def plan_networks(config: ServiceConfig) -> tuple[PlannedNetwork, ...]:
+    """Assign each network of a file its range in the first block.
 
     Parameters
     ----------
     config
         The parsed file.
-    avoid
-        Ranges of the cluster: the first block of `BLOCKS` that overlaps none of them is taken, and
-        the first block where each overlaps one.
 
     Returns
     -------
     tuple[PlannedNetwork, ...]
-        `shim-net` first, then those of the file in its order.
+        `shim-net` first, then those of the file in its order. In a cluster that uses that block
+        itself the guest moves them to `free_block`, so that the plan is the same in each cluster.
     """
-    known = tuple(avoid)
-    free = (block for block in BLOCKS if not any(block.overlaps(each) for each in known))
-    subnets = next(free, BLOCKS[0]).subnets(new_prefix=_SUBNET_BITS)
+    subnets = BLOCKS[0].subnets(new_prefix=_SUBNET_BITS)
     shim = PlannedNetwork(SHIM_NETWORK, Egress.CLOSED, (), SHIM_RANGE)
     if shared_namespace(config):
         return shim, PlannedNetwork(SHARED_NETWORK, Egress.OPEN, (), next(subnets))

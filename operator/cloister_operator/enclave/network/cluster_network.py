@@ -26,9 +26,6 @@ class ApiEndpoint:
     """Base address, http or https."""
     addresses: tuple[str, ...]
     """IPv4 addresses of its host; empty = its name does not resolve at present."""
-    authorities: str = ""
-    """Certificate authorities that the API's certificate must chain to, PEM; empty = the public
-    ones."""
 
     @property
     def port(self) -> int:

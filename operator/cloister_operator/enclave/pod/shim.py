@@ -3,11 +3,10 @@
 from typing import Any
 
 from cloister_operator.enclave.container.probes import SHIM_PATH, agent_probe
-from cloister_operator.enclave.guest_config.certificate import CHAIN_FILE, is_signed
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, SHIM_DATA_PATH
-from cloister_operator.enclave.shim.caddy import SHIM_KEY
+from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH
+from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.sidecars import GUEST, SHIM, sidecar_name, unprivileged
 
 __all__ = ["shim_container"]
@@ -30,12 +29,6 @@ def shim_container(
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
         "command": [GUEST, "shim", "-config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
-        "env": [
-            {"name": "HOME", "value": SHIM_DATA_PATH},
-            {"name": "XDG_CONFIG_HOME", "value": SHIM_DATA_PATH},
-            {"name": "XDG_DATA_HOME", "value": SHIM_DATA_PATH},
-            *([{"name": "CERTIFICATE_FILE", "value": CHAIN_FILE}] if is_signed(plan) else []),
-        ],
         "workingDir": "/",
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
         **agent_probe(SHIM_PATH),

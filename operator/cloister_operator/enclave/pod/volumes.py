@@ -71,7 +71,7 @@ from cloister_operator.enclave.guest_config.ssh import (
 )
 from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.shim.caddy import SHIM_KEY
+from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
@@ -327,9 +327,10 @@ def _published_keys(plan: EnclavePlan) -> list[str]:
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the network's document and sockets, and each container's own wiring socket."""
     result.volumes += [
-        _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY]),
+        _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY, UNMEASURED_KEY]),
         _memory(_NETWORK_VOLUME, _SMALL_BYTES),
     ]
+    result.mount_sidecar(NET, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
     result.mount_sidecar(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
     result.mount_sidecar(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
@@ -341,9 +342,10 @@ def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the SSH server's document and keys, and the directory of each container's socket."""
     result.volumes += [
-        _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY]),
+        _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY, UNMEASURED_KEY]),
         *(_memory(name, _SMALL_BYTES) for name in (_SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
+    result.mount_sidecar(SSH, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
     if not _is_machine(plan):
         result.volumes.append(_memory(_SHELLS_VOLUME, _SMALL_BYTES))
@@ -396,7 +398,7 @@ def _add_folders(result: PodVolumes, plan: EnclavePlan, folders: _Folders) -> No
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the shim's configuration and a directory for its keys."""
-    result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY]))
+    result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY, UNMEASURED_KEY]))
     result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
     result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
     result.mount_sidecar(SHIM, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
@@ -410,12 +412,13 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
     for the shim's group alone.
     """
-    keys = [CERTIFICATE_KEY, AUTHORITIES_KEY]
+    keys = [CERTIFICATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
     result.volumes += [
         _of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
         _pod_token(plan),
         _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
+    result.mount_sidecar(CERTIFICATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
@@ -428,9 +431,10 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
 
 def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the key gate's document, and the directory of its socket, which the shim has too."""
-    keys = [GATE_KEY, AUTHORITIES_KEY]
+    keys = [GATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
     result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
     result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
+    result.mount_sidecar(GATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
     result.mount_sidecar(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
     for car in (SHIM, AGENT):

@@ -22,10 +22,8 @@ from cloister_operator.enclave.shim.well_known import (
 )
 from cloister_operator.enclave.shim_tls import tls_app
 
-__all__ = ["SHIM_KEY", "shim_config"]
+__all__ = ["shim_config"]
 
-SHIM_KEY = "shim.json"
-"""Key of the configuration in the ConfigMap."""
 
 _TARGET = "{http.request.uri}"
 _ORIGIN = "{http.request.header.Origin}"

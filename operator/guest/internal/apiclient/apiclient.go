@@ -15,8 +15,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"time"
+
+	"cloister.dev/guest/internal/measured"
 
 	_ "golang.org/x/crypto/x509roots/fallback" // the guest's image has no CA certificates
 )
@@ -25,18 +26,33 @@ const (
 	dialTimeout    = 3 * time.Second
 	idleTimeout    = 60 * time.Second
 	maxConnections = 64
-	maxAddresses   = 16
-	maxAuthorities = 1 << 20
 )
 
 // Address is the address of the API, a part of the specs of sidecars.
 type Address struct {
 	// URL is the API's base address, http or https, without a path.
 	URL string `json:"url"`
-	// ConnectTo are the IPv4 addresses of the URL's host; empty means that the host is itself an address.
-	ConnectTo []netip.Addr `json:"connectTo,omitempty"`
-	// CAFile contains the CA certificates of the API in PEM; empty means the public CAs.
+	// CAFile contains the CA certificates of the API in PEM, a measured document; empty means the public
+	// CAs.
 	CAFile string `json:"caFile,omitempty"`
+
+	// ConnectTo are the IPv4 addresses of the URL's host, which are not measured; empty means that the
+	// host is itself an address.
+	ConnectTo []netip.Addr `json:"-"`
+	// Authorities is what CAFile contains.
+	Authorities []byte `json:"-"`
+}
+
+// Complete returns the address with the addresses of its host and the content of CAFile, if that is
+// the measured one.
+func (a Address) Complete(addresses []netip.Addr) (Address, error) {
+	a.ConnectTo = addresses
+	if a.CAFile == "" {
+		return a, nil
+	}
+	var err error
+	a.Authorities, err = measured.ReadFile(a.CAFile)
+	return a, err
 }
 
 // Validate returns an error that names every invalid field.
@@ -51,12 +67,6 @@ func (a Address) Validate() error {
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Hostname() == "" ||
 		base.User != nil || base.RawQuery != "" || base.Fragment != "" || (base.Path != "" && base.Path != "/") {
 		return fmt.Errorf("url: %q is not a URL such as https://api.example.com", a.URL)
-	}
-	_, notAnAddress := netip.ParseAddr(base.Hostname())
-	add(len(a.ConnectTo) == 0 && notAnAddress != nil, "connectTo: needed, since %s is a name and sidecars query no name server", base.Hostname())
-	add(len(a.ConnectTo) > maxAddresses, "connectTo: %d addresses, at most %d", len(a.ConnectTo), maxAddresses)
-	for index, address := range a.ConnectTo {
-		add(!address.Is4(), "connectTo[%d]: needs an IPv4 address", index)
 	}
 	add(a.CAFile != "" && base.Scheme != "https", "caFile: only with https")
 	return errors.Join(problems...)
@@ -79,7 +89,10 @@ func NewClient(address Address) (*http.Client, error) {
 	if err := address.Validate(); err != nil {
 		return nil, err
 	}
-	authorities, err := readAuthorities(address.CAFile)
+	if err := address.validateHost(); err != nil {
+		return nil, err
+	}
+	authorities, err := address.pool()
 	if err != nil {
 		return nil, err
 	}
@@ -122,18 +135,26 @@ func dialer(addresses []netip.Addr) func(context.Context, string, string) (net.C
 	}
 }
 
-// readAuthorities reads CA certificates; without a path it returns nil, the public CAs.
-func readAuthorities(path string) (*x509.CertPool, error) {
-	if path == "" {
+// validateHost returns an error if it is not known where the host is.
+func (a Address) validateHost() error {
+	base, err := url.Parse(a.URL)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(base.Hostname()); err != nil && len(a.ConnectTo) == 0 {
+		return fmt.Errorf("no address of %s is known, and sidecars query no name server", base.Hostname())
+	}
+	return nil
+}
+
+// pool returns the CA certificates; without CAFile it returns nil, the public CAs.
+func (a Address) pool() (*x509.CertPool, error) {
+	if a.CAFile == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("caFile: %w", err)
-	}
 	pool := x509.NewCertPool()
-	if len(data) > maxAuthorities || !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("caFile: %s contains no certificate in PEM, or more than %d bytes", path, maxAuthorities)
+	if !pool.AppendCertsFromPEM(a.Authorities) {
+		return nil, fmt.Errorf("caFile: %s contains no certificate in PEM", a.CAFile)
 	}
 	return pool, nil
 }

@@ -2,15 +2,17 @@ package apiclient
 
 import (
 	"encoding/pem"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"cloister.dev/guest/internal/measured"
 )
 
 func TestValidate(t *testing.T) {
@@ -49,11 +51,8 @@ func testAddress(t *testing.T, server *httptest.Server, host string) Address {
 	}
 	address := Address{URL: base.Scheme + "://" + net.JoinHostPort(host, base.Port()), ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 	if base.Scheme == "https" {
-		address.CAFile = filepath.Join(t.TempDir(), "ca.crt")
-		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-		if err := os.WriteFile(address.CAFile, certificate, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		address.CAFile = "/ca.crt"
+		address.Authorities = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	}
 	return address
 }
@@ -126,14 +125,24 @@ func TestAnUnreachableAddressIsSkipped(t *testing.T) {
 	response.Body.Close()
 }
 
-func TestInvalidCAFilesAreRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ca.crt")
-	for _, write := range []func() error{func() error { return nil }, func() error { return os.WriteFile(path, []byte("none"), 0o600) }} {
-		if err := write(); err != nil {
-			t.Fatal(err)
+func TestInvalidAuthoritiesAreRefused(t *testing.T) {
+	for _, authorities := range []string{"", "none"} {
+		if _, err := NewClient(Address{URL: "https://192.0.2.1", CAFile: "/ca.crt", Authorities: []byte(authorities)}); err == nil {
+			t.Errorf("%q is accepted", authorities)
 		}
-		if _, err := NewClient(Address{URL: "https://192.0.2.1", CAFile: path}); err == nil {
-			t.Error("accepted")
-		}
+	}
+}
+
+func TestAHostWithoutAnAddressIsRefused(t *testing.T) {
+	if _, err := NewClient(Address{URL: "https://api.example.com"}); err == nil || !strings.Contains(err.Error(), "no address of api.example.com is known") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Where the API is, is not measured; who it is, is.
+func TestAuthoritiesThatWereNotMeasuredAreRefused(t *testing.T) {
+	address := Address{URL: "https://api.example.com", CAFile: filepath.Join(t.TempDir(), "ca.crt")}
+	if _, err := address.Complete([]netip.Addr{netip.MustParseAddr("192.0.2.1")}); !errors.Is(err, measured.ErrNotMeasured) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -274,18 +274,15 @@ func TestAnUnreachableAPIIsNamed(t *testing.T) {
 
 func TestSpec(t *testing.T) {
 	valid := func() Spec {
-		return Spec{Version: 1, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
+		return Spec{Version: Version, API: apiclient.Address{URL: "http://192.0.2.1"}, TokenFile: "/t", Hostnames: []string{host}, Directory: "/d"}
 	}
 	for name, change := range map[string]func(*Spec){
-		"version":         func(d *Spec) { d.Version = 2 },
+		"version":         func(d *Spec) { d.Version = 1 },
 		"api.url":         func(d *Spec) { d.API.URL = "x" },
 		"tokenFile":       func(d *Spec) { d.TokenFile = "t" },
 		"directory":       func(d *Spec) { d.Directory = "" },
 		"shimStore":       func(d *Spec) { d.ShimStore = "/dx/y" },
 		"terminationFile": func(d *Spec) { d.TerminationFile = "x" },
-		"hostnames:":      func(d *Spec) { d.Hostnames = nil },
-		"hostnames[0]":    func(d *Spec) { d.Hostnames = []string{"*.example"} },
-		"hostnames[1]":    func(d *Spec) { d.Hostnames = []string{host, host} },
 		"patienceSeconds": func(d *Spec) { d.PatienceSeconds = -1 },
 	} {
 		spec := valid()

@@ -19,9 +19,12 @@ import (
 )
 
 // Names of the files in the directory.
-// Fingerprint is the path of FingerprintFile for the agent, which binds what it says into evidence. It
-// is in no document, so that nothing but this key can be bound.
-const Fingerprint = "/run/cloister/certificate/" + FingerprintFile
+// Directory is where the agent and the shim look for what `guest certificate` made. It is in no document.
+const Directory = "/run/cloister/certificate"
+
+// Fingerprint is the path of FingerprintFile for the agent, which binds what it says into evidence:
+// nothing but this key can be bound.
+const Fingerprint = Directory + "/" + FingerprintFile
 
 const (
 	// KeyFile is the private key, PEM (PKCS #8).

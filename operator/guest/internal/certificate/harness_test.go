@@ -155,7 +155,7 @@ func newSidecar(t *testing.T, server *api) *sidecar {
 		Version: Version, TokenFile: write("token", token+"\n"), Hostnames: []string{host}, Directory: place,
 		TerminationFile: filepath.Join(folder, "ended"),
 		API: apiclient.Address{URL: strings.Replace(server.URL, "127.0.0.1", "example.com", 1),
-			ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, CAFile: write("ca.pem", ca)},
+			ConnectTo: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, CAFile: "/ca.pem", Authorities: []byte(ca)},
 	}
 	spec.ShimStore = filepath.Join(place, "shim", "issuer")
 	if err := spec.Validate(); err != nil {

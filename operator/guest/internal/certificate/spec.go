@@ -11,22 +11,17 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"regexp"
 	"strings"
 
 	"cloister.dev/guest/internal/apiclient"
-	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Version is the version of the spec that this guest reads.
-const Version = 1
+const Version = 2
 
-const (
-	maxHostnames = 8
-	maxToken     = 8192
-)
-
-var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
+const maxToken = 8192
 
 // Spec is the configuration of `guest certificate`, written by the operator.
 type Spec struct {
@@ -36,8 +31,6 @@ type Spec struct {
 	API apiclient.Address `json:"api"`
 	// TokenFile contains the enclave's token. The kubelet replaces it, so it is read for each request.
 	TokenFile string `json:"tokenFile"`
-	// Hostnames are the host names of the certificate, the public one first.
-	Hostnames []string `json:"hostnames"`
 	// Directory is the directory of key and certificate, in memory.
 	Directory string `json:"directory"`
 	// ShimStore is where the shim finds the files of each name (NAME/NAME.crt, .key and
@@ -47,10 +40,29 @@ type Spec struct {
 	TerminationFile string `json:"terminationFile,omitempty"`
 	// PatienceSeconds is how long there may be no certificate until the sidecar exits to show the reason; 0 means 20.
 	PatienceSeconds int `json:"patienceSeconds,omitempty"`
+
+	// Hostnames are the host names of the certificate, the public one first; they are not measured.
+	Hostnames []string `json:"-"`
 }
 
-// ReadSpec reads and validates the spec at a path.
-func ReadSpec(file string) (Spec, error) { return strictjson.Read[Spec](file) }
+// ReadSpec reads and validates the measured spec at a path, and completes it with what is not
+// measured.
+func ReadSpec(path string) (Spec, error) {
+	spec, err := measured.Read[Spec](path)
+	if err != nil {
+		return Spec{}, err
+	}
+	told, err := unmeasured.Beside(path)
+	if err != nil {
+		return Spec{}, err
+	}
+	if len(told.Hostnames) == 0 {
+		return Spec{}, errors.New(unmeasured.FileName + ": hostnames: at least one is needed for a certificate")
+	}
+	spec.Hostnames = told.Hostnames
+	spec.API, err = spec.API.Complete(told.Cluster.API)
+	return spec, err
+}
 
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
@@ -69,13 +81,6 @@ func (d Spec) Validate() error {
 	}
 	add(d.ShimStore != "" && !strings.HasPrefix(path.Clean(d.ShimStore), path.Clean(d.Directory)+"/"), "shimStore: must lie in directory")
 	add(d.TerminationFile != "" && !path.IsAbs(d.TerminationFile), "terminationFile: needs an absolute path")
-	add(len(d.Hostnames) == 0 || len(d.Hostnames) > maxHostnames, "hostnames: %d, needs 1 to %d", len(d.Hostnames), maxHostnames)
-	seen := map[string]bool{}
-	for index, name := range d.Hostnames {
-		add(!hostname.MatchString(name) || len(name) > 253, "hostnames[%d]: %q is not a host name in lower case", index, name)
-		add(seen[name], "hostnames[%d]: %q is given twice", index, name)
-		seen[name] = true
-	}
 	add(d.PatienceSeconds < 0, "patienceSeconds: must not be negative")
 	return errors.Join(problems...)
 }

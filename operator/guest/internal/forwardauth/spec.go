@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Version is the version of the spec that this guest reads.
-const Version = 1
+const Version = 2
 
 const (
 	maxCache  = 60
@@ -43,8 +45,9 @@ type Spec struct {
 type KeyCheck struct {
 	// API is the address of the API.
 	API apiclient.Address `json:"api"`
-	// Domain is the public host name of the enclave; a key must be allowed for it.
-	Domain string `json:"domain"`
+	// Domain is the generated host name of the enclave, for which a key must be allowed; it is not
+	// measured.
+	Domain string `json:"-"`
 	// CacheSeconds is how long an accepted key is cached; 0 means no cache.
 	CacheSeconds float64 `json:"cacheSeconds"`
 	// OutageSeconds is how long after its last acceptance a key stays valid while the API cannot be reached; 0 means not at all.
@@ -59,8 +62,24 @@ type RateLimit struct {
 	Burst int `json:"burst"`
 }
 
-// ReadSpec reads and validates the spec at a path.
-func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
+// ReadSpec reads and validates the measured spec at a path, and completes it with what is not
+// measured.
+func ReadSpec(path string) (Spec, error) {
+	spec, err := measured.Read[Spec](path)
+	if err != nil || spec.Keys == nil {
+		return spec, err
+	}
+	told, err := unmeasured.Beside(path)
+	if err != nil {
+		return Spec{}, err
+	}
+	if told.KeyDomain == "" {
+		return Spec{}, errors.New(unmeasured.FileName + ": keyDomain: is needed where keys are checked")
+	}
+	spec.Keys.Domain = told.KeyDomain
+	spec.Keys.API, err = spec.Keys.API.Complete(told.Cluster.API)
+	return spec, err
+}
 
 // ParseSpec parses and validates a spec.
 func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
@@ -80,7 +99,6 @@ func (d Spec) Validate() error {
 		if err := keys.API.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("keys.api.%w", err))
 		}
-		add(keys.Domain == "" || len(keys.Domain) > maxHost, "keys.domain: %q is not a host name", keys.Domain)
 		add(!within(keys.CacheSeconds, 0, maxCache), "keys.cacheSeconds: %v is not in 0 to %d", keys.CacheSeconds, maxCache)
 		add(!within(keys.OutageSeconds, 0, maxOutage), "keys.outageSeconds: %v is not in 0 to %d", keys.OutageSeconds, maxOutage)
 	}

@@ -25,14 +25,11 @@ func TestValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Spec){
-		"version:":                     func(d *Spec) { d.Version = 2 },
+		"version:":                     func(d *Spec) { d.Version = 1 },
 		"socket:":                      func(d *Spec) { d.Socket = "gate.sock" },
 		"keys, rate:":                  func(d *Spec) { d.Keys, d.Rate = nil, nil },
 		"keys.api.url:":                func(d *Spec) { d.Keys.API.URL = "api.example.com" },
-		"keys.api.connectTo:":          func(d *Spec) { d.Keys.API.ConnectTo = nil },
-		"keys.api.connectTo[0]:":       func(d *Spec) { d.Keys.API.ConnectTo[0] = netip.MustParseAddr("::1") },
 		"keys.api.caFile:":             func(d *Spec) { d.Keys.API.URL, d.Keys.API.CAFile = "http://192.0.2.1", "/ca.crt" },
-		"keys.domain:":                 func(d *Spec) { d.Keys.Domain = "" },
 		"keys.cacheSeconds:":           func(d *Spec) { d.Keys.CacheSeconds = 61 },
 		"keys.outageSeconds:":          func(d *Spec) { d.Keys.OutageSeconds = -1 },
 		"rate.perSecond:":              func(d *Spec) { d.Rate.PerSecond = 0 },
@@ -55,7 +52,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	f.Add([]byte(`{"version":1,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
+	f.Add([]byte(`{"version":2,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		spec, err := ParseSpec(data)
 		if err != nil {

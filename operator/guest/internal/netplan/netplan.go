@@ -1,8 +1,9 @@
 // Package netplan is the configuration of `guest net`: the networks of one enclave, the
 // containers on them with their addresses, and the permitted egress.
 //
-// The operator derives it from the configuration file; no decision is made here. Parse
-// refuses an inconsistent plan, so that the rest of the module can trust it.
+// The operator derives it from the configuration file; no decision is made here. Read refuses an
+// inconsistent plan, so that the rest of the module can trust it. Where things are in the cluster's
+// network is not measured, and cannot open what the plan does not.
 package netplan
 
 import (
@@ -14,11 +15,13 @@ import (
 	"slices"
 	"strings"
 
+	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Version is the version of the spec that this guest reads.
-const Version = 1
+const Version = 2
 
 // ShimNetwork is the reserved network between the shim and its target.
 const ShimNetwork = "shim-net"
@@ -45,14 +48,14 @@ type Plan struct {
 	Namespaces []Namespace `json:"namespaces"`
 	// Denied are address ranges that no network reaches, beside the special-purpose
 	// ones: the node's, the API server's, the cluster's.
-	Denied []netip.Prefix `json:"denied"`
+	Denied []netip.Prefix `json:"-"`
 	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
 	Inbound []uint16 `json:"inbound"`
 	// Probes is the TCP port of the kubelet's probes, which the Pod's node alone reaches; 0 means none.
 	Probes uint16 `json:"probes,omitempty"`
 	// ProbeSources are further addresses from which the kubelet probes, beside the node's own and the
 	// Pod's gateway.
-	ProbeSources []netip.Addr `json:"probeSources,omitempty"`
+	ProbeSources []netip.Addr `json:"-"`
 	// Sidecars are the only processes of the Pod's own namespace that may connect anywhere.
 	Sidecars []Sidecar `json:"sideCars"`
 	// Resolver is how public names are resolved.
@@ -106,6 +109,8 @@ type Sidecar struct {
 	UID uint32 `json:"uid"`
 	// Destinations are the only ones that it may reach.
 	Destinations []Destination `json:"destinations"`
+	// APIPort is the TCP port at which it reaches the API; 0 means that it does not.
+	APIPort uint16 `json:"apiPort,omitempty"`
 }
 
 // Destination is where a sidecar may connect to, by TCP.
@@ -121,9 +126,9 @@ type Resolver struct {
 	// UID is the user of `guest net` itself.
 	UID uint32 `json:"uid"`
 	// Upstream are name servers, queried in this order; empty means that no public name is resolved.
-	Upstream []netip.AddrPort `json:"upstream"`
+	Upstream []netip.AddrPort `json:"-"`
 	// Refused are domains that are never queried upstream: the cluster's own.
-	Refused []string `json:"refused,omitempty"`
+	Refused []string `json:"-"`
 }
 
 var (
@@ -133,8 +138,22 @@ var (
 	labelPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
-// Read reads and validates the plan at a path.
-func Read(path string) (Plan, error) { return strictjson.Read[Plan](path) }
+// Read reads and validates the measured plan at a path, and completes it with what is not measured.
+func Read(path string) (Plan, error) {
+	plan, err := measured.Read[Plan](path)
+	if err != nil {
+		return Plan{}, err
+	}
+	told, err := unmeasured.Beside(path)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err = plan.complete(told.Cluster)
+	if err != nil {
+		return Plan{}, fmt.Errorf("%s: %w", unmeasured.FileName, err)
+	}
+	return plan, nil
+}
 
 // Parse reads and validates a plan.
 func Parse(data []byte) (Plan, error) { return strictjson.Parse[Plan](data) }

@@ -26,7 +26,7 @@ func valid() Plan {
 
 func TestValidate(t *testing.T) {
 	for name, change := range map[string]func(*Plan){
-		"version":                   func(p *Plan) { p.Version = 2 },
+		"version":                   func(p *Plan) { p.Version = 1 },
 		"uplink":                    func(p *Plan) { p.Uplink = "lo" },
 		"socketDirectory":           func(p *Plan) { p.SocketDirectory = "run" },
 		"statusFile":                func(p *Plan) { p.StatusFile = "" },
@@ -103,7 +103,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte(`{"version":1}`))
+	f.Add([]byte(`{"version":2}`))
 	f.Add([]byte(`{"networks":[{"subnet":"::/0"}],"namespaces":[{"attachments":[{"address":"::1"}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plan, err := Parse(data)

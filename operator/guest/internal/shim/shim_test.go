@@ -50,20 +50,17 @@ func TestAnOldCaddyIsNotStarted(t *testing.T) {
 		t.Error(err)
 	}
 	old := build(t, "v2.11.1")
-	t.Setenv("PATH", filepath.Dir(old))
-	if err := Run("/config.json"); !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), `"v2.11.1"`) {
+	if err := become(Config{}, filepath.Dir(old)); !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), `"v2.11.1"`) {
 		t.Errorf("an old version: %v", err)
 	}
 	script := filepath.Join(t.TempDir(), program)
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", filepath.Dir(script))
-	if err := Run("/config.json"); !errors.Is(err, ErrTooOld) {
+	if err := become(Config{}, filepath.Dir(script)); !errors.Is(err, ErrTooOld) {
 		t.Errorf("a program that shows no version: %v", err)
 	}
-	t.Setenv("PATH", t.TempDir())
-	if err := Run("/config.json"); err == nil || !strings.Contains(err.Error(), "no program caddy") {
+	if err := become(Config{}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no program caddy") {
 		t.Errorf("no program: %v", err)
 	}
 }
@@ -72,7 +69,6 @@ func TestAwaitFileWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tls.crt")
 	done := make(chan struct{})
 	go func() {
-		awaitFile("")
 		awaitFile(path)
 		close(done)
 	}()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 func TestConnectionsWithoutALoginKeepNobodyOut(t *testing.T) {
@@ -23,7 +25,7 @@ func TestConnectionsWithoutALoginKeepNobodyOut(t *testing.T) {
 	}
 	directory := t.TempDir()
 	spec := Spec{HostKeyFile: filepath.Join(directory, "host"), PublicKeyFile: filepath.Join(directory, "host.pub"),
-		Keys: []Key{{Name: "me", PublicKey: string(ssh.MarshalAuthorizedKey(own.PublicKey()))}}}
+		Keys: []unmeasured.SSHKey{{Name: "me", PublicKey: string(ssh.MarshalAuthorizedKey(own.PublicKey()))}}}
 	signer, err := hostKey(spec)
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,12 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 // Version is the version of the spec that this guest reads.
-const Version = 1
+const Version = 2
 
 // maxKeys and maxContainers are the limits of a Container and of a configuration file.
 const (
@@ -38,18 +39,11 @@ type Spec struct {
 	HostKeyFile string `json:"hostKeyFile"`
 	// PublicKeyFile is where the public host key is written for the shim, one line as in known_hosts.
 	PublicKeyFile string `json:"publicKeyFile"`
-	// Keys are the public keys that may log in.
-	Keys []Key `json:"keys"`
 	// Containers are the containers that can be logged in to.
 	Containers []Target `json:"containers"`
-}
 
-// Key is a public key.
-type Key struct {
-	// Name is the name of the SSHKey, for the log.
-	Name string `json:"name"`
-	// PublicKey is one line of an OpenSSH public key file.
-	PublicKey string `json:"publicKey"`
+	// Keys are the public keys that may log in; they are not measured.
+	Keys []unmeasured.SSHKey `json:"-"`
 }
 
 // Target is a container in which sessions are started.
@@ -65,8 +59,40 @@ var (
 	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 )
 
-// ReadSpec reads and validates the spec at a path.
-func ReadSpec(path string) (Spec, error) { return strictjson.Read[Spec](path) }
+// ReadSpec reads and validates the measured spec at a path, and completes it with the keys, which are
+// not measured.
+func ReadSpec(path string) (Spec, error) {
+	spec, err := measured.Read[Spec](path)
+	if err != nil {
+		return Spec{}, err
+	}
+	told, err := unmeasured.Beside(path)
+	if err != nil {
+		return Spec{}, err
+	}
+	spec.Keys = told.SSHKeys
+	if err := validateKeys(spec.Keys); err != nil {
+		return Spec{}, fmt.Errorf("%s: %w", unmeasured.FileName, err)
+	}
+	return spec, nil
+}
+
+func validateKeys(keys []unmeasured.SSHKey) error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(len(keys) == 0 || len(keys) > maxKeys, "sshKeys: 1 to %d", maxKeys)
+	for index, key := range keys {
+		add(!keyNamePattern.MatchString(key.Name), "sshKeys[%d].name: %q is not an object name", index, key.Name)
+		if _, err := parseKey(key.PublicKey); err != nil {
+			add(true, "sshKeys[%d].publicKey (%s): %w", index, key.Name, err)
+		}
+	}
+	return errors.Join(problems...)
+}
 
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
@@ -81,14 +107,7 @@ func (d Spec) Validate() error {
 	for field, file := range map[string]string{"hostKeyFile": d.HostKeyFile, "publicKeyFile": d.PublicKeyFile} {
 		add(!path.IsAbs(file), "%s: %q is not absolute", field, file)
 	}
-	add(len(d.Keys) == 0 || len(d.Keys) > maxKeys, "keys: 1 to %d", maxKeys)
 	add(len(d.Containers) == 0 || len(d.Containers) > maxContainers, "containers: 1 to %d", maxContainers)
-	for index, key := range d.Keys {
-		add(!keyNamePattern.MatchString(key.Name), "keys[%d].name: %q is not an object name", index, key.Name)
-		if _, err := parseKey(key.PublicKey); err != nil {
-			add(true, "keys[%d].publicKey (%s): %w", index, key.Name, err)
-		}
-	}
 	names := map[string]bool{}
 	for index, container := range d.Containers {
 		add(!containerPattern.MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is not a unique name", index, container.Name)

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/unmeasured"
 )
 
 func line(t testing.TB, public any) string {
@@ -30,7 +32,7 @@ func valid(t testing.TB) Spec {
 		t.Fatal(err)
 	}
 	return Spec{Version: Version, Port: 22, HostKeyFile: "/state/host", PublicKeyFile: "/shown/host.pub",
-		Keys: []Key{{Name: "me", PublicKey: line(t, public) + " me@home"}}, Containers: []Target{{Name: "app", Socket: "/shells/app/shell.sock"}}}
+		Keys: []unmeasured.SSHKey{{Name: "me", PublicKey: line(t, public) + " me@home"}}, Containers: []Target{{Name: "app", Socket: "/shells/app/shell.sock"}}}
 }
 
 func TestValidate(t *testing.T) {
@@ -43,14 +45,14 @@ func TestValidate(t *testing.T) {
 	}
 	weak := line(t, &short.PublicKey)
 	for field, change := range map[string]func(*Spec){
-		"version":              func(d *Spec) { d.Version = 2 },
+		"version":              func(d *Spec) { d.Version = 1 },
 		"port":                 func(d *Spec) { d.Port = 0 },
 		"hostKeyFile":          func(d *Spec) { d.HostKeyFile = "host" },
 		"publicKeyFile":        func(d *Spec) { d.PublicKeyFile = "" },
-		"keys: 1":              func(d *Spec) { d.Keys = nil },
+		"sshKeys: 1":           func(d *Spec) { d.Keys = nil },
 		"containers: 1":        func(d *Spec) { d.Containers = nil },
-		"keys[0].name":         func(d *Spec) { d.Keys[0].Name = "Me" },
-		"keys[0].publicKey":    func(d *Spec) { d.Keys[0].PublicKey = "ssh-ed25519 AAAA me" },
+		"sshKeys[0].name":      func(d *Spec) { d.Keys[0].Name = "Me" },
+		"sshKeys[0].publicKey": func(d *Spec) { d.Keys[0].PublicKey = "ssh-ed25519 AAAA me" },
 		"more than a type":     func(d *Spec) { d.Keys[0].PublicKey = `command="id" ` + d.Keys[0].PublicKey },
 		"1024 bits":            func(d *Spec) { d.Keys[0].PublicKey = weak },
 		"containers[0].name":   func(d *Spec) { d.Containers[0].Name = "a b" },
@@ -59,7 +61,7 @@ func TestValidate(t *testing.T) {
 	} {
 		spec := valid(t)
 		change(&spec)
-		if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), field) {
+		if err := errors.Join(spec.Validate(), validateKeys(spec.Keys)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -87,9 +89,9 @@ func TestHostKeyIsGeneratedOnce(t *testing.T) {
 }
 
 func FuzzDocument(f *testing.F) {
-	f.Add([]byte(`{"version":1,"port":22,"hostKeyFile":"/a","publicKeyFile":"/b","keys":[{"name":"me","publicKey":"ssh-ed25519 AAAA"}],"containers":[{"name":"a","socket":"/s"}]}`))
+	f.Add([]byte(`{"version":2,"port":22,"hostKeyFile":"/a","publicKeyFile":"/b","containers":[{"name":"a","socket":"/s"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if spec, err := strictjson.Decode[Spec](data); err == nil && spec.Validate() == nil && (len(spec.Keys) == 0 || len(spec.Containers) == 0) {
+		if spec, err := strictjson.Decode[Spec](data); err == nil && spec.Validate() == nil && len(spec.Containers) == 0 {
 			t.Errorf("%+v", spec)
 		}
 	})

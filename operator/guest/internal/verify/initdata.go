@@ -11,8 +11,8 @@ const policyFile = "policy.rego"
 
 // checkInitdata compares the initdata, file by file, with the measurement: a host could start the
 // machine with rules of its own, or for another Pod, beside the honest measurement.
-func checkInitdata(text []byte, measurement string, measured measured) error {
-	digests := measured.Host.Initdata
+func checkInitdata(text []byte, measurement string, enclave measuredFields) error {
+	digests := enclave.Host.Initdata
 	read, err := initdata.Parse(text)
 	if err != nil {
 		return err
@@ -30,8 +30,8 @@ func checkInitdata(text []byte, measurement string, measured measured) error {
 			if err != nil {
 				return fmt.Errorf("its %s: %w", name, err)
 			}
-			if digest := digestOf(pod); measured.Documents[podDocument] != digest {
-				return fmt.Errorf("its %s is for another Pod: %s, the measurement says %q", name, digest, measured.Documents[podDocument])
+			if digest := digestOf(pod); enclave.Documents[podDocument] != digest {
+				return fmt.Errorf("its %s is for another Pod: %s, the measurement says %q", name, digest, enclave.Documents[podDocument])
 			}
 			content = rules
 		}

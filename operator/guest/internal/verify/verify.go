@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-sev-guest/verify/trust"
 
 	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/measured"
 )
 
 // Expected is what the client knows before it reads a document.
@@ -39,8 +40,9 @@ type Expected struct {
 	InsecureRoots map[string][]*trust.AMDRootCerts
 }
 
-// measured are the fields of the measurement document that decide the verdict.
-type measured struct {
+// measuredFields are the fields of the measurement document that decide the verdict.
+type measuredFields struct {
+	Version   string            `json:"version"`
 	Debug     bool              `json:"debug"`
 	Documents map[string]string `json:"documents"`
 	Host      struct {
@@ -82,26 +84,28 @@ func Check(document []byte, want Expected) error {
 }
 
 // checkMeasurement returns what of the measurement document decides the verdict.
-func checkMeasurement(document string, want Expected) (measured, error) {
+func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	const step = "measurement"
 	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
-		return measured{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
+		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
 	}
-	var read measured
+	var read measuredFields
 	if err := json.Unmarshal([]byte(document), &read); err != nil {
-		return measured{}, malformed(err)
+		return measuredFields{}, malformed(err)
 	}
 	trusted := want.Rules
 	if trusted == nil {
 		trusted = publishedRules
 	}
 	switch {
+	case read.Version != measured.Version:
+		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("it is of version %q, not %s: what its parts run by may not be measured", read.Version, measured.Version), "relaunch the container with a release that measures its documents, and use the cloister-verify of that release")
 	case read.Debug:
-		return measured{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+		return measuredFields{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
 	case read.Host.TEEUnit != "Pod":
-		return measured{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
+		return measuredFields{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
 	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
-		return measured{}, refuse(ClassNotConfidential, step,
+		return measuredFields{}, refuse(ClassNotConfidential, step,
 			fmt.Sprintf("rules with the digest %q judge what whoever runs the node requests: they may let it start other programs in the machine", read.Host.Initdata[policyFile]),
 			"use a Host without policy.rego of its own, and the cloister-verify of the release that runs the enclave")
 	}
@@ -129,7 +133,7 @@ func checkSignature(evidence *spb.Attestation, want Expected) error {
 }
 
 // checkReport compares the signed fields.
-func checkReport(report *spb.Report, read content, enclave measured, want Expected) error {
+func checkReport(report *spb.Report, read content, enclave measuredFields, want Expected) error {
 	policy, err := abi.ParseSnpPolicy(report.GetPolicy())
 	if err != nil {
 		return malformed(err)

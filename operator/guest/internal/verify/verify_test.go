@@ -27,7 +27,7 @@ const (
 	honestPod   = `{"containers":[]}`
 )
 
-var honestMeasurement = fmt.Sprintf(`{"debug":false,"documents":{"pod.json":"%s"},"host":{"initdata":{"policy.rego":"%s"},"tee":"SNP","teeUnit":"Pod"}}`,
+var honestMeasurement = fmt.Sprintf(`{"debug":false,"documents":{"pod.json":"%s"},"host":{"initdata":{"policy.rego":"%s"},"tee":"SNP","teeUnit":"Pod"},"version":"cloister.dev/measurement/v2"}`,
 	digestOf(honestPod), digestOf(honestRules))
 
 // initdataOf writes initdata as the operator does: docs/measurement.md.
@@ -222,14 +222,15 @@ func TestEachClassOfFailure(t *testing.T) {
 			s.measures(strings.Replace(honestMeasurement, `{"policy`, `{"aa.toml":"sha256:00","policy`, 1))
 			s.initdata = initdataOf(s.measurement, honestRules, "")
 		}},
-		"host data":          {ClassInitdata, func(s *scene) { s.change = func(raw []byte) { raw[0xC0]++ } }},
-		"measurement":        {ClassMeasurement, func(s *scene) { s.want.Measurement[0]++ }},
-		"debug policy":       {ClassDebug, func(s *scene) { s.policy.Debug = true }},
-		"migration":          {ClassDebug, func(s *scene) { s.policy.MigrateMA = true }},
-		"debug enclave":      {ClassDebug, func(s *scene) { s.measures(`{"debug":true}`) }},
-		"node is the unit":   {ClassNotConfidential, func(s *scene) { s.measures(`{"host":{"teeUnit":"Node"}}`) }},
-		"no rules":           {ClassNotConfidential, func(s *scene) { s.measures(`{"host":{"teeUnit":"Pod","initdata":{}}}`) }},
-		"measures no object": {ClassDocument, func(s *scene) { s.measures(`[]`) }},
+		"host data":                       {ClassInitdata, func(s *scene) { s.change = func(raw []byte) { raw[0xC0]++ } }},
+		"measurement":                     {ClassMeasurement, func(s *scene) { s.want.Measurement[0]++ }},
+		"debug policy":                    {ClassDebug, func(s *scene) { s.policy.Debug = true }},
+		"migration":                       {ClassDebug, func(s *scene) { s.policy.MigrateMA = true }},
+		"debug enclave":                   {ClassDebug, func(s *scene) { s.measures(strings.Replace(honestMeasurement, "false", "true", 1)) }},
+		"documents that are not measured": {ClassMeasurement, func(s *scene) { s.measures(strings.Replace(honestMeasurement, "/v2", "/v1", 1)) }},
+		"node is the unit":                {ClassNotConfidential, func(s *scene) { s.measures(strings.Replace(honestMeasurement, `"Pod"`, `"Node"`, 1)) }},
+		"no rules":                        {ClassNotConfidential, func(s *scene) { s.measures(strings.Replace(honestMeasurement, "policy.rego", "aa.toml", 1)) }},
+		"measures no object":              {ClassDocument, func(s *scene) { s.measures(`[]`) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := newScene(t)

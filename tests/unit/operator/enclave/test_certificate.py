@@ -1,6 +1,7 @@
 """What a signed enclave gets: the sidecar, its documents, a token, the way to the API."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,17 +17,20 @@ from cloister_operator.enclave.guest_config.certificate import (
     TOKEN_DIRECTORY,
 )
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY
+from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.network.network_policy import build_network_policy
-from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
 from cloister_operator.enclave.pod_manifest import build_pod
-from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
+from cloister_operator.enclave.shim.caddy import shim_config
+from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of
 
-PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"), "PEM\n")
+PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"))
 AROUND = ClusterNetwork(api=PLACE)
+KNOWN = replace(SETTINGS, api=ApiIdentity(PLACE.url, "PEM\n"))
 
 
 def signed(tls_mode: TlsMode | None = None) -> EnclavePlan:
@@ -35,7 +39,7 @@ def signed(tls_mode: TlsMode | None = None) -> EnclavePlan:
 
 
 def documents(plan: EnclavePlan) -> dict[str, Any]:
-    data: dict[str, str] = build_config_map(plan, SETTINGS, AROUND)["data"]
+    data: dict[str, str] = build_config_map(plan, KNOWN, AROUND)["data"]
     return {
         name: json.loads(text) if name.endswith(".json") else text for name, text in data.items()
     }
@@ -49,8 +53,7 @@ def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_sh
     assert rights["capabilities"] == {"drop": ["ALL"]}
     assert built["readinessProbe"]["httpGet"]["path"] == "/stage/certificate?wait=600"
     (shim,) = [each for each in pod["containers"] if each["name"] == "shim"]
-    awaited = {each["name"]: each["value"] for each in shim["env"]}
-    assert awaited["CERTIFICATE_FILE"] == f"{CERTIFICATE_DIRECTORY}/tls.crt"
+    assert "env" not in shim
     everyone = [*pod["initContainers"], *pod["containers"]]
     places = {
         directory: [
@@ -90,32 +93,32 @@ def test_the_token_is_the_kubelets_for_this_enclave_and_in_no_secret() -> None:
 def test_the_documents_name_api_hosts_and_places() -> None:
     found = documents(signed())
     assert found[CERTIFICATE_KEY] == {
-        "version": 1,
+        "version": 2,
         "api": {
             "url": "https://api.example.com",
-            "connectTo": ["192.0.2.1", "192.0.2.2"],
             "caFile": "/etc/cloister-certificate/api-authorities.pem",
         },
         "tokenFile": "/run/cloister/token/token",
-        "hostnames": ["web.acme.containers.example"],
         "directory": "/run/cloister/certificate",
         "shimStore": "/run/cloister/certificate/shim/certificates/certificate.invalid-directory",
         "terminationFile": "/dev/termination-log",
     }
     assert found[AUTHORITIES_KEY] == "PEM\n"
-    doors = {each["name"]: each["destinations"] for each in found[NETWORK_KEY]["sideCars"]}
-    assert doors["certificate"] == [
-        {"address": "192.0.2.1", "port": 443},
-        {"address": "192.0.2.2", "port": 443},
-    ]
+    cars = {each["name"]: each for each in found[NETWORK_KEY]["sideCars"]}
+    assert cars["certificate"] == {
+        "name": "certificate",
+        "uid": 65005,
+        "destinations": [],
+        "apiPort": 443,
+    }
+    told = found[UNMEASURED_KEY]
+    assert told["hostnames"] == ["web.acme.containers.example"]
+    assert told["cluster"]["api"] == ["192.0.2.1", "192.0.2.2"]
 
 
 def test_the_shim_has_no_other_certificate_to_serve() -> None:
-    issuers = [
-        issuer
-        for policy in documents(signed())[SHIM_KEY]["apps"]["tls"]["automation"]["policies"]
-        for issuer in policy["issuers"]
-    ]
+    tls = documents(signed())[SHIM_KEY]["caddy"]["apps"]["tls"]
+    issuers = [issuer for policy in tls["automation"]["policies"] for issuer in policy["issuers"]]
     assert issuers == [{"module": "acme", "ca": "https://certificate.invalid/directory"}]
 
 
@@ -125,9 +128,8 @@ def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -
     assert "certificate" not in [each["name"] for each in pod["containers"]]
     found = documents(plan)
     assert CERTIFICATE_KEY not in found
-    assert found[SHIM_KEY] == shim_config(
-        plan.config.shim, plan.enclave.spec.served_names, upstream="172.31.255.2"
-    )
+    caddy = shim_config(plan.config.shim, (), upstream="172.31.255.2")
+    assert found[SHIM_KEY] == {"version": 2, "signed": False, "caddy": caddy}
 
 
 def test_the_second_network_policy_lets_the_api_through() -> None:

@@ -21,15 +21,20 @@ from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
 from cloister_crds.measurement.guest_rules import rules_text
 from cloister_crds.measurement.initdata import ANNOTATION
 from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.documents import measure_enclave
+from cloister_operator.enclave.documents import measure_enclave, written
+from cloister_operator.enclave.guest_config.certificate import SHIM_STORAGE
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
+from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
     build_shells_policy,
 )
 from cloister_operator.enclave.network.service import build_service
+from cloister_operator.enclave.plan import ApiIdentity
 from cloister_operator.enclave.pod_manifest import build_pod
+from cloister_operator.enclave.shim.caddy import shim_config
+from cloister_operator.enclave.shim.document import shim_document
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.enclave.tenant.priority_class import build_priority_class
@@ -99,7 +104,8 @@ KEYED = config_of(
         rate_burst=5,
     ),
 )
-API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",), authorities="PEM")
+API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",))
+WITH_API = replace(SETTINGS, api=ApiIdentity(API.url, "PEM"))
 
 
 def rich_host() -> Any:
@@ -175,7 +181,7 @@ def manifests() -> dict[str, dict[str, Any]]:
         "pod-keyed": build_pod(keyed, SETTINGS),
         "config-map": unfolded(build_config_map(small, SETTINGS, SURROUNDINGS)),
         "config-map-keyed": unfolded(
-            build_config_map(keyed, SETTINGS, replace(SURROUNDINGS, api=API))
+            build_config_map(keyed, WITH_API, replace(SURROUNDINGS, api=API))
         ),
         "config-map-networks": unfolded(build_config_map(isolated, SETTINGS, SURROUNDINGS)),
         "config-map-shells": unfolded(build_config_map(debug, SETTINGS, SURROUNDINGS)),
@@ -209,6 +215,23 @@ def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
     if os.environ.get("CLOISTER_WRITE_GOLDENS"):
         path.write_bytes(built.initdata.text)
     assert built.initdata.text == path.read_bytes()
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["signed", "self-signed"])
+def test_the_configuration_of_the_shim_is_what_the_guest_completes(*, signed: bool) -> None:
+    """The Go tests of `internal/shim` read the same files, and compare what they make of them."""
+    plan = plan_of(config=KEYED, signedCertificate=signed)
+    measured = written(shim_document(plan, "cloister"))
+    storage = SHIM_STORAGE if signed else None
+    names = ["www.example.org", "web.acme.example.com"]
+    upstream = str(TARGET_ADDRESS)
+    complete = shim_config(KEYED.shim, names, upstream=upstream, storage=storage)
+    kind = "signed" if signed else "self-signed"
+    for suffix, text in (("", measured), ("-with-names", written(complete))):
+        path = GOLDENS.parent / "measurement" / f"shim-{kind}{suffix}.json"
+        if os.environ.get("CLOISTER_WRITE_GOLDENS"):
+            path.write_text(f"{text}\n")
+        assert path.read_text() == f"{text}\n"
 
 
 def test_documents_of_a_config_map_are_as_short_as_they_can_be() -> None:

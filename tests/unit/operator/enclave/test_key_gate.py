@@ -1,11 +1,13 @@
-"""What the gate of an enclave is told."""
+"""What the gate of an enclave is told, beside its measured document."""
 
 from cloister_operator.enclave.guest_config.key_gate import gate_document
-from tests.support.builders.enclave_plans import SETTINGS, plan_of
-from tests.unit.operator.enclave.test_goldens import API, KEYED
+from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from tests.support.builders.enclave_plans import SURROUNDINGS, plan_of
+from tests.unit.operator.enclave.test_goldens import KEYED, WITH_API
 
 
 def test_it_asks_by_the_name_that_an_enclave_never_loses() -> None:
     generated = "web.acme.containers.example"
     plan = plan_of(config=KEYED, hostnames=["api.example.org", generated])
-    assert gate_document(plan, SETTINGS, API)["keys"]["domain"] == generated
+    assert unmeasured_document(plan, SURROUNDINGS)["keyDomain"] == generated
+    assert generated not in str(gate_document(plan, WITH_API))

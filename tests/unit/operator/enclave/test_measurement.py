@@ -18,7 +18,7 @@ from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
 
-UNMEASURED = {"unmeasured.json", "shim.json", "network.json"}
+UNMEASURED = {"unmeasured.json"}
 MACHINE = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}
 NODE = {"tee": "TDX", "teeUnit": "Node", "attestationService": "unix:///run/aa/api.sock"}
 OTHER_REQUEST: dict[str, Any] = {
@@ -68,7 +68,7 @@ def test_the_measurement_names_each_document(name: str) -> None:
 def test_what_differs_from_request_to_request_is_not_measured() -> None:
     one, other = plan("pod"), plan_of(WEB, host=host_of(**MACHINE), **OTHER_REQUEST)
     assert measure_enclave(one, SETTINGS).text == measure_enclave(other, SETTINGS).text
-    told = [unmeasured_document(each) for each in (one, other)]
+    told = [unmeasured_document(each, SURROUNDINGS) for each in (one, other)]
     assert told[0] != told[1]
 
 

@@ -1,5 +1,6 @@
 """Addresses of an enclave's networks, the document of ``guest net``, and that of a container."""
 
+import re
 from ipaddress import IPv4Network
 
 from hypothesis import given, settings
@@ -8,10 +9,18 @@ from hypothesis import strategies as st
 from cloister_crds.config import ContainerConfig, Egress, EnvEntry, Network, ServiceConfig, Shim
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.network import network_document
-from cloister_operator.enclave.network.addresses import SHIM_NETWORK, plan_namespaces, plan_networks
+from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.network.addresses import (
+    BLOCKS,
+    SHIM_NETWORK,
+    free_block,
+    plan_namespaces,
+    plan_networks,
+)
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
+from dev.cluster.guest import MODULE
 from tests.support.builders.enclave_plans import (
-    SURROUNDINGS,
+    SETTINGS,
     WEB,
     WORKER,
     config_of,
@@ -63,7 +72,7 @@ def test_addresses_are_of_one_container_and_outside_of_the_cluster(
     wanted: list[list[str]], avoid: list[str]
 ) -> None:
     config = networked(*((f"c{at}", tuple(each)) for at, each in enumerate(wanted)), target="c0")
-    networks = {each.name: each for each in plan_networks(config, map(IPv4Network, avoid))}
+    networks = {each.name: each for each in plan_networks(config)}
     rooms = plan_namespaces(config, networks.values())
     attachments = [one for room in rooms for one in room.attachments]
     assert len({each.address for each in attachments}) == len(attachments)
@@ -73,12 +82,14 @@ def test_addresses_are_of_one_container_and_outside_of_the_cluster(
     subnets = [each.subnet for each in networks.values() if each.name != SHIM_NETWORK]
     assert sum(subnet.num_addresses for subnet in subnets) == 256 * len(set(subnets))
     blocked = set(avoid) == {"172.16.0.0/12", "10.0.0.0/8", "192.168.1.0/24"}
-    for subnet in subnets:
-        assert blocked or not any(subnet.overlaps(IPv4Network(each)) for each in avoid)
+    ranges = [IPv4Network(each) for each in avoid]
+    block = free_block(ranges)
+    assert blocked or not any(block.overlaps(each) for each in ranges)
+    assert all(subnet.subnet_of(BLOCKS[0]) for subnet in subnets)
 
 
 def test_only_the_shim_reaches_its_target_and_only_its_port_is_open() -> None:
-    document = network_document(plan_of(WEB), SURROUNDINGS)
+    document = network_document(plan_of(WEB), SETTINGS)
     assert document["sideCars"] == [
         {
             "name": "shim",
@@ -87,11 +98,7 @@ def test_only_the_shim_reaches_its_target_and_only_its_port_is_open() -> None:
         }
     ]
     assert document["inbound"] == [8443]
-    assert document["resolver"] == {
-        "uid": 0,
-        "upstream": ["10.96.0.10:53"],
-        "refused": ["cluster.local"],
-    }
+    assert document["resolver"] == {"uid": 0}
 
 
 def test_a_name_server_lies_in_no_network_of_an_enclave() -> None:
@@ -99,15 +106,22 @@ def test_a_name_server_lies_in_no_network_of_an_enclave() -> None:
     config = config_of(
         WEB.model_copy(update={"networks": ("n",)}), networks={"n": Network(egress=Egress.OPEN)}
     )
-    document = network_document(plan_of(config=config), around)
-    assert document["networks"][1]["subnet"] == "172.29.0.0/24"
-    assert document["resolver"]["upstream"] == ["172.30.9.9:5353"]
+    plan = plan_of(config=config)
+    assert network_document(plan, SETTINGS)["networks"][1]["subnet"] == "172.30.0.0/24"
+    told = unmeasured_document(plan, around)["cluster"]
+    assert (told["block"], told["resolvers"]) == ("172.29.0.0/16", ["172.30.9.9:5353"])
+
+
+def test_the_blocks_are_those_of_the_guest() -> None:
+    source = (MODULE / "internal" / "netplan" / "complete.go").read_text()
+    named = re.findall(r'netip\.MustParsePrefix\("([0-9./]+)"\)', source)
+    assert named == [str(each) for each in BLOCKS]
 
 
 def test_home_is_that_of_the_user_unless_something_sets_it() -> None:
     assert container_document(plan_of(WEB), WEB)["keepHome"] is False
     unset = WEB.model_copy(update={"env": (EnvEntry(name="HOME"),)})
-    assert container_document(plan_of(unset), unset)["keepHome"] is False
+    assert container_document(plan_of(unset), unset)["keepHome"] is True
     given_one = WEB.model_copy(update={"env": (EnvEntry(name="HOME", value="/h"),)})
     assert container_document(plan_of(given_one), given_one)["keepHome"] is True
     secret = WEB.model_copy(update={"secrets": ("HOME",)})

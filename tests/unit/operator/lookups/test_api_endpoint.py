@@ -6,7 +6,7 @@ from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
 
 
 def reader(url: str) -> ApiEndpointResolver:
-    found = ApiEndpointResolver.of(url, None)
+    found = ApiEndpointResolver.of(url)
     assert found is not None
     return found
 
@@ -33,4 +33,4 @@ async def test_an_api_name_without_an_address_is_reported() -> None:
 
 
 def test_without_the_setting_there_is_no_api_endpoint() -> None:
-    assert ApiEndpointResolver.of(None, None) is None
+    assert ApiEndpointResolver.of(None) is None
