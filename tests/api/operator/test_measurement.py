@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from cloister_cli.config import config
 from cloister_crds.measurement import Publication, published
 from cloister_crds.names import config_map_name
+from cloister_operator.commands.documents import documents
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.programs.operator import NO_IMAGE, Installation, file_text
@@ -50,6 +51,25 @@ def computed(
     return found
 
 
+def made(installation: Installation, image: str, *words: str) -> dict[str, str]:
+    """Make the documents as an auditor does: from the file, the Host, registries and settings."""
+    whole = yaml.safe_load(installation.write_settings().read_text())
+    public = {name: whole[name] for name in ("shimImage", "guestImage", "registry")}
+    (installation.folder / "published.yml").write_text(yaml.safe_dump(public))
+    file = installation.folder / "service-config.yml"
+    file.write_bytes(file_text(image))
+    result = CliRunner().invoke(
+        documents,
+        [
+            *(str(file), "--host", str(installation.folder / "host.yml")),
+            *("--settings", str(installation.folder / "published.yml"), *words),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found: dict[str, str] = json.loads(result.output)
+    return found
+
+
 def the_pod(installation: Installation) -> dict[str, Any]:
     """Wait for the one Pod."""
     return until_sync(lambda: installation.objects("pods"), within=60, what="a Pod")[0]
@@ -77,6 +97,7 @@ def test_the_published_measurement_is_computed_offline(
     wanted = computed(installation, found.documents, *(["--debug"] if debug else []))
     assert found.document == wanted["document"]
     assert wanted["document"]["debug"] is debug
+    assert made(installation, image, *(["--debug"] if debug else [])) == found.documents
     run_pod(installation, pod["metadata"]["name"])
     installation.wait_for("web", "Available")
     (enclave,) = installation.enclaves("web")
