@@ -11,7 +11,7 @@ import pytest
 COMMAND = Path(sys.executable).with_name("cloister")
 COMPLETE = """
 source <(cloister completion bash) || exit 1
-COMP_WORDS=(cloister doc); COMP_CWORD=1
+COMP_WORDS=(cloister doct); COMP_CWORD=1
 _cloister_completion cloister
 echo "${COMPREPLY[@]}"
 """
