@@ -252,7 +252,7 @@ async def test_settings_are_changed_and_only_those(
         connected = path.replace("settings", "github-connection")
         assert (await person.fill(connected, wanted="on")).status_code == 303
         record = (await client.get(f"/api/containers/{identifier}")).json()
-        assert (record["auto_update"], record["github_connected"]) == (True, True)
+        assert (record["auto_update"], record["github_app_connected"]) == (True, True)
 
 
 async def test_what_a_gitops_tool_manages_is_shown_as_its_manifest(
