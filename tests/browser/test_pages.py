@@ -152,6 +152,8 @@ async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallatio
     await page.keyboard.press("Tab")
     await expect(page.get_by_role("link", name="Organizations")).to_be_focused()
     await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Sessions")).to_be_focused()
+    await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 

@@ -140,24 +140,26 @@ def line_of(row: SessionRow) -> str:
 
 @session.command()
 @click.argument("session_id", required=False)
-@click.option("--user", default=None, help="End every session of a user instead.")
+@click.option("--user", default=None, help="End every session of a user, and their unused links.")
 @config_option
 def end(session_id: str | None, user: str | None, config: Path) -> None:
     """End the session SESSION_ID, at once in all replicas."""
     if (session_id is None) == (user is None):
         raise click.UsageError("give either the identifier of a session or --user")
-    ended = finish(end_sessions(settings_of(config), session_id, user))
-    if not ended:
+    ended, links = finish(end_sessions(settings_of(config), session_id, user))
+    if not ended and not links:
         raise click.ClickException("no such session lasts; `cloister session list` shows them")
     for each in ended:
         click.echo(f"session {each.id} of {each.user} ended")
+    if links:
+        click.echo(f"{links} unused links of {user} ended")
 
 
 async def end_sessions(
     settings: ApiSettings, session_id: str | None, user: str | None
-) -> list[SessionRow]:
-    """End one session, or all of a user; return those that were ended."""
-    ended = []
+) -> tuple[list[SessionRow], int]:
+    """End one session, or all of a user; return those that were ended, and how many links."""
+    ended, links = [], 0
     async with opened(settings) as ledger:
         for each in await ledger.sessions.all():
             if each.ended_at is None and (each.id == session_id or each.user == user):
@@ -167,4 +169,6 @@ async def end_sessions(
                 if done is not None:
                     ended.append(done)
                     await ledger.record("session.end", each.user, each.id)
-    return ended
+        if user is not None:
+            links = await ledger.links.end(user, utc_now())
+    return ended, links

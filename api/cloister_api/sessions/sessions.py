@@ -86,6 +86,12 @@ class Sessions:
         session = await self._table.get(session_id)
         return session is not None and not is_over(session, self._clock(), self._settings)
 
+    async def of(self, user: str) -> list[SessionRow]:
+        """Return the sessions of a user that last, oldest first."""
+        now = self._clock()
+        found = await self._table.of(user)
+        return [each for each in found if not is_over(each, now, self._settings)]
+
     async def user_of_link(self, token: str) -> str:
         """Return whom a one-time link signs in; it stays unused.
 

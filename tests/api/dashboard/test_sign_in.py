@@ -1,5 +1,6 @@
 """Sign in by a link, who counts as signed in, and what ends that."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -189,3 +190,31 @@ def test_one_port_for_both_is_refused(dashboard_settings: Path, tmp_path: Path) 
     refused = run_command("api", "--config", str(path), check=False)
     assert refused.returncode == 1
     assert f"dashboard.listen.port: {port} is the port of the API" in refused.stderr
+
+
+async def test_somebody_ends_another_session_of_theirs_and_nobody_elses(
+    dashboard: Dashboard,
+) -> None:
+    user = "two-browsers@example.test"
+    async with (
+        dashboard.signed_in(user) as one,
+        dashboard.signed_in(user) as other,
+        dashboard.signed_in("somebody-else@example.test") as stranger,
+    ):
+        page = (await one.get("/session")).text
+        assert "this one" in page
+        (form,) = re.findall(r'action="(/session/end/[^"]+)"', page)
+        assert (await stranger.post(form)).status_code == 404
+        assert (await other.get("/organizations")).status_code == 200
+        assert (await one.post(form)).status_code == 303
+        assert (await other.get("/organizations")).headers["location"].startswith("/session")
+        assert (await one.post(form)).status_code == 404
+        assert (await one.get("/organizations")).status_code == 200
+
+
+async def test_an_end_of_a_user_uses_up_their_links(dashboard: Dashboard) -> None:
+    user = "linked@example.test"
+    link = dashboard.link(user)
+    assert "1 unused links of linked@example.test ended" in dashboard.command("end", "--user", user)
+    async with dashboard.person() as person:
+        assert (await person.get(link)).status_code == 403

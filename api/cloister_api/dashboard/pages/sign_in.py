@@ -44,7 +44,33 @@ async def sign_in(request: Request) -> Response:
         start=start_address(safe_next(query.get("next", "/"))),
         refusal=sentence(query.get("problem", ""), name) if name else "",
         elsewhere=elsewhere,
+        mine=await own_sessions(request),
     )
+
+
+async def own_sessions(request: Request) -> list[SessionRow]:
+    """Return the sessions of who is signed in, if anybody is."""
+    session: SessionRow | None = request.scope["state"]["session"]
+    return [] if session is None else await context_of(request).sessions.of(session.user)
+
+
+async def end_one(request: Request) -> Response:
+    """End another session of who is signed in.
+
+    Raises
+    ------
+    ApiError
+        404 when none of theirs has the identifier.
+    """
+    for each in await own_sessions(request):
+        if each.id == request.path_params["id"]:
+            await context_of(request).sessions.end(
+                each,
+                because="ended by its user",
+                request_id=request.scope["state"]["request_id"],
+            )
+            return RedirectResponse("/session", 303)
+    raise not_found("session")
 
 
 async def start(request: Request) -> Response:
@@ -183,6 +209,7 @@ ROUTES = (
     Route(START, start),
     Route(CALLBACK, callback),
     Route("/session/end", sign_out, methods=["POST"]),
+    Route("/session/end/{id}", end_one, methods=["POST"]),
     Route("/session/once/{token}", show_link),
     Route("/session/once/{token}", use_link, methods=["POST"]),
 )

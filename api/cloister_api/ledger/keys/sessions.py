@@ -162,9 +162,16 @@ class SessionTable:
             found = await connection.execute(select(SESSIONS).where(known))
             return SessionRow.of(found.mappings().one())
 
+    async def of(self, user: str) -> list[SessionRow]:
+        """Return the sessions of a user that are kept, oldest first."""
+        return await self._read(SESSIONS.c.user == user)
+
     async def all(self) -> list[SessionRow]:
         """Return all sessions that are kept, oldest first."""
-        query = select(SESSIONS).order_by(SESSIONS.c.created_at, SESSIONS.c.id)
+        return await self._read()
+
+    async def _read(self, *conditions: ColumnElement[bool]) -> list[SessionRow]:
+        query = select(SESSIONS).where(*conditions).order_by(SESSIONS.c.created_at, SESSIONS.c.id)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [SessionRow.of(row) for row in rows]
@@ -214,6 +221,16 @@ class SessionLinks:
                 return None
             found = await connection.execute(select(SESSION_LINKS.c.user).where(known))
             return str(found.scalar_one())
+
+    async def end(self, user: str, now: datetime) -> int:
+        """Use up the links of a user that nobody has used, and return how many there were."""
+        links = SESSION_LINKS.c
+        unused = (links.user == user, links.used_at.is_(None), links.ends_at > now)
+        async with self._engine.begin() as connection:
+            done = await connection.execute(
+                update(SESSION_LINKS).where(*unused).values(used_at=now)
+            )
+            return int(done.rowcount)
 
     def _valid(self, token: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
         links = SESSION_LINKS.c
