@@ -6,6 +6,7 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from tests.support.programs.browser import Visitor, overflow, violations
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
+from tests.support.waiting import until
 
 BOB = "bob@example.test"
 
@@ -36,14 +37,22 @@ async def test_a_person_is_added_promoted_demoted_and_removed(
     async with facade.client(value) as client:
         assert (await client.get("/api/session")).status_code == 200
         await page.get_by_role("link", name=BOB).click()
-        # Nothing tells a page of keys: it looks by itself, or is opened again.
-        await page.reload()
-        await expect(main).to_contain_text("These admin keys end when")
+
+        async def named() -> bool:
+            """Open the page again: nothing tells it of keys, and a replica knows them late."""
+            await page.reload()
+            return "These admin keys end when" in await main.inner_text()
+
+        await until(named, what="the admin key on the page")
         assert not await violations(visitor)
         await page.get_by_role("button", name="Make a member").click()
         await expect(role).to_have_text("Member")
         await expect(main).to_contain_text("no longer an administrator")
-        assert (await client.get("/api/session")).status_code == 403
+
+        async def refused() -> bool:
+            return (await client.get("/api/session")).status_code == 403
+
+        await until(refused, within=5, what="the end of the key")
     await page.get_by_role("button", name="Remove from the organization").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Members")
     await expect(page.get_by_role("row", name=BOB)).to_have_count(0)

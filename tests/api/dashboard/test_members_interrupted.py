@@ -184,7 +184,11 @@ async def test_a_replica_that_dies_has_done_all_or_nothing(
         again = await one.fill(f"{path}/remove", name=BOB)
         assert again.status_code == 303, "the same form again"
         async with facade.client(value) as client:
-            assert (await client.get("/api/session")).status_code == 403
+
+            async def refused() -> bool:
+                return (await client.get("/api/session")).status_code == 403
+
+            await until(refused, within=5, what="the refusal of the key")
 
 
 @pytest.mark.parametrize(
