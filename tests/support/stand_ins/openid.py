@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 
 from tests.support.stand_ins.http_server import HttpServer, Reply, Request, serve
 
-__all__ = ["CLIENT", "SECRET", "Forged", "OpenIdStandIn", "new_key", "openid_stand_in"]
+__all__ = ["CLIENT", "SECRET", "Forged", "OpenIdStandIn", "as_key", "new_key", "openid_stand_in"]
 
 CLIENT, SECRET = "dash board", "made-up/secret:+%"
 """A client, and a secret that has to be encoded in its header (RFC 6749, section 2.3.1)."""
@@ -39,7 +39,7 @@ class Forged:
 
     claims: Mapping[str, Any] = field(default_factory=dict)
     """Claims of the ID token in place of the right ones; None leaves one out."""
-    user_info: Mapping[str, Any] | None = None
+    user_info: Any = None
     """Response of UserInfo; None = it is not there."""
     key: RSAPrivateKey | None = None
     """Key that signs; None = the provider's own."""
@@ -66,7 +66,9 @@ class OpenIdStandIn:
     own: RSAPrivateKey = field(default_factory=new_key, repr=False)
     """Its key."""
     published: dict[str, RSAPrivateKey] = field(default_factory=dict)
-    """Identifier -> key of its key set."""
+    """Identifier -> further key of its key set."""
+    key_set: Any = None
+    """Its whole key set; None = the usual one."""
     document: dict[str, Any] = field(default_factory=dict)
     """Fields of its discovery document in place of the usual ones; None leaves one out."""
     down: bool = False
@@ -118,7 +120,8 @@ class OpenIdStandIn:
             case "/.well-known/openid-configuration":
                 return as_json(without_none({**self._document(), **self.document}))
             case "/keys":
-                return as_json({"keys": [as_key(kid, key) for kid, key in self._keys().items()]})
+                usual = [as_key(kid, key) for kid, key in self._keys().items()]
+                return as_json({"keys": usual} if self.key_set is None else self.key_set)
             case "/token":
                 return self._exchanged(request)
             case "/userinfo":
@@ -200,7 +203,7 @@ def as_key(kid: str, key: RSAPrivateKey) -> dict[str, Any]:
     return {**public, "kid": kid, "use": "sig"}
 
 
-def as_json(document: Mapping[str, Any], status: int = 200) -> Reply:
+def as_json(document: Any, status: int = 200) -> Reply:
     """Return a response with a document."""
     return Reply(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
 

@@ -66,10 +66,8 @@ class Kept(Generic[T]):
     """The document; None = it was never read."""
     read_at: datetime | None = None
     """When it was read, in UTC."""
-    failed_at: datetime | None = None
-    """When it last could not be had, in UTC; None = it could."""
-    failure: SignInRefused | None = None
-    """Why."""
+    failed: tuple[datetime, SignInRefused] | None = None
+    """When it last could not be had, in UTC, and why; None = it could."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Whoever reads it; the others wait for that."""
 
@@ -81,19 +79,19 @@ class Kept(Generic[T]):
         SignInRefused
             When it could not be had a moment ago.
         """
-        if self.failure and self.failed_at and now - self.failed_at < FAILED_FOR:
-            raise SignInRefused(self.failure.reason, self.failure.detail)
+        if self.failed is not None and now - self.failed[0] < FAILED_FOR:
+            raise SignInRefused(self.failed[1].reason, self.failed[1].detail)
         fresh = self.read_at is not None and now - self.read_at < life
         return self.value if fresh else None
 
     def keep(self, value: T, now: datetime) -> T:
         """Keep a document that was read."""
-        self.value, self.read_at, self.failed_at, self.failure = value, now, None, None
+        self.value, self.read_at, self.failed = value, now, None
         return value
 
     def fail(self, error: SignInRefused, now: datetime) -> None:
         """Remember that the document could not be had."""
-        self.failed_at, self.failure = now, error
+        self.failed = now, error
 
 
 class ProviderClient:
@@ -229,7 +227,7 @@ class ProviderClient:
             When they cannot be had.
         """
         address, token = (await self.metadata()).userinfo_endpoint, tokens.access_token
-        if address is None or token is None:
+        if address is None or not token:
             return {}
         if not (token.isascii() and token.isprintable()):
             raise SignInRefused(RefusalReason.MISUNDERSTOOD, "the access token cannot be sent")

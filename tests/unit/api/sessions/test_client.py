@@ -11,16 +11,18 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.sessions.provider.client import ProviderClient
+from cloister_api.sessions.provider.client import ProviderClient, Tokens
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
 from cloister_api.sessions.provider.settings import OpenIdSettings, read_client_secret
 from cloister_api.sessions.provider.sign_in import AT_ONCE, ProviderSignIn
 from cloister_clients.settings import SettingsError
+from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.openid import (
     CLIENT,
     SECRET,
     Forged,
     OpenIdStandIn,
+    as_key,
     new_key,
     openid_stand_in,
 )
@@ -83,7 +85,7 @@ async def signed_in(
     """Sign ada in by a token of the watch's time, and return the user."""
     at = int(watch.now.timestamp())
     begun = await service.begin("/x", None)
-    claims = {"iat": at, "exp": at + 300}
+    claims = {"iat": at, "exp": at + 300, **forged.pop("claims", {})}
     back = provider.consent(begun.address, Forged(claims=claims, **forged))
     query = parse_qsl(urlsplit(back).query)
     found = await service.finish(query, begun.cookie)
@@ -217,6 +219,78 @@ async def test_documents_that_lead_elsewhere_sign_nobody_in(
     """Only the issuer's own port of this machine may be called without TLS."""
     provider.document.update(document)
     assert await refusal(service, provider, watch) is RefusalReason.MISUNDERSTOOD
+
+
+@pytest.mark.parametrize("key_set", [[], {}, {"keys": {}}, {"keys": "own"}, "text"])
+async def test_a_key_set_that_is_none_signs_nobody_in(
+    service: ProviderSignIn, provider: OpenIdStandIn, watch: Watch, key_set: Any
+) -> None:
+    provider.key_set = key_set
+    assert await refusal(service, provider, watch) is RefusalReason.MISUNDERSTOOD
+
+
+async def test_odd_keys_of_a_key_set_are_left_out(
+    service: ProviderSignIn, provider: OpenIdStandIn, watch: Watch
+) -> None:
+    provider.key_set = {"keys": ["text", 7, None, as_key("own", provider.own)]}
+    assert await signed_in(service, provider, watch) == "ada@example.test"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'"text"', b'{"id_token": 7}', b"no JSON"])
+async def test_a_token_response_that_is_none_signs_nobody_in(
+    service: ProviderSignIn, provider: OpenIdStandIn, watch: Watch, body: bytes
+) -> None:
+    refused = await refusal(service, provider, watch, answer=Reply(200, body))
+    assert refused is RefusalReason.MISUNDERSTOOD
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 404])
+async def test_a_token_response_of_another_status_signs_nobody_in(
+    service: ProviderSignIn, provider: OpenIdStandIn, watch: Watch, status: int
+) -> None:
+    """Its body would be a right one."""
+    body = b'{"id_token": "x.y.z", "access_token": "a"}'
+    refused = await refusal(service, provider, watch, answer=Reply(status, body))
+    assert refused is RefusalReason.MISUNDERSTOOD
+
+
+@pytest.mark.parametrize(
+    ("user_info", "reason"),
+    [
+        ([], RefusalReason.MISUNDERSTOOD),
+        ("text", RefusalReason.MISUNDERSTOOD),
+        ({"sub": 7, "email": "ada@example.test"}, RefusalReason.UNTRUSTED),
+        ({"email": "ada@example.test", "email_verified": True}, RefusalReason.UNTRUSTED),
+        ({"sub": "eve", "email": "ada@example.test"}, RefusalReason.UNTRUSTED),
+        ({}, RefusalReason.NO_NAME),
+    ],
+)
+async def test_user_info_of_nobody_names_nobody(
+    service: ProviderSignIn,
+    provider: OpenIdStandIn,
+    watch: Watch,
+    user_info: Any,
+    reason: RefusalReason,
+) -> None:
+    found = await refusal(service, provider, watch, user_info=user_info, claims={"email": None})
+    assert found is reason
+
+
+@pytest.mark.parametrize("token", ["a\nb", "ü", "a b\x00"])
+async def test_an_access_token_that_cannot_be_sent_is_not(
+    client: ProviderClient, provider: OpenIdStandIn, token: str
+) -> None:
+    with pytest.raises(SignInRefused, match="cannot be sent"):
+        await client.user_info(Tokens("", token))
+    assert provider.read("/userinfo") == 0
+
+
+@pytest.mark.parametrize("token", ["", None])
+async def test_without_an_access_token_user_info_says_nothing(
+    client: ProviderClient, provider: OpenIdStandIn, token: str | None
+) -> None:
+    assert await client.user_info(Tokens("", token)) == {}
+    assert provider.read("/userinfo") == 0
 
 
 async def test_a_private_address_has_to_be_named(watch: Watch, tmp_path: Path) -> None:
