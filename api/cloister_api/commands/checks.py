@@ -8,15 +8,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.certificates.issuer import authority_of, check_issuer
-from cloister_api.ledger.database import (
-    NEWEST,
-    LedgerError,
-    display_name,
-    open_to_read,
-    place_of,
-    version_of,
-)
+from cloister_api.ledger.database import LedgerError, display_name, open_to_read, place_of
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
+from cloister_api.ledger.migrations.recorded import NEWEST, is_usable, version_of
 from cloister_api.sessions.provider.client import ProviderClient
 from cloister_api.sessions.provider.refusal import SignInRefused
 from cloister_api.sessions.provider.settings import OpenIdSettings, read_client_secret
@@ -69,17 +63,17 @@ def _ledger(settings: ApiSettings) -> Finding:
     engine = open_to_read(place)
     try:
         with engine.connect() as connection:
-            present = version_of(connection)
+            present, usable = version_of(connection), is_usable(connection)
     except (SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", error)).splitlines()[0]
         remedy = "see whether the database runs, and whether this machine may connect to it"
         return failed(check, f"{display_name(place)} does not respond: {reason}", remedy)
     finally:
         engine.dispose()
-    if present > NEWEST:
+    if present > NEWEST and not usable:
         remedy = f"upgrade cloister: this version knows {NEWEST}"
         return failed(check, f"{display_name(place)} is of a newer version, {present}", remedy)
-    if present != NEWEST:
+    if not usable:
         return warned(
             check,
             f"{display_name(place)} is at migration {present or '(none)'}, not {NEWEST}",

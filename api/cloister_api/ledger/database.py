@@ -12,11 +12,16 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from cloister_api.ledger.migrations.recorded import (
+    is_usable,
+    take_over_version,
+    tell_earlier_releases,
+)
 from cloister_api.ledger.settings import LedgerSettings
 
 __all__ = [
@@ -31,8 +36,6 @@ __all__ = [
 ]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-NEWEST = "0014"
-"""The last migration of this release."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""
 READING_KIB = 8192
@@ -163,7 +166,7 @@ def migrate(place: Place) -> None:
         ):
             if isinstance(place, URL):
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
-            if version_of(connection) != NEWEST:
+            if not is_usable(connection):
                 apply_migrations(connection, name)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: {error}") from error
@@ -198,19 +201,13 @@ def apply_migrations(connection: Connection, name: str, revision: str = "head") 
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     try:
+        take_over_version(connection)
         alembic.command.upgrade(config, revision)
+        tell_earlier_releases(connection)
     except CommandError as error:
         raise LedgerError(
             f"{name} was written by a newer release ({error}); upgrade this one"
         ) from error
-
-
-def version_of(connection: Connection) -> str:
-    """Return the last migration that was applied to a ledger; empty = it is new."""
-    if not inspect(connection).has_table("alembic_version"):
-        return ""
-    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return str(found or "")
 
 
 def display_name(place: Place) -> str:

@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 
 from cloister_api.ledger.database import (
     MIGRATIONS,
-    NEWEST,
     LedgerError,
     Place,
     apply_migrations,
@@ -25,6 +24,13 @@ from cloister_api.ledger.database import (
 )
 from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
+from cloister_api.ledger.migrations.recorded import (
+    EARLIER_VERSION,
+    NEWEST,
+    OLDEST,
+    VERSION,
+    version_of,
+)
 from cloister_api.ledger.tables.core import METADATA
 from cloister_api.usage.levels import EVER
 from cloister_api.usage.queries import UsageQueries
@@ -146,18 +152,62 @@ def test_migrations_make_what_the_tables_say(place: Place) -> None:
     url = place if isinstance(place, URL) else f"sqlite:///{place}"
     engine = create_engine(url)
     with engine.connect() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), METADATA)
+        options = {"version_table": VERSION.name}
+        context = MigrationContext.configure(connection, opts=options)
+        differences = compare_metadata(context, METADATA)
     engine.dispose()
-    assert differences == []
+    others = [each for each in differences if getattr(each[1], "name", "") != EARLIER_VERSION.name]
+    assert others == []
+
+
+def changed(place: Place, statement: str) -> None:
+    """Change a ledger by hand."""
+    engine = engine_to_migrate(place)
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
 
 
 def test_a_ledger_of_a_newer_release_is_refused(place: Place) -> None:
-    engine = engine_to_migrate(place)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
+    changed(place, f"UPDATE {VERSION.name} SET version_num = '9999', oldest = '9000'")
     with pytest.raises(LedgerError, match="newer release"):
         migrate(place)
+
+
+def test_a_ledger_of_a_newer_release_that_this_one_can_use_is_used(place: Place) -> None:
+    changed(place, f"UPDATE {VERSION.name} SET version_num = '9999', oldest = '{NEWEST}'")
+    migrate(place)
+    engine = engine_to_migrate(place)
+    with engine.begin() as connection:
+        assert version_of(connection) == "9999", "and left as it is"
+    engine.dispose()
+
+
+def test_the_release_before_finds_its_own_migration(place: Place) -> None:
+    """It refuses any other; after a rollback it uses the ledger as this release has left it."""
+    engine = engine_to_migrate(place)
+    with engine.begin() as connection:
+        found = connection.execute(text(f"SELECT version_num FROM {EARLIER_VERSION.name}"))
+        assert found.scalars().all() == [OLDEST]
+        row = connection.execute(text(f"SELECT version_num, oldest FROM {VERSION.name}")).one()
+        assert tuple(row) == (NEWEST, OLDEST)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("recorded", ["0011", NEWEST])
+def test_what_was_recorded_before_is_taken_over(place: Place, recorded: str) -> None:
+    """That of 0.1.0, and of a build between the releases."""
+    if recorded == "0011":
+        changed(place, "DROP TABLE sessions")
+        changed(place, "DROP TABLE session_links")
+        changed(place, "ALTER TABLE audit DROP COLUMN session_id")
+        changed(place, "DROP INDEX ix_audit_organization_id")
+        changed(place, "ALTER TABLE audit DROP COLUMN organization_id")
+    changed(place, f"DROP TABLE {VERSION.name}")
+    changed(place, f"UPDATE {EARLIER_VERSION.name} SET version_num = '{recorded}'")
+    migrate(place)
+    test_the_release_before_finds_its_own_migration(place)
+    test_migrations_make_what_the_tables_say(place)
 
 
 def test_a_database_that_does_not_answer_is_named_without_its_password() -> None:

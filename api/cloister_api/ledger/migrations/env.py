@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from cloister_api.ledger.migrations.recorded import VERSION
 from cloister_api.ledger.tables import metering, sessions, usage, utilization
 from cloister_api.ledger.tables.core import METADATA
 
@@ -14,5 +15,6 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=METADATA,
     transactional_ddl=False,
+    version_table=VERSION.name,
 )
 context.run_migrations()
