@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.config import Egress, Healthcheck, ModelSpec, Network, ServiceConfig, Shim
+from cloister_crds.config import Egress, Healthcheck, Network, ServiceConfig, Shim
 from cloister_operator.enclave.documents import measured_documents
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
@@ -29,6 +29,7 @@ from tests.support.builders.enclave_plans import (
     config_of,
     plan_of,
 )
+from tests.support.builders.guest_policies import TINY
 from tests.support.programs.measured_guest import measured_guest, write_measured
 
 pytestmark = [
@@ -53,15 +54,6 @@ PARTS = {
 """A command that works by the document, and that does no harm where it is taken."""
 TOLD = {name: part for name, part in PARTS.items() if part[0] not in {"exec", "check", "models"}}
 """Those that are completed by what is not measured."""
-MODEL = ModelSpec(
-    name="tiny",
-    repo="example/tiny",
-    commit="0" * 40,
-    mpk=f"{'ab' * 32}_4096_11111111-2222-3333-4444-555555555555",
-    root_hash="ab" * 32,
-    offset=4096,
-    uuid="11111111-2222-3333-4444-555555555555",
-)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVl"
 
 
@@ -89,7 +81,7 @@ def config() -> ServiceConfig:
             rate_limit=2.5,
             rate_burst=5,
         ),
-        models=(MODEL,),
+        models=(TINY,),
     )
 
 

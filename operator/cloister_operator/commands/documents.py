@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final, NoReturn
 import click
 from pydantic import Field, ValidationError
 
-from cloister_clients.registry import RegistryClient, RegistryError, RegistrySettings
+from cloister_clients.registry import Platform, RegistryClient, RegistryError, RegistrySettings
 from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
 from cloister_clients.yaml_file import read_yaml
 from cloister_crds.config import Rules, ServiceConfig, parse
+from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.kinds import Enclave, Host
-from cloister_crds.lifecycle.admission.gpus import gpu_count
+from cloister_crds.lifecycle.admission.gpus import gpu_count as requested_gpus
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_operator.enclave.documents import measured_documents
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
@@ -50,6 +51,8 @@ class PublicSettings(SettingsSection):
     """Seconds for which an enclave caches that an API key is valid."""
     key_outage_seconds: float = 30.0
     """Seconds for which a key stays valid while the API is down."""
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$")] = "linux/amd64"
+    """Platform that images must have."""
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How image registries are reached."""
 
@@ -84,7 +87,19 @@ class PublicSettings(SettingsSection):
 @click.option("--ssh", is_flag=True, help="With keys that may log in (debug only).")
 @click.option("--without-tee", is_flag=True, help="With the TEE switched off (debug only).")
 @click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of the request; else the file's.")
-def documents(file: Path, host: Path, settings: Path, **request: Any) -> None:
+@click.option("--cpu-tier", type=int, multiple=True, help="Further cpus that are offered.")
+@click.option("--memory-tier", type=int, multiple=True, help="Further memory that is offered.")
+@click.option("--gpu-count", type=int, multiple=True, help="Further gpus that are offered.")
+def documents(
+    file: Path,
+    host: Path,
+    settings: Path,
+    *,
+    cpu_tier: tuple[int, ...],
+    memory_tier: tuple[int, ...],
+    gpu_count: tuple[int, ...],
+    **request: Any,
+) -> None:
     """Make the measured documents of the enclave of FILE: a JSON object, text by name.
 
     What images say comes from their registries, by the digests of FILE. docs/measurement.md
@@ -98,11 +113,18 @@ def documents(file: Path, host: Path, settings: Path, **request: Any) -> None:
     except (SettingsError, ValidationError, ValueError) as error:
         _end(UNREADABLE, str(error))
     raw = file.read_bytes()
-    config = parse(raw, rules=Rules(service=known.service, release=True)).config
+    rules = Rules(
+        cpu_tiers=(*CPU_TIERS, *cpu_tier),
+        memory_tiers=(*MEMORY_TIERS, *memory_tier),
+        gpu_counts=(*GPU_COUNTS, *gpu_count),
+        service=known.service,
+        release=True,
+    )
+    config = parse(raw, rules=rules).config
     if config is None:
         _end(INVALID, f"{file} is invalid: `cloister config check {file}` says why")
     try:
-        images = asyncio.run(_images(config, known.registry))
+        images = asyncio.run(_images(config, known))
     except RegistryError as error:
         _end(UNREADABLE, error.message)
     plan = public_plan(config, described, images, signed=known.signed_certificates, **request)
@@ -156,7 +178,7 @@ def public_plan(
         "summary": {
             "cpus": config.cpus,
             "memoryMB": config.memory,
-            "gpus": gpu_count(config, gpus),
+            "gpus": requested_gpus(config, gpus),
         },
         "images": images,
         "debug": debug,
@@ -176,13 +198,14 @@ def public_plan(
     )
 
 
-async def _images(config: ServiceConfig, settings: RegistrySettings) -> list[dict[str, Any]]:
+async def _images(config: ServiceConfig, settings: PublicSettings) -> list[dict[str, Any]]:
     """Read what the images of a file say, once for each."""
-    client = RegistryClient(settings)
+    client = RegistryClient(settings.registry)
+    platform = Platform.parse(settings.platform)
     found = []
     try:
         for container in config.containers:
-            image = await client.resolve(container.image)
+            image = await client.resolve(container.image, platform=platform)
             found.append(
                 {
                     "container": container.name,

@@ -34,6 +34,17 @@ def test_a_setting_that_decides_nothing_here_is_refused(tmp_path: Path) -> None:
     assert (refused.exit_code, "workers" in refused.output) == (2, True)
 
 
+@pytest.mark.parametrize("words", [(), ("--cpu-tier", "3")])
+def test_amounts_that_one_organization_is_offered_are_named(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "file.yml"
+    file.write_text(FILE.read_text().replace("cpus: 2", "cpus: 3"))
+    refused = run(tmp_path, *words, file=file)
+    # With the option the file is valid, and its registry is what fails.
+    assert refused.exit_code == (2 if words else 1)
+
+
 def test_an_invalid_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file.yml"
     file.write_text("cvm-version: 0.10.0\n")
