@@ -55,7 +55,7 @@ def exchange(installation: Installation, name: str, document: str, *change: Any)
         maps = installation.objects("configmaps")
         return [each for each in maps if each["metadata"]["name"] in names]
 
-    (found,) = until_sync(published, within=60, what="the ConfigMap")
+    (found,) = until_sync(published, within=180, what="the ConfigMap")
     parsed = json.loads(found["data"][document])
     parent = parsed
     for key in path[:-1]:
