@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from cloister_cli.models import models
 from cloister_clients.modelstore import derived_salt
-from dev.cluster.guest import MODULE, build
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages
+from tests.support.programs.measured_guest import measured_guest, write_measured
 
 __all__: list[str] = []
 
@@ -34,10 +34,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the guest."""
-    binary = tmp_path_factory.mktemp("guest") / "guest"
-    return build(MODULE, binary)
+def guest() -> Path:
+    """Build the guest, as tests outside of Pods run it."""
+    return measured_guest()
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +87,13 @@ class Enclave:
             "status": str(self.status),
             "models": [entry],
         }
-        self.spec.write_text(json.dumps(document))
+        write_measured(place, {self.spec.name: document}, unmeasured={})
 
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Run ``guest models``."""
         return subprocess.run(
             [str(self.guest), "models", "-spec", str(self.spec)],
+            cwd=self.spec.parent,
             capture_output=True,
             text=True,
             timeout=120,
