@@ -125,6 +125,13 @@ def test_another_cookie_does_not_open(cookie: str, after: timedelta, reason: Ref
     assert refused.value.reason is reason
 
 
+def test_a_browser_without_an_attempt_is_told_from_one_that_was_changed() -> None:
+    with pytest.raises(SignInRefused, match="sent no attempt"):
+        opened("", MATERIAL, NOW)
+    with pytest.raises(SignInRefused, match="does not open"):
+        opened("made-up", MATERIAL, NOW)
+
+
 def test_a_cookie_of_another_installation_does_not_open() -> None:
     cookie = sealed(attempt_with(), KeyMaterial(b"i" * 32, b"t" * 32))
     with pytest.raises(SignInRefused, match="not-begun"):

@@ -126,6 +126,8 @@ async def test_an_unknown_key_is_looked_for_once_a_minute(
     for _ in range(3):
         assert await refusal(service, provider, watch, kid="made-up") is RefusalReason.UNTRUSTED
     assert provider.read("/keys") == 2
+    with pytest.raises(SignInRefused, match="names a key that is unknown"):
+        await signed_in(service, provider, watch, kid="made-up")
     watch.forward(seconds=59)
     assert await refusal(service, provider, watch, kid="made-up") is RefusalReason.UNTRUSTED
     assert provider.read("/keys") == 2
