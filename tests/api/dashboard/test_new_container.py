@@ -39,6 +39,7 @@ async def test_a_wrong_file_is_shown_at_its_lines_and_a_right_one_runs(
         assert f'id="line-{line[1]}"' in found.text
         assert "<script>" not in found.text
         assert 'value="broken"' in found.text, "what was typed stays"
+        assert '<option value="v1.1.0">' in found.text, "what could be typed instead"
         assert await world.containers() == []
         good = await person.fill(f"{path}/check", **typed, tag="v1.0.0")
         assert "This release can run" in good.text

@@ -25,6 +25,9 @@ from cloister_clients.kube import KubeError
 
 __all__ = ["ROUTES", "body_of"]
 
+MOST_RELEASES = 20
+"""Releases that are offered."""
+
 
 def body_of(form: Form) -> dict[str, Any]:
     """Return a form as the body of `POST /api/containers`; empty fields are left out.
@@ -49,10 +52,10 @@ def body_of(form: Form) -> dict[str, Any]:
 
 async def show(request: Request) -> Response:
     """Show the empty form."""
-    return page(request, Form.fresh())
+    return await page(request, Form.fresh())
 
 
-def page(
+async def page(
     request: Request,
     form: Form,
     *,
@@ -79,6 +82,7 @@ def page(
         typed=form,
         problem=problem,
         verdict=verdict,
+        releases=await releases_of(request, form) if problem or verdict else [],
         good=Tone.GOOD,
         bad=Tone.BAD,
         containers=[
@@ -88,6 +92,16 @@ def page(
         ],
         **choices_of(request),
     )
+
+
+async def releases_of(request: Request, form: Form) -> list[str]:
+    """Return the newest tags of a form's repository; none where they cannot be had."""
+    context, principal = context_of(request), principal_of(request)
+    try:
+        found = await context.validation.releases(principal, form.get("repo"), MOST_RELEASES)
+    except ApiError:
+        return []
+    return [each.tag for each in found]
 
 
 async def check(request: Request) -> Response:
@@ -104,12 +118,12 @@ async def check(request: Request) -> Response:
             principal, ValidateReleaseRequest.model_validate(asked)
         )
     except ValidationError as error:
-        return page(request, form, problem=from_model(error))
+        return await page(request, form, problem=from_model(error))
     except KubeError as error:
-        return page(request, form, problem=from_kube(error))
+        return await page(request, form, problem=from_kube(error))
     except ApiError as error:
-        return page(request, form, problem=error)
-    return page(request, form, verdict=verdict)
+        return await page(request, form, problem=error)
+    return await page(request, form, verdict=verdict)
 
 
 async def create(request: Request) -> Response:
@@ -127,7 +141,7 @@ async def create(request: Request) -> Response:
 
 async def again(request: Request, form: Form, problem: ApiError) -> Response:
     """Return the page with why nothing was created."""
-    return page(request, form, problem=problem)
+    return await page(request, form, problem=problem)
 
 
 ROUTES = (
