@@ -57,6 +57,8 @@ def damaged(case: dict[str, Any], request: Request, runtime: KataRuntime) -> Req
         place[index_of(place, last)] = [*place[index_of(place, last)], value]
     elif value == "reversed":
         place[last] = place[last][::-1]
+    elif value == "twice":
+        place[last] = [*place[last], *place[last]]
     else:
         place[index_of(place, last)] = value
     assert changed != request.input
@@ -170,6 +172,31 @@ def test_every_field_of_a_container_is_judged() -> None:
     for (path, _), ok in zip(asked, verdicts, strict=True):
         if ok and path and path[-1] == "source":
             assert kernel[path[-2]]["type_"] != "bind"
+
+
+FREE_OF_OTHERS = {
+    "CreateSandboxRequest": {"hostname", "dns"},
+    "ExecProcessRequest": {"exec_id", "ApparmorProfile", "OOMScoreAdj", "ConsoleSize"},
+    "CopyFileRequest": {"file_size", "file_mode", "dir_mode", "uid", "gid", "offset"},
+}
+"""Fields of other requests that may have any value."""
+
+
+@pytest.mark.parametrize("endpoint", FREE_OF_OTHERS)
+def test_every_field_of_other_requests_is_judged(endpoint: str) -> None:
+    given = plan()
+    _, requests = boot(given)
+    # A link, of which each field counts.
+    request = [each for each in requests if each.endpoint == endpoint][-1]
+    before = requests if endpoint == "ExecProcessRequest" else []
+    admitted = set()
+    for path, value in leaves(request.input):
+        changed = copy.deepcopy(request.input)
+        place: Any = functools.reduce(lambda at, key: at[key], path[:-1], changed)
+        place[path[-1]] = other(value)
+        if by_opa(policy_of(given), [*before, Request(endpoint, changed)])[-1]:
+            admitted.add(path[-1])
+    assert admitted == FREE_OF_OTHERS[endpoint]
 
 
 AMOUNTS = {"Memory", "CPU"}
