@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 from typing import Any
 
 import pytest
@@ -65,6 +66,36 @@ def test_a_start_is_of_what_was_made_and_once(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_container_has_an_id_of_its_own(engine: str) -> None:
+    given = plan()
+    runtime, requests = boot(given)
+    own, sandbox = runtime.id_of("worker-1"), runtime.sandbox_id
+    first, last = (
+        next(at for at, each in enumerate(requests) if is_creation(each, of))
+        for of in (sandbox, own)
+    )
+    wrong = [
+        *(renamed(requests[last], own, each) for each in ("evil", "a" * 63, sandbox)),
+        # It would be the second one that this id stands for.
+        renamed(requests[last], own, runtime.id_of("agent")),
+    ]
+    assert refused(engine, given, [*requests[:last], *wrong, requests[last]]) == wrong
+    assert lives(engine, given, [requests[last]]) == [False]
+    other = renamed(requests[first], sandbox, "0" * 64)
+    other.input["OCI"]["Annotations"]["io.kubernetes.cri.sandbox-id"] = sandbox
+    assert refused(engine, given, [*requests[:first], other, requests[first]]) == [other]
+
+
+def is_creation(request: Request, own: str) -> bool:
+    return request.endpoint == CREATE and request.input["container_id"] == own
+
+
+def renamed(request: Request, old: str, new: str) -> Request:
+    """Return a request in which an id is another one wherever it is."""
+    return Request(request.endpoint, json.loads(json.dumps(request.input).replace(old, new)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_containers_are_made_in_the_order_of_the_pod(engine: str) -> None:
     given = plan()
     runtime, requests = boot(given)
@@ -120,6 +151,10 @@ def test_only_hooks_are_executed_where_they_belong(engine: str) -> None:
     ]
     assert lives(engine, given, wrong) == [False] * len(wrong)
     assert lives(engine, given, [*runtime.end("web"), hook])[-1] is False
+    _, requests = boot(given)
+    started = Request(START, {"container_id": runtime.id_of("web")})
+    early = [hook if each == started else each for each in requests]
+    assert refused(engine, given, early)[0] == hook
 
 
 def changed(request: Request, path: tuple[str, ...], *, value: object) -> Request:
@@ -211,6 +246,15 @@ COPIES: dict[str, tuple[str, str, str | None]] = {
     ),
     "a link in the folder": (f"{SPEC}/{TIME}/container-0.json", "Symlink", "/etc/shadow"),
     "a link without a target": (f"{SPEC}/..data", "Symlink", None),
+    "a folder's time as a file": (f"{SPEC}/{TIME}", "Regular", None),
+    "a folder's time as a link": (f"{SPEC}/{TIME}", "Symlink", "/etc"),
+    "a document in another folder": (f"{SPEC}/x/container-0.json", "Regular", None),
+    "a document as a folder": (f"{SPEC}/{TIME}/container-0.json/x", "Regular", None),
+    "a document beside its link": (
+        f"{SPEC}/container-0.json",
+        "Regular",
+        "..data/container-0.json",
+    ),
     "a device": (f"{SPEC}/{TIME}/container-0.json", "Unknown", None),
     "short digits": (f"{SHARED}/{'a' * 64}-0123-spec/{TIME}/container-0.json", "Regular", None),
     "a short id": (f"{SHARED}/abc-0123456789abcdef-spec/{TIME}/container-0.json", "Regular", None),
