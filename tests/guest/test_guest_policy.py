@@ -73,6 +73,8 @@ def index_of(place: Any, key: Any) -> Any:
 
 
 def filled(value: Any, request: Request, runtime: KataRuntime) -> Any:
+    if isinstance(value, dict):
+        return {key: filled(each, request, runtime) for key, each in value.items()}
     if not isinstance(value, str):
         return value
     own = request.input.get("container_id", "")

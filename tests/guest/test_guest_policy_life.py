@@ -78,6 +78,7 @@ def test_a_container_has_an_id_of_its_own(engine: str) -> None:
         *(renamed(requests[last], own, each) for each in ("evil", "a" * 63, sandbox)),
         # It would be the second one that this id stands for.
         renamed(requests[last], own, runtime.id_of("agent")),
+        renamed(requests[last], f"/{own}/rootfs", "/other/rootfs"),
     ]
     assert refused(engine, given, [*requests[:last], *wrong, requests[last]]) == wrong
     assert lives(engine, given, [requests[last]]) == [False]
@@ -175,6 +176,31 @@ def test_logs_are_those_of_debug_enclaves(engine: str) -> None:
             Request("WriteStreamRequest", {"container_id": own, "exec_id": "", "data": [1]}),
         ]
         assert lives(engine, given, asked) == [debug, False, False]
+
+
+VFIO = {"id": "vfio0", "type_": "vfio-pci-gk", "vm_path": "", "options": []}
+GPU = {**VFIO, "container_path": "/dev/vfio/devices/vfio0"}
+CDI = "cdi.k8s.io/vfio0"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_gpus_are_those_that_were_assigned(engine: str) -> None:
+    given = PLANS["gpus"]()
+    runtime, requests = boot(given)
+    at = next(at for at, each in enumerate(requests) if is_creation(each, runtime.id_of("web")))
+    good = changed(requests[at], ("devices",), value=[GPU])
+    good.input["OCI"]["Annotations"][CDI] = "nvidia.com/gpu=0"
+    good.input["OCI"]["Process"]["Env"].append("PCI_RESOURCE_NVIDIA_COM_PGPU=0000:41:00.0")
+    wrong = [
+        changed(good, ("devices",), value=[GPU, {**GPU, "id": "vfio1"}]),
+        changed(good, ("devices",), value=[{**GPU, "type_": "blk"}]),
+        changed(good, ("devices",), value=[{**GPU, "container_path": "/dev/vda"}]),
+        changed(good, ("devices",), value=[{**GPU, "vm_path": "/dev/vda"}]),
+        changed(good, ("OCI", "Linux", "Devices"), value=[{"Path": "/dev/mem"}]),
+        changed(good, ("OCI", "Annotations", CDI), value="evil.example/x=0"),
+        changed(good, ("OCI", "Annotations", "cdi.k8s.io/x"), value="nvidia.com/gpu=0"),
+    ]
+    assert refused(engine, given, [*requests[:at], *wrong, good, *requests[at + 1 :]]) == wrong
 
 
 OTHERS: dict[str, dict[str, Any]] = {

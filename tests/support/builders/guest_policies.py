@@ -60,6 +60,12 @@ PLANS: dict[str, Callable[[], EnclavePlan]] = {
     "shells": functools.partial(
         plan, debug=True, sshKeys=[{"name": "me", "publicKey": "ssh-ed25519 AAAA me@home"}]
     ),
+    "gpus": functools.partial(
+        plan_of,
+        config=config_of(WEB.model_copy(update={"gpus": "all"}), gpus=1),
+        host=host_of(**SNP, gpu={"resource": "nvidia.com/pgpu", "counts": [1]}),
+        summary={"cpus": 2, "memoryMB": 8192, "gpus": 1},
+    ),
     "models": functools.partial(
         plan_of,
         config=config_of(WEB, models=(TINY,)),
