@@ -129,6 +129,10 @@ async def test_a_domain_shows_the_records_to_create(
         assert (await person.fill(f"{path}/app.acme.test/verify")).status_code == 303
         assert (await person.fill(f"{path}/app.acme.test/delete")).status_code == 303
         assert "app.acme.test" not in (await person.get(path)).text
+    rows = [
+        (row.target, row.result) for row in await world.audit() if row.action == "domain.create"
+    ]
+    assert ("app.acme.test", "403 FORBIDDEN") in rows, "what was refused is named too"
 
 
 async def test_credentials_are_written_and_deleted(

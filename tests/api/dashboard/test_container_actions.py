@@ -253,6 +253,17 @@ async def test_settings_are_changed_and_only_those(
         assert (await person.fill(connected, wanted="on")).status_code == 303
         record = (await client.get(f"/api/containers/{identifier}")).json()
         assert (record["auto_update"], record["github_app_connected"]) == (True, True)
+        assert (await person.fill(path.replace("settings", "stop"))).status_code == 303
+        await world.report("web", phase="stopped")
+
+        async def rests() -> bool:
+            return "Start with these" in (await person.get(path)).text
+
+        await until(rests, what="the stop")
+        started = await person.fill(path, tag="v1.0.0", variables="A=2")
+        assert started.status_code == 303, started.text
+    actions = [row.action for row in await world.audit()]
+    assert actions.count("container.start") == 1, "as the REST API calls it"
 
 
 async def test_what_a_gitops_tool_manages_is_shown_as_its_manifest(

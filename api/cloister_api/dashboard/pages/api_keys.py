@@ -26,9 +26,6 @@ from cloister_api.services.resources.admin_keys import expiry_of
 
 __all__ = ["ROUTES", "change_of"]
 
-UNKNOWN = "-"
-"""Target in the audit trail while the key has no number."""
-
 
 async def show(request: Request) -> Response:
     """Show the keys."""
@@ -69,7 +66,7 @@ async def create(request: Request) -> Response:
         await context.accounts.key_cache.refresh()
         return f"/o/{principal.slug}/api-keys"
 
-    return await submit(request, "api_key.create", UNKNOWN, write, page, success=201)
+    return await submit(request, "api_key.create", "", write, page, success=201)
 
 
 async def change(request: Request) -> Response:

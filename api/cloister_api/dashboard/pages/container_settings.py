@@ -80,22 +80,20 @@ def manifest_if_managed(held: CachedContainer, form: Form | None, problem: ApiEr
 
 async def change(request: Request) -> Response:
     """Run the container with what the form changes."""
-    identifier = request.path_params["id"]
+    context, identifier = context_of(request), request.path_params["id"]
+    shown = await context.reader.get(principal_of(request), identifier, None)
+    stopped = shown.container.spec.state is DesiredState.STOPPED
+    action = "container.start" if stopped else "container.relaunch"
 
     async def write(form: Form, _: AuditedWrite) -> str:
-        context, principal = context_of(request), principal_of(request)
+        principal = principal_of(request)
         held = await context.reader.get(principal, identifier, None, form.get("version") or None)
-        spec = held.container.spec
-        body = RelaunchRequest.model_validate(changes_of(form, spec))
-        deploy = (
-            context.updater.start
-            if spec.state is DesiredState.STOPPED
-            else context.updater.relaunch
-        )
+        body = RelaunchRequest.model_validate(changes_of(form, held.container.spec))
+        deploy = context.updater.start if stopped else context.updater.relaunch
         changed = await deploy(principal, held, body)
         return f"/o/{principal.slug}/containers/{identifier}?seen={changed.version}"
 
-    return await submit(request, "container.relaunch", identifier, write, page)
+    return await submit(request, action, identifier, write, page)
 
 
 ROUTES = (

@@ -4,14 +4,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
+from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render
 from cloister_api.dashboard.views.rows import domain_rows
 from cloister_api.errors import ApiError
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.resources import CreateDomainRequest
 
 __all__ = ["ROUTES"]
+
+HERE = "domains"
 
 
 async def show(request: Request) -> Response:
@@ -36,39 +39,32 @@ async def page(request: Request, form: Form, problem: ApiError | None = None) ->
 async def create(request: Request) -> Response:
     """Register a domain."""
 
-    async def write(form: Form, written: AuditedWrite) -> str:
-        principal = principal_of(request)
-        written.target = form.get("domain")
+    async def do(context: Context, principal: Principal, form: Form) -> str:
         body = CreateDomainRequest(domain=form.get("domain"))
-        made = await context_of(request).related.domains.create(principal, body, form.retry)
-        written.target = made.record.id
-        return f"/o/{principal.slug}/domains"
+        made = await context.related.domains.create(principal, body, form.retry)
+        return str(made.record.id)
 
-    return await submit(request, "domain.create", "", write, page, success=201)
+    return await change(request, "domain.create", "", do, page, then=HERE, success=201)
 
 
 async def verify(request: Request) -> Response:
     """Look at the records of a domain now."""
     domain = request.path_params["domain"]
 
-    async def write(_: Form, __: AuditedWrite) -> str:
-        principal = principal_of(request)
-        await context_of(request).related.domains.verify(principal, domain, None)
-        return f"/o/{principal.slug}/domains"
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.domains.verify(principal, domain, None)
 
-    return await submit(request, "domain.verify", domain, write, page)
+    return await change(request, "domain.verify", domain, do, page, then=HERE)
 
 
 async def delete(request: Request) -> Response:
     """Delete a domain that nobody uses."""
     domain = request.path_params["domain"]
 
-    async def write(_: Form, __: AuditedWrite) -> str:
-        principal = principal_of(request)
-        await context_of(request).related.domains.delete(principal, domain, None)
-        return f"/o/{principal.slug}/domains"
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.domains.delete(principal, domain, None)
 
-    return await submit(request, "domain.delete", domain, write, page, success=204)
+    return await change(request, "domain.delete", domain, do, page, then=HERE, success=204)
 
 
 ROUTES = (

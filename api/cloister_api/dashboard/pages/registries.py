@@ -4,13 +4,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
+from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render
 from cloister_api.errors import ApiError
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 
 __all__ = ["ROUTES"]
+
+HERE = "registries"
 
 
 async def show(request: Request) -> Response:
@@ -38,30 +41,26 @@ async def put(request: Request) -> Response:
     """Write credentials."""
     registry = request.path_params["registry"]
 
-    async def write(form: Form, _: AuditedWrite) -> str:
-        principal = principal_of(request)
+    async def do(context: Context, principal: Principal, form: Form) -> None:
         body = PutRegistryCredentialsRequest(
             username=form.get("username") or None,
             token=form.get("token") or None,
             key=form.get("key") or None,
         )
-        registries = context_of(request).related.registry_credentials
-        await registries.put(principal, registry, body, None)
-        return f"/o/{principal.slug}/registries"
+        await context.related.registry_credentials.put(principal, registry, body, None)
 
-    return await submit(request, "registry-credential.put", registry, write, page)
+    return await change(request, "registry-credential.put", registry, do, page, then=HERE)
 
 
 async def delete(request: Request) -> Response:
     """Delete credentials."""
     registry = request.path_params["registry"]
+    action = "registry-credential.delete"
 
-    async def write(_: Form, __: AuditedWrite) -> str:
-        principal = principal_of(request)
-        await context_of(request).related.registry_credentials.delete(principal, registry, None)
-        return f"/o/{principal.slug}/registries"
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.registry_credentials.delete(principal, registry, None)
 
-    return await submit(request, "registry-credential.delete", registry, write, page, success=204)
+    return await change(request, action, registry, do, page, then=HERE, success=204)
 
 
 ROUTES = (

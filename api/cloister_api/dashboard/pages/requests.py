@@ -30,6 +30,7 @@ __all__ = [
     "SignInAgain",
     "Write",
     "audited",
+    "change",
     "context_of",
     "membership_of",
     "principal_of",
@@ -52,6 +53,9 @@ MEMBERS_READ = (
     "this, or make you one"
 )
 
+
+Change = Callable[[Context, Principal, Form], Awaitable[str | None]]
+"""Does what a form asks for, and returns the identifier of what it made; None = nothing new."""
 
 START = "/session/start"
 """Path at which a sign-in by the provider begins."""
@@ -201,7 +205,7 @@ async def submit(
     action
         What the audit trail calls it.
     target
-        What it is done to; empty = the field ``name`` of the form.
+        What it is done to; empty = the field ``name`` or ``domain`` of the form.
     write
         Does it.
     again
@@ -210,7 +214,9 @@ async def submit(
         HTTP status of the same by the REST API, for the audit trail.
     """
     form = await read_form(request, seconds=context_of(request).settings.limits.body_seconds)
-    written = audited(request, action, target or form.get("name"), success=success)
+    written = audited(
+        request, action, target or form.get("name") or form.get("domain"), success=success
+    )
     try:
         async with written:
             require_admin(request)
@@ -223,6 +229,36 @@ async def submit(
     except ApiError as error:
         return await again(request, form, error)
     return RedirectResponse(done, 303) if isinstance(done, str) else done
+
+
+async def change(
+    request: Request,
+    action: str,
+    target: str,
+    do: Change,
+    again: Again,
+    *,
+    then: str,
+    success: int = 200,
+) -> Response:
+    """Do what a form asks for, as an administrator, and go on to a page of the organization.
+
+    Parameters
+    ----------
+    request, action, target, again, success
+        As `submit` takes them.
+    do
+        Does it.
+    then
+        Last part of the address of the page after it.
+    """
+
+    async def write(form: Form, written: AuditedWrite) -> str:
+        principal = principal_of(request)
+        written.target = await do(context_of(request), principal, form) or written.target
+        return f"/o/{principal.slug}/{then}"
+
+    return await submit(request, action, target, write, again, success=success)
 
 
 def render(

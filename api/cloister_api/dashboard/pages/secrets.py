@@ -4,13 +4,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
+from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render
 from cloister_api.errors import ApiError
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.resources import CreateSecretRequest, UpdateSecretRequest
 
 __all__ = ["ROUTES"]
+
+HERE = "secrets"
 
 
 async def show(request: Request) -> Response:
@@ -33,41 +36,35 @@ async def page(request: Request, form: Form, problem: ApiError | None = None) ->
 async def create(request: Request) -> Response:
     """Create a secret."""
 
-    async def write(form: Form, written: AuditedWrite) -> str:
-        principal = principal_of(request)
+    async def do(context: Context, principal: Principal, form: Form) -> str:
         body = CreateSecretRequest(
             name=form.get("name"), value=form.whole("value"), repo=form.get("repo") or None
         )
-        made = await context_of(request).related.secrets.create(principal, body, form.retry)
-        written.target = made.record.id
-        return f"/o/{principal.slug}/secrets"
+        made = await context.related.secrets.create(principal, body, form.retry)
+        return str(made.record.id)
 
-    return await submit(request, "secret.create", "", write, page, success=201)
+    return await change(request, "secret.create", "", do, page, then=HERE, success=201)
 
 
 async def update(request: Request) -> Response:
     """Write a new value of a secret."""
     name = request.path_params["id"]
 
-    async def write(form: Form, _: AuditedWrite) -> str:
-        principal = principal_of(request)
+    async def do(context: Context, principal: Principal, form: Form) -> None:
         body = UpdateSecretRequest(value=form.whole("value"))
-        await context_of(request).related.secrets.update(principal, name, body.value, None)
-        return f"/o/{principal.slug}/secrets"
+        await context.related.secrets.update(principal, name, body.value, None)
 
-    return await submit(request, "secret.update", name, write, page)
+    return await change(request, "secret.update", name, do, page, then=HERE)
 
 
 async def delete(request: Request) -> Response:
     """Delete a secret that nobody uses."""
     name = request.path_params["id"]
 
-    async def write(_: Form, __: AuditedWrite) -> str:
-        principal = principal_of(request)
-        await context_of(request).related.secrets.delete(principal, name, None)
-        return f"/o/{principal.slug}/secrets"
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.secrets.delete(principal, name, None)
 
-    return await submit(request, "secret.delete", name, write, page, success=204)
+    return await change(request, "secret.delete", name, do, page, then=HERE, success=204)
 
 
 ROUTES = (

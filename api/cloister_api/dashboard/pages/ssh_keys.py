@@ -4,13 +4,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
+from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render
 from cloister_api.errors import ApiError
-from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.resources import CreateSshKeyRequest
 
 __all__ = ["ROUTES"]
+
+HERE = "ssh-keys"
 
 
 async def show(request: Request) -> Response:
@@ -33,26 +36,22 @@ async def page(request: Request, form: Form, problem: ApiError | None = None) ->
 async def create(request: Request) -> Response:
     """Add a key."""
 
-    async def write(form: Form, written: AuditedWrite) -> str:
-        principal = principal_of(request)
+    async def do(context: Context, principal: Principal, form: Form) -> str:
         body = CreateSshKeyRequest(name=form.get("name"), public_key=form.get("public_key"))
-        made = await context_of(request).related.ssh_keys.create(principal, body, form.retry)
-        written.target = made.record.id
-        return f"/o/{principal.slug}/ssh-keys"
+        made = await context.related.ssh_keys.create(principal, body, form.retry)
+        return str(made.record.id)
 
-    return await submit(request, "ssh-key.create", "", write, page, success=201)
+    return await change(request, "ssh-key.create", "", do, page, then=HERE, success=201)
 
 
 async def delete(request: Request) -> Response:
     """Delete a key that nobody uses."""
     name = request.path_params["name"]
 
-    async def write(_: Form, __: AuditedWrite) -> str:
-        principal = principal_of(request)
-        await context_of(request).related.ssh_keys.delete(principal, name, None)
-        return f"/o/{principal.slug}/ssh-keys"
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.ssh_keys.delete(principal, name, None)
 
-    return await submit(request, "ssh-key.delete", name, write, page, success=204)
+    return await change(request, "ssh-key.delete", name, do, page, then=HERE, success=204)
 
 
 ROUTES = (
