@@ -4,18 +4,20 @@ Called by the facade at start and by the commands. An SQLite file serves any num
 one machine; facades on several machines share a PostgreSQL database.
 """
 
+import asyncio
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from typing_extensions import override
 
 from cloister_api.ledger.migrations.recorded import (
     is_usable,
@@ -38,6 +40,8 @@ __all__ = [
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30
 """How long a writer waits for another one."""
+LOCKED_SECONDS = 0.1
+"""How long SQLite itself waits for a lock: see `WritingInTurn`."""
 READING_KIB = 8192
 """Memory that a connection to SQLite may take for pages and for sorting."""
 CONNECT_SECONDS = 10
@@ -95,12 +99,14 @@ def open_ledger(place: Place) -> AsyncEngine:
             max_overflow=CONNECTIONS,
             connect_args={"connect_timeout": CONNECT_SECONDS},
         )
-    engine = create_async_engine(f"sqlite+aiosqlite:///{place}", pool_pre_ping=False)
+    engine = WritingInTurn(
+        create_async_engine(f"sqlite+aiosqlite:///{place}", pool_pre_ping=False).sync_engine
+    )
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _: object) -> None:
         cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+        cursor.execute(f"PRAGMA busy_timeout={round(LOCKED_SECONDS * 1000)}")
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         # So that queries of usage sort in memory instead of in a file.
@@ -114,7 +120,7 @@ def open_to_read(place: Place) -> Engine:
     """Open a ledger for reading a snapshot of it; no writer waits for that."""
     if isinstance(place, URL):
         return create_engine(place, connect_args={"connect_timeout": CONNECT_SECONDS})
-    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": LOCKED_SECONDS})
     event.listen(engine, "connect", disable_driver_transactions)
 
     @event.listens_for(engine, "begin")
@@ -133,7 +139,7 @@ def open_writer(place: Place) -> Engine:
     if isinstance(place, URL):
         connect = {"connect_timeout": CONNECT_SECONDS}
         return create_engine(place, pool_pre_ping=True, pool_size=1, connect_args=connect)
-    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": LOCKED_SECONDS})
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
@@ -230,7 +236,7 @@ def engine_to_migrate(place: Place) -> Engine:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.touch(mode=0o600, exist_ok=True)
     write_ahead(place)
-    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": BUSY_SECONDS})
+    engine = create_engine(f"sqlite:///{place}", connect_args={"timeout": LOCKED_SECONDS})
     # The driver would open a transaction only before the first write, too late to keep a second
     # process from migrating at the same time.
     event.listen(engine, "connect", disable_driver_transactions)
@@ -250,7 +256,7 @@ def write_ahead(place: Path) -> None:
         When the file cannot be used, or is locked for longer than other statements wait.
     """
     deadline = monotonic() + BUSY_SECONDS
-    with closing(sqlite3.connect(place, timeout=BUSY_SECONDS)) as connection:
+    with closing(sqlite3.connect(place, timeout=LOCKED_SECONDS)) as connection:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -260,6 +266,43 @@ def write_ahead(place: Path) -> None:
                 sleep(SWITCH_SECONDS)
             else:
                 return
+
+
+class WritingInTurn(AsyncEngine):
+    """An SQLite file whose writers in one process take turns.
+
+    While SQLite waits for a lock it holds the connection's mutex, and whoever releases a statement
+    of that connection waits too. The garbage collector does that for statements that have failed,
+    in whatever thread it runs: in the event loop's, it would stop the very transaction that has the
+    lock, until the wait is over (https://sqlite.org/threadsafe.html, "serialized"). So writers of
+    one process wait for each other here, and for those of others in short waits.
+    """
+
+    def __init__(self, sync_engine: Engine) -> None:
+        super().__init__(sync_engine)
+        self._turn = asyncio.Lock()
+
+    @override
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncConnection]:
+        """Begin a transaction that writes, and commit it at the end.
+
+        Raises
+        ------
+        OperationalError
+            When another process keeps the file locked for longer than `BUSY_SECONDS`.
+        """
+        async with self._turn, super().begin() as connection:
+            deadline = monotonic() + BUSY_SECONDS
+            while True:
+                try:
+                    await connection.exec_driver_sql("BEGIN IMMEDIATE")
+                except OperationalError as error:
+                    if not is_locked(error) or monotonic() >= deadline:
+                        raise
+                else:
+                    break
+            yield connection
 
 
 @contextmanager
@@ -277,8 +320,22 @@ def disable_driver_transactions(connection: Any, _: object) -> None:
 
 
 def begin_for_writing(connection: Connection) -> None:
-    """Take the write lock at once."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    """Take the write lock at once, or wait for it in this thread."""
+    deadline = monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except OperationalError as error:
+            if not is_locked(error) or monotonic() >= deadline:
+                raise
+        else:
+            return
+
+
+def is_locked(error: OperationalError) -> bool:
+    """Return whether an error of SQLite means that somebody else has the lock."""
+    code = getattr(error.orig, "sqlite_errorcode", 0)
+    return bool(code & 0xFF == sqlite3.SQLITE_BUSY)
 
 
 SWITCH_SECONDS = 0.05
