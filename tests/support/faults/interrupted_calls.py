@@ -4,6 +4,8 @@ The test chooses what crashes: the API server (`test_server_dies`) or the facade
 (`test_facade_dies`).
 """
 
+import asyncio
+import contextlib
 import json
 import re
 from collections import Counter
@@ -26,13 +28,24 @@ from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
 from tests.support.cluster.accounts import account_user
-from tests.support.faults.fault_kinds import WriteRecorder
+from tests.support.faults.fault_kinds import CrashPoints, WriteRecorder
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.faults.mutations import CALLS, Call, Sent, simulated_domain_checks
-from tests.support.programs.facade import FacadeInstallation
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
-__all__ = ["InterruptedCall", "await_entitlements", "entitled_world", "proxied_settings", "proxy"]
+__all__ = [
+    "DOOMED",
+    "InterruptedCall",
+    "Successors",
+    "await_entitlements",
+    "entitled_world",
+    "proxied_settings",
+    "proxy",
+]
+
+DOOMED = "facade"
+"""Name of the port by which the facade that crashes reaches the API server."""
 
 KINDS = (Csec, RegistryCredential, SSHKey, Domain, Container, Deployment)
 LISTS = ("containers", "deployments", "secrets", "ssh-keys", "domains", "registry-credentials")
@@ -57,7 +70,7 @@ def proxied_settings(proxy: FaultyProxy, facade_settings: Path) -> Path:
     settings = yaml.safe_load(facade_settings.read_text())
     path = facade_settings.with_name("shaken.yml")
     path.write_text(
-        yaml.safe_dump({**settings, "kubeconfig": str(proxy.open_port("facade").kubeconfig)})
+        yaml.safe_dump({**settings, "kubeconfig": str(proxy.open_port(DOOMED).kubeconfig)})
     )
     return path
 
@@ -121,6 +134,19 @@ def difference(before: Seen, after: Seen) -> tuple[Seen, Seen]:
     return after - before, before - after
 
 
+class Successors:
+    """Facades on the same settings, each started after the death of the one before."""
+
+    def __init__(self, stack: contextlib.ExitStack, settings: Path) -> None:
+        self._stack, self._settings = stack, settings
+        self.serving = self.start()
+
+    def start(self) -> Facade:
+        """Start the next one."""
+        self.serving = self._stack.enter_context(start_facade(self._settings))
+        return self.serving
+
+
 class InterruptedCall:
     """One operation that is interrupted at its writes."""
 
@@ -130,8 +156,9 @@ class InterruptedCall:
         proxy: FaultyProxy,
         world: FacadeInstallation,
         client: httpx.AsyncClient,
+        call: Call | None = None,
     ) -> None:
-        self.call: Call = CALLS[operation]
+        self.call = call or CALLS[operation]
         self.stem = operation.replace("_", "-")
         self.proxy, self.world, self.client = proxy, world, client
         self.whole: tuple[tuple[Seen, Seen], tuple[Seen, Seen]] | None = None
@@ -146,10 +173,28 @@ class InterruptedCall:
         self.proxy.faults = (writes,)
         response = await sent.by(self.client)
         self.proxy.faults = ()
-        assert response.is_success, response.text
+        assert not response.is_error, response.text
         after = await self.state(name)
         self.whole = difference(shown, after[0]), difference(there, after[1])
         return writes.done
+
+    async def kill_after(self, doomed: Facade, sent: Sent, at: int) -> None:
+        """Make the call, and kill the facade when the server has done a write of it."""
+        fault = CrashPoints({DOOMED: at}, lambda request, _: request.writes)
+        self.proxy.faults = (fault,)
+        sending = asyncio.create_task(sent.by(self.client))
+
+        async def is_cut() -> bool:
+            return fault.is_cut(DOOMED) or sending.done()
+
+        try:
+            await until(is_cut, every=0.01, what=f"write {at} of {sent.method} {sent.path}")
+            doomed.kill()
+            with pytest.raises(httpx.TransportError):
+                await sending
+        finally:
+            fault.release()
+            self.proxy.faults = ()
 
     async def state(self, name: str) -> tuple[Seen, Seen]:
         """Return the records and the objects in the cluster."""
@@ -170,7 +215,7 @@ class InterruptedCall:
         # Events that the watch has not delivered yet may still arrive.
         await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
         again = await sent.by(self.client)
-        assert again.is_success or again.status_code in self.call.again, again.text
+        assert not again.is_error or again.status_code in self.call.again, again.text
 
         async def is_whole() -> bool:
             now = await self.state(name)
