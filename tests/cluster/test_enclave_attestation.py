@@ -1,9 +1,10 @@
 """Attestation of a real enclave: an external client recomputes every byte of its document.
 
-There is no TEE here, so the format is the dummy: what hardware would sign is unsigned. No
-certificates are signed here, so no key is bound; `test_enclave_certificate` covers bound keys.
+There is no TEE here, so the evidence is the dummy: what hardware would sign is unsigned. No
+certificates are signed here, so the key is the shim's own; `test_enclave_certificate` covers both.
 """
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from cloister_cli.config import config
 from cloister_crds.measurement import published
 from cloister_crds.names import config_map_name
 from dev.cluster import Cluster
-from tests.support.programs.attestation import NO_KEY, report_data, report_of
+from tests.support.programs.attestation import bound_key, report_data, report_of
 from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 
@@ -103,14 +104,16 @@ def test_a_client_recomputes_the_attestation_document(
     page = fetch_attestation(pages, installation, name, nonce)
     assert page.status == 200, page.body
     document = json.loads(page.body)
-    assert document["format"].endswith("/dummy/v2")
-    assert document["nonce"] == nonce
+    assert document["format"] == "https://cloister.dev/attestation/v3"
+    assert document["cpu_evidence"]["format"] == "https://cloister.dev/cpu-evidence/none/v1"
+    assert document["challenge"]["nonce"] == nonce
+    assert bound_key(document) == hashlib.sha256(page.key).hexdigest()
     assert document["measurement"].encode() == canonical(wanted["document"])
     assert json.loads(document["measurement"])["debug"] is debug
-    bound = report_data(NO_KEY, canonical(wanted["document"]), bytes.fromhex(nonce))
+    bound = report_data(document, bytes.fromhex(nonce))
     assert report_of(document) == {"report_data": bound, "tee": "None"}
     again = json.loads(fetch_attestation(pages, installation, name, secrets.token_hex(32)).body)
-    assert again["body"] != document["body"]
+    assert again["cpu_evidence"] != document["cpu_evidence"]
 
 
 def test_the_containers_have_the_attestation_document(
@@ -120,14 +123,13 @@ def test_the_containers_have_the_attestation_document(
     pod = installation.wait_for("plain", "Ready").status.active_enclave
     inside = ("exec", "-n", installation.namespace, pod, "-c", "web", "--")
     document = json.loads(installation.kubectl(*inside, "cat", "/cloister/attestation.json"))
-    assert "nonce" not in document
+    assert "nonce" not in document["challenge"]
     served = json.loads(fetch_attestation(pages, installation, "plain").body)
     assert served == document
-    bound = report_data(NO_KEY, document["measurement"].encode(), b"")
-    assert report_of(document)["report_data"] == bound
+    assert report_of(document)["report_data"] == report_data(document, b"")
 
 
-@pytest.mark.parametrize("nonce", ["00", "zz" * 32, "0" * 66])
+@pytest.mark.parametrize("nonce", ["00", "zz" * 32, "0" * 66, "0" * 64])
 def test_an_invalid_nonce_is_refused(
     installation: Installation, pages: PageServices, nonce: str
 ) -> None:

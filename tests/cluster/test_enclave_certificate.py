@@ -23,7 +23,7 @@ from dev.cluster import Cluster
 from dev.demo.https_client import Page
 from tests.support.builders.signing_requests import signing_request
 from tests.support.cluster.accounts import account_kubeconfig
-from tests.support.programs.attestation import NO_KEY, report_data, report_of
+from tests.support.programs.attestation import bound_key, report_data, report_of
 from tests.support.programs.facade import Facade, run_command, start_facade
 from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, operator_lock
 from tests.support.programs.published_settings import publish
@@ -190,8 +190,7 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
     Returns
     -------
     tuple[Page, str]
-        The response, with the key of its connection, and the half of the report data
-        that is about the key.
+        The response, with the key of its connection, and the fingerprint of the bound key.
     """
     nonce = secrets.token_hex(32)
     path = f"/.well-known/cloister-attestation?nonce={nonce}"
@@ -201,11 +200,9 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
     assert page is not None
     assert page.status == 200, page.body
     document = json.loads(page.body)
-    assert document["nonce"] == nonce
-    bound = str(report_of(document)["report_data"])
-    wanted = report_data(NO_KEY, document["measurement"].encode(), bytes.fromhex(nonce))
-    assert bound[64:] == wanted[64:]
-    return page, bound[:64]
+    assert document["challenge"]["nonce"] == nonce
+    assert report_of(document)["report_data"] == report_data(document, bytes.fromhex(nonce))
+    return page, bound_key(document)
 
 
 def stages(pages: PageServices, installation: Installation, name: str) -> dict[str, Any]:
@@ -244,7 +241,7 @@ def test_a_file_may_require_a_self_signed_certificate(
     page, bound = attested(pages, installation, "own")
     assert page.certificate_names == (container.status.domain,)
     assert "Caddy Local Authority" in page.issuer
-    assert bound == NO_KEY.hex(), "evidence of a key that is not bound says so"
+    assert bound == hashlib.sha256(page.key).hexdigest(), "the key that the shim made is bound"
     assert pages.fetch_page(installation, "own", authority=api.authority) is None
     pods = installation.objects("pods")
     pod = next(each for each in pods if each["metadata"]["name"] == container.status.active_enclave)

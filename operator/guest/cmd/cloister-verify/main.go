@@ -17,9 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-sev-guest/verify/trust"
-
-	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/verify"
 )
@@ -39,7 +38,7 @@ func run(arguments []string, out, messages io.Writer) int {
 	platform := flags.String("platform", "", "trusted launch measurements, in hexadecimal digits, separated by commas")
 	service := flags.String("service", "cloister", "service name of the installation")
 	asJSON := flags.Bool("json", false, "write the verdict as JSON")
-	skipRevocation := flags.Bool("insecure-skip-revocation", false, "do not fetch AMD's revocation list")
+	skipRevocation := flags.Bool("insecure-skip-revocation", false, "check no revocation lists")
 	if err := flags.Parse(arguments); err != nil {
 		return int(verify.ClassUsage)
 	}
@@ -49,9 +48,7 @@ func run(arguments []string, out, messages io.Writer) int {
 	case problem != nil:
 		err = problem
 	case flags.NArg() == 1:
-		if !*skipRevocation {
-			want.Getter = trust.DefaultHTTPSGetter()
-		}
+		want.Fetch, want.InsecureSkipRevocation = collateral.FromMakers, *skipRevocation
 		err = check(flags.Arg(0), *service, want)
 		return report(err, *asJSON, out, messages)
 	}
@@ -78,7 +75,7 @@ func expectation(measurement, platform string) (verify.Expected, error) {
 
 // check requests the document and checks it against the key of the same connection.
 func check(host, service string, want verify.Expected) error {
-	want.Nonce = make([]byte, attestation.NonceSize)
+	want.Nonce = make([]byte, attestdoc.NonceSize)
 	_, _ = rand.Read(want.Nonce) // never fails
 	want.Now = time.Now()
 	document, key, err := fetch(host, service, want.Nonce)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/verify"
 )
 
@@ -31,10 +33,14 @@ func dummy(writer http.ResponseWriter, request *http.Request) {
 		http.NotFound(writer, request)
 		return
 	}
-	_ = json.NewEncoder(writer).Encode(map[string]string{
-		"format": "https://cloister.dev/attestation/dummy/v2", "body": "H4sIAAAAAAAC/wMAAAAAAAAAAAA=",
-		"measurement": "{}", "nonce": request.URL.Query().Get("nonce"),
-	})
+	nonce, _ := hex.DecodeString(request.URL.Query().Get("nonce"))
+	claim := attestdoc.Claim{Nonce: nonce, Keys: attestdoc.CryptoMaterial{TLSSPKI: strings.Repeat("00", 32)}, Measurement: []byte("{}")}
+	document, err := claim.Document(attestdoc.CPUNone, []byte("{}"), nil)
+	if err != nil {
+		http.Error(writer, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_ = json.NewEncoder(writer).Encode(document)
 }
 
 func TestAnEnclaveWithoutTEEIsNotConfidential(t *testing.T) {

@@ -51,10 +51,14 @@ func (a *agent) attest(ctx context.Context) {
 }
 
 // attesterOf returns what creates attestation documents: for the measurement in the guest's directory,
-// and for the key whose fingerprint is in a file, where evidence binds one.
+// and for the TLS key whose fingerprint is in a file, else for those that the shim presents. The key for
+// encrypted bodies is beside that file.
 func (a *agent) attesterOf(directory, fingerprint string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
-	settings := attestation.Settings{TEE: measurement.Host.TEE, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text()}
+	settings := attestation.Settings{
+		TEE: measurement.Host.TEE, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
+		Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames, HPKE: filepath.Join(filepath.Dir(fingerprint), certificate.HPKEFile),
+	}
 	if about.BindsKey {
 		settings.Key = fingerprint
 	}

@@ -78,7 +78,7 @@ type Attestation struct {
 	// Service is the attestation service of the machine; empty without a TEE.
 	Service string `json:"service,omitempty"`
 	// BindsKey means that `guest certificate` generates the TLS key, and that evidence binds it. Else
-	// the shim generates a key that is not known, and none is bound.
+	// the shim generates its keys itself, and evidence binds the one that it presents.
 	BindsKey bool `json:"bindsKey"`
 }
 

@@ -1,11 +1,8 @@
 package attestation
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,11 +11,9 @@ import (
 	"os"
 	"sync/atomic"
 
+	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/initdata"
 )
-
-// NonceSize is the number of bytes of a nonce.
-const NonceSize = 32
 
 // maxFile is the largest file in bytes that is read: initdata contains a policy.
 const maxFile = 1 << 20
@@ -28,23 +23,6 @@ const maxConcurrent = 2
 
 // ErrNoKey is returned until the enclave has generated its key.
 var ErrNoKey = errors.New("the enclave has no TLS key yet")
-
-// Document is the attestation document that clients get.
-type Document struct {
-	// Format is the URI of the format of Body.
-	Format string `json:"format"`
-	// Body is base64 of gzip of the evidence as the attestation service returned it, or
-	// of the dummy report.
-	Body string `json:"body"`
-	// GPU is the same for the GPUs' evidence; absent without GPUs or TEE.
-	GPU string `json:"gpu_body,omitempty"`
-	// Measurement is the measurement document, in its canonical form.
-	Measurement string `json:"measurement"`
-	// Initdata is base64 of gzip of the initdata; absent if none is measured.
-	Initdata string `json:"initdata,omitempty"`
-	// Nonce is the nonce that the evidence binds; absent if none was given.
-	Nonce string `json:"nonce,omitempty"`
-}
 
 // Dummy is the report without a TEE: no processor signs it, and anybody can forge it.
 type Dummy struct {
@@ -58,13 +36,11 @@ type Dummy struct {
 type Attester struct {
 	settings Settings
 	service  *service
-	// measurement is the SHA-256 of the measurement document, hostData the digest that the processor
-	// reports; nil where it reports none of the enclave's.
-	measurement [sha256.Size]byte
-	hostData    []byte
-	turns       chan struct{}
-	// written is the hash of the key that attestation.json binds; nil means not written.
-	written atomic.Pointer[[sha256.Size]byte]
+	// hostData is the digest that the processor reports; nil where it reports none of the enclave's.
+	hostData []byte
+	turns    chan struct{}
+	// written are the keys that attestation.json binds; nil means not written.
+	written atomic.Pointer[attestdoc.CryptoMaterial]
 }
 
 // New returns an Attester. It fails if the settings are invalid.
@@ -72,7 +48,7 @@ func New(settings Settings) (*Attester, error) {
 	if err := settings.Validate(); err != nil {
 		return nil, err
 	}
-	made := &Attester{settings: settings, measurement: sha256.Sum256(settings.Measurement), turns: make(chan struct{}, maxConcurrent)}
+	made := &Attester{settings: settings, turns: make(chan struct{}, maxConcurrent)}
 	if settings.Initdata != nil {
 		var err error
 		if made.hostData, err = initdata.Digest(initdataAlgorithms[settings.TEE], settings.Initdata); err != nil {
@@ -101,57 +77,60 @@ func readBounded(path string) ([]byte, error) {
 	return content, nil
 }
 
-// ReportData returns what evidence binds: the SHA-256 of the public key of the certificate
-// (its SubjectPublicKeyInfo; zeros if no key is bound), then the SHA-256 of the measurement
-// document's digest followed by the nonce, if one was given.
-func ReportData(key [sha256.Size]byte, measurement, nonce []byte) []byte {
-	second := sha256.Sum256(append(bytes.Clone(measurement), nonce...))
-	return append(key[:], second[:]...)
+// Document returns the attestation document that binds the enclave's keys, its measurement, its GPUs
+// and a nonce; nil means no nonce. The TLS key is the one that the shim presents for a host name.
+func (a *Attester) Document(ctx context.Context, nonce []byte, host string) (attestdoc.Document, error) {
+	keys, err := a.keys(ctx, host)
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	return a.documentOf(ctx, attestdoc.Claim{Nonce: nonce, Keys: keys, Measurement: a.settings.Measurement, Initdata: a.settings.Initdata})
 }
 
-// Document returns the attestation document that binds the enclave's TLS key, its
-// measurement and a nonce; nil means no nonce.
-func (a *Attester) Document(ctx context.Context, nonce []byte) (Document, error) {
-	if nonce != nil && len(nonce) != NonceSize {
-		return Document{}, fmt.Errorf("a nonce has %d bytes", NonceSize)
-	}
-	key, err := a.key()
-	if err != nil {
-		return Document{}, err
-	}
-	reportData := ReportData(key, a.measurement[:], nonce)
-	report, gpu, err := a.report(ctx, reportData)
-	if err != nil {
-		return Document{}, err
-	}
-	return Document{
-		Format:      formats[a.settings.TEE],
-		Body:        pack(report),
-		GPU:         pack(gpu),
-		Measurement: string(a.settings.Measurement),
-		Initdata:    pack(a.settings.Initdata),
-		Nonce:       hex.EncodeToString(nonce),
-	}, nil
-}
-
-// report requests evidence, or returns the dummy report.
-func (a *Attester) report(ctx context.Context, reportData []byte) ([]byte, []byte, error) {
+func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attestdoc.Document, error) {
 	if a.service == nil {
-		report, err := json.Marshal(Dummy{ReportData: hex.EncodeToString(reportData), TEE: TEENone})
-		return report, nil, err
+		return dummyDocument(claim)
 	}
 	select {
 	case a.turns <- struct{}{}:
 		defer func() { <-a.turns }()
 	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
+		return attestdoc.Document{}, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
 	}
-	report, err := a.evidence(ctx, reportData)
-	if err != nil || a.settings.GPUs == 0 {
-		return report, nil, err
+	if a.settings.GPUs > 0 {
+		challenge, err := claim.DeviceChallenge()
+		if err != nil {
+			return attestdoc.Document{}, err
+		}
+		if claim.DeviceEvidence, err = a.service.gpuEvidence(ctx, challenge); err != nil {
+			return attestdoc.Document{}, err
+		}
 	}
-	gpu, err := a.service.gpuEvidence(ctx, reportData)
-	return report, gpu, err
+	reportData, err := claim.ReportData()
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	evidence, err := a.evidence(ctx, reportData)
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	raw, err := readRaw(a.settings.TEE, evidence)
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	return claim.Document(raw.format, raw.report, raw.collateral)
+}
+
+func dummyDocument(claim attestdoc.Claim) (attestdoc.Document, error) {
+	reportData, err := claim.ReportData()
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	report, err := json.Marshal(Dummy{ReportData: hex.EncodeToString(reportData), TEE: TEENone})
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	return claim.Document(attestdoc.CPUNone, report, nil)
 }
 
 // evidence requests evidence and compares its claims with the expected ones.
@@ -175,13 +154,23 @@ type CheckResult struct {
 	Detail string
 }
 
+// unbound is a claim for the boot stages, in which there may be no key yet.
+func (a *Attester) unbound() attestdoc.Claim {
+	none := attestdoc.CryptoMaterial{TLSSPKI: hex.EncodeToString(make([]byte, sha256.Size))}
+	return attestdoc.Claim{Keys: none, Measurement: a.settings.Measurement}
+}
+
 // CheckCPU is the boot stage cpu-attestation: it requests evidence that binds no key yet.
 // An error is the reason why the boot has failed.
 func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
 	if a.service == nil {
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
 	}
-	if _, err := a.evidence(ctx, ReportData([sha256.Size]byte{}, a.measurement[:], nil)); err != nil {
+	reportData, err := a.unbound().ReportData()
+	if err != nil {
+		return CheckResult{}, err
+	}
+	if _, err := a.evidence(ctx, reportData); err != nil {
 		return CheckResult{}, err
 	}
 	if a.settings.Initdata == nil {
@@ -198,41 +187,12 @@ func (a *Attester) CheckGPU(ctx context.Context) (CheckResult, error) {
 	case a.service == nil:
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: its GPUs are not confidential."}, nil
 	}
-	if _, err := a.service.gpuEvidence(ctx, ReportData([sha256.Size]byte{}, a.measurement[:], nil)); err != nil {
+	challenge, err := a.unbound().DeviceChallenge()
+	if err != nil {
+		return CheckResult{}, err
+	}
+	if _, err := a.service.gpuEvidence(ctx, challenge); err != nil {
 		return CheckResult{}, err
 	}
 	return CheckResult{Detail: "Evidence of the GPUs was obtained."}, nil
-}
-
-// key returns the fingerprint of the enclave's TLS key; zeros if it is not known.
-func (a *Attester) key() ([sha256.Size]byte, error) {
-	var key [sha256.Size]byte
-	if a.settings.Key == "" {
-		return key, nil
-	}
-	content, err := readBounded(a.settings.Key)
-	if errors.Is(err, os.ErrNotExist) {
-		return key, ErrNoKey
-	}
-	if err != nil {
-		return key, err
-	}
-	fingerprint, err := hex.DecodeString(string(bytes.TrimSpace(content)))
-	if err != nil || len(fingerprint) != len(key) {
-		return key, fmt.Errorf("%s does not contain a SHA-256 in hexadecimal digits", a.settings.Key)
-	}
-	copy(key[:], fingerprint)
-	return key, nil
-}
-
-// pack compresses and encodes content for a document; empty stays empty.
-func pack(content []byte) string {
-	if len(content) == 0 {
-		return ""
-	}
-	var packed bytes.Buffer
-	writer := gzip.NewWriter(&packed)
-	_, _ = writer.Write(content) // writes to a buffer do not fail
-	_ = writer.Close()
-	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }

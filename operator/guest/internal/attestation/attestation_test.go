@@ -6,16 +6,21 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"cloister.dev/guest/internal/attestdoc"
 )
 
 // enclave is an enclave in a directory of the test.
@@ -25,6 +30,13 @@ type enclave struct {
 	measurement string
 	initdata    []byte
 	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+var cpuFormats = map[string]string{
+	TEENone: "https://cloister.dev/cpu-evidence/none/v1",
+	TEESNP:  "https://cloister.dev/cpu-evidence/sev-snp/v1",
+	TEETDX:  "https://cloister.dev/cpu-evidence/tdx/v1",
 }
 
 // newEnclave writes the files of an enclave; a fake service that has its own host data keeps it.
@@ -56,6 +68,7 @@ func (e *enclave) certify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.key = key
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"web.example"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -80,7 +93,7 @@ func (e *enclave) attester(t *testing.T) *Attester {
 }
 
 func (e *enclave) expected(nonce []byte) expected {
-	return expected{formats[e.settings.TEE], e.measurement, e.initdata, e.certificate, nonce}
+	return expected{cpuFormats[e.settings.TEE], e.measurement, e.initdata, e.certificate, nonce}
 }
 
 // ask sends a client's request.
@@ -127,7 +140,7 @@ func TestAClientVerifiesTheDocument(t *testing.T) {
 			stranger := newEnclave(t, nil, "").certificate
 			change(refused, "another key", func(e *expected) { e.certificate = stranger })
 			change(refused, "the debug enclave", func(e *expected) { e.measurement = strings.Replace(e.measurement, "false", "true", 1) })
-			change(refused, "another kind of it", func(e *expected) { e.format = "https://cloister.dev/attestation/other/v2" })
+			change(refused, "another kind of it", func(e *expected) { e.format = "https://cloister.dev/cpu-evidence/other/v1" })
 			for what, want := range refused {
 				if err := verify(bound, want); err == nil {
 					t.Errorf("a client takes it for %s", what)
@@ -224,11 +237,11 @@ func TestGPUEvidenceIsInTheDocument(t *testing.T) {
 	fake := &standIn{tee: TEESNP}
 	made := newEnclave(t, fake, fake.listen(t))
 	made.settings.GPUs = 1
-	document, err := made.attester(t).Document(t.Context(), nil)
+	document, err := made.attester(t).Document(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	evidence, err := unpack(document.GPU)
+	evidence, err := unpack(document.DeviceEvidence)
 	if err != nil || !strings.Contains(string(evidence), `"nvidia"`) {
 		t.Errorf("%s %v", evidence, err)
 	}
@@ -238,16 +251,17 @@ func TestNonces(t *testing.T) {
 	attester := newEnclave(t, nil, "").attester(t)
 	good := strings.Repeat("aB", 32)
 	cases := map[string]int{
-		"":                             http.StatusOK,
-		"?nonce=" + good:               http.StatusOK,
-		"?other=1":                     http.StatusOK,
-		"?nonce=":                      http.StatusBadRequest,
-		"?nonce=" + good[1:]:           http.StatusBadRequest,
-		"?nonce=" + good + "00":        http.StatusBadRequest,
-		"?nonce=" + good[:62] + "zz":   http.StatusBadRequest,
-		"?nonce=" + good[:62] + "%0a0": http.StatusBadRequest,
-		"?nonce=a&nonce=" + good:       http.StatusBadRequest,
-		"?nonce=%zz":                   http.StatusBadRequest,
+		"":                                  http.StatusOK,
+		"?nonce=" + good:                    http.StatusOK,
+		"?other=1":                          http.StatusOK,
+		"?nonce=" + strings.Repeat("0", 64): http.StatusBadRequest,
+		"?nonce=":                           http.StatusBadRequest,
+		"?nonce=" + good[1:]:                http.StatusBadRequest,
+		"?nonce=" + good + "00":             http.StatusBadRequest,
+		"?nonce=" + good[:62] + "zz":        http.StatusBadRequest,
+		"?nonce=" + good[:62] + "%0a0":      http.StatusBadRequest,
+		"?nonce=a&nonce=" + good:            http.StatusBadRequest,
+		"?nonce=%zz":                        http.StatusBadRequest,
 	}
 	for query, want := range cases {
 		code, body := ask(t, attester, query)
@@ -263,7 +277,7 @@ func TestNonces(t *testing.T) {
 	if recorder.Code != http.StatusMethodNotAllowed || recorder.Header().Get("Allow") == "" {
 		t.Errorf("POST: %d", recorder.Code)
 	}
-	if _, err := attester.Document(t.Context(), []byte("short")); err == nil {
+	if _, err := attester.Document(t.Context(), []byte("short"), ""); err == nil {
 		t.Error("a short nonce was taken")
 	}
 }
@@ -326,23 +340,6 @@ func TestWithoutATLSKeyThereIsNoDocument(t *testing.T) {
 	}
 }
 
-func TestAnUnknownKeyIsNotBound(t *testing.T) {
-	made := newEnclave(t, nil, "")
-	made.settings.Key = ""
-	code, response := ask(t, made.attester(t), "")
-	if code != http.StatusOK || verify(response, made.expected(nil)) == nil {
-		t.Fatalf("%d: a client takes it for bound", code)
-	}
-	var document Document
-	if err := json.Unmarshal(response, &document); err != nil {
-		t.Fatal(err)
-	}
-	report, err := unpack(document.Body)
-	if err != nil || !strings.Contains(string(report), `"report_data":"`+strings.Repeat("00", sha256.Size)) {
-		t.Errorf("%s %v", report, err)
-	}
-}
-
 func TestInvalidSettingsAreRefused(t *testing.T) {
 	good := newEnclave(t, &standIn{tee: TEESNP}, "http://127.0.0.1:8006").settings
 	cases := map[string]struct {
@@ -358,6 +355,8 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		"no service":           {func(s *Settings) { s.Service = "" }, "attestation.service"},
 		"a relative socket":    {func(s *Settings) { s.Service = "unix://run/a.sock" }, "path of a socket"},
 		"a relative key":       {func(s *Settings) { s.Key = "tls.spki" }, "attestation.key"},
+		"no key and no shim":   {func(s *Settings) { s.Key = "" }, "attestation.key"},
+		"a relative HPKE key":  {func(s *Settings) { s.HPKE = "hpke.pub" }, "attestation.hpke"},
 		"negative GPUs":        {func(s *Settings) { s.GPUs = -1 }, "attestation.gpus"},
 	}
 	if err := good.Validate(); err != nil {
@@ -376,21 +375,79 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 
 func TestTheDummyReportIsPinned(t *testing.T) {
 	made := newEnclave(t, nil, "")
-	document, err := made.attester(t).Document(t.Context(), nil)
+	document, err := made.attester(t).Document(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := unpack(document.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, digest := sha256.Sum256(made.certificate.RawSubjectPublicKeyInfo), sha256.Sum256([]byte(made.measurement))
-	bound := ReportData(key, digest[:], nil)
-	if want := `{"report_data":"` + hex.EncodeToString(bound) + `","tee":"None"}`; string(report) != want {
-		t.Errorf("got %s, want %s", report, want)
+	report, err := base64.StdEncoding.DecodeString(document.CPU.Report)
+	if want := `{"report_data":"` + document.Challenge.ReportData + `","tee":"None"}`; err != nil || string(report) != want {
+		t.Errorf("got %s %v, want %s", report, err, want)
 	}
 	response, _ := json.Marshal(document)
-	if strings.Contains(string(response), "initdata") || strings.Contains(string(response), "gpu_body") || strings.Contains(string(response), "nonce") {
-		t.Errorf("absent is absent: %s", response)
+	for _, absent := range []string{"initdata", `"device_evidence":"H4`, "nonce\"", "hpke"} {
+		if strings.Contains(string(response), absent) {
+			t.Errorf("absent is absent: %s in %s", absent, response)
+		}
+	}
+}
+
+func TestTheKeyForEncryptedBodiesIsBound(t *testing.T) {
+	made := newEnclave(t, nil, "")
+	made.settings.HPKE = filepath.Join(made.directory, "hpke.pub")
+	attester := made.attester(t)
+	for _, key := range []string{"", strings.Repeat("ab", 32), strings.Repeat("cd", 32)} {
+		if key != "" {
+			if err := os.WriteFile(made.settings.HPKE, []byte(key+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, response := ask(t, attester, "")
+		parts, err := attestdoc.Parse(response)
+		if err != nil || hex.EncodeToString(parts.HPKE) != key || verify(response, made.expected(nil)) != nil {
+			t.Errorf("%q: %x %v", key, parts.HPKE, err)
+		}
+	}
+	if err := os.WriteFile(made.settings.HPKE, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := ask(t, attester, ""); code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestTheShimsOwnKeyIsBound has a shim that makes a key for each of its names, as Caddy does.
+func TestTheShimsOwnKeyIsBound(t *testing.T) {
+	names := []string{"web.example", "other.example"}
+	keys := map[string]*enclave{names[0]: newEnclave(t, nil, ""), names[1]: newEnclave(t, nil, "")}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		known := keys[hello.ServerName]
+		return &tls.Certificate{Certificate: [][]byte{known.certificate.Raw}, PrivateKey: known.key}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }()
+	made := newEnclave(t, nil, "")
+	made.settings.Key, made.settings.Hostnames = "", names
+	made.settings.Shim = netip.MustParseAddrPort(listener.Addr().String())
+	attester := made.attester(t)
+	for host, name := range map[string]string{names[0]: names[0], names[1] + ":443": names[1], "unknown.example": names[0]} {
+		recorder := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/cloister-attestation", nil)
+		request.Host = host
+		attester.ServeHTTP(recorder, request)
+		made.certificate = keys[name].certificate
+		if err := verify(recorder.Body.Bytes(), made.expected(nil)); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	listener.Close()
+	if code, body := ask(t, attester, ""); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no TLS key yet") {
+		t.Errorf("%d %s", code, body)
+	}
+	made.settings.Hostnames = nil
+	if code, body := ask(t, made.attester(t), ""); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no host name") {
+		t.Errorf("%d %s", code, body)
 	}
 }

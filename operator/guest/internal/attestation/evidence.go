@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"cloister.dev/guest/internal/attestdoc"
 )
 
 // claims are the fields of evidence that this package compares. Verifying the processor's
@@ -19,7 +21,7 @@ type claims struct {
 
 // Sizes in bytes of the fields with our data.
 const (
-	reportDataSize = 64
+	reportDataSize = attestdoc.ReportDataSize
 	snpHostData    = 32
 	tdxConfigID    = 48
 )

@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+
+	"cloister.dev/guest/internal/attestdoc"
 )
 
 // FileName is the name of the attestation document in the service directory.
@@ -33,7 +37,7 @@ func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
 	defer cancel()
-	document, err := a.Document(ctx, nonce)
+	document, err := a.Document(ctx, nonce, hostOf(request))
 	if err != nil {
 		writer.Header().Set("Retry-After", "5")
 		writeError(writer, http.StatusServiceUnavailable, err.Error())
@@ -55,7 +59,19 @@ func readNonce(query string) ([]byte, error) {
 	if len(given) != 1 || !noncePattern.MatchString(given[0]) {
 		return nil, errors.New("nonce must be given once, as 64 hexadecimal digits")
 	}
-	return hex.DecodeString(given[0])
+	nonce, err := hex.DecodeString(given[0])
+	if err == nil && !slices.ContainsFunc(nonce, func(each byte) bool { return each != 0 }) {
+		return nil, errors.New("nonce must not be zero, which stands for none; use 32 random bytes")
+	}
+	return nonce, err
+}
+
+// hostOf returns the host name of a request, without its port.
+func hostOf(request *http.Request) string {
+	if host, _, err := net.SplitHostPort(request.Host); err == nil {
+		return host
+	}
+	return request.Host
 }
 
 func writeError(writer http.ResponseWriter, status int, message string) {
@@ -78,18 +94,22 @@ func writeJSON(writer http.ResponseWriter, status int, document any) {
 	_, _ = writer.Write(body)
 }
 
-// Write updates attestation.json in a directory: it binds the current key and no nonce.
-// It is called whenever the key may have changed, and does nothing if the file already
-// binds it.
+// Write updates attestation.json in a directory: it binds the current keys and no nonce.
+// It is called whenever the keys may have changed, and does nothing if the file already
+// binds them.
 func (a *Attester) Write(ctx context.Context, directory string) error {
-	key, err := a.key()
+	host := ""
+	if len(a.settings.Hostnames) > 0 {
+		host = a.settings.Hostnames[0]
+	}
+	keys, err := a.keys(ctx, host)
 	if err != nil {
 		return err
 	}
-	if a.written.Load() != nil && *a.written.Load() == key {
+	if a.written.Load() != nil && *a.written.Load() == keys {
 		return nil
 	}
-	document, err := a.Document(ctx, nil)
+	document, err := a.documentOf(ctx, attestdoc.Claim{Keys: keys, Measurement: a.settings.Measurement, Initdata: a.settings.Initdata})
 	if err != nil {
 		return err
 	}
@@ -100,7 +120,7 @@ func (a *Attester) Write(ctx context.Context, directory string) error {
 	if err := replace(filepath.Join(directory, FileName), content); err != nil {
 		return err
 	}
-	a.written.Store(&key)
+	a.written.Store(&keys)
 	return nil
 }
 

@@ -68,9 +68,9 @@ func (s *service) evidence(ctx context.Context, reportData []byte) ([]byte, erro
 	return s.get(ctx, "/aa/evidence", reportData)
 }
 
-// gpuEvidence requests evidence of the GPUs that binds the same report data.
-func (s *service) gpuEvidence(ctx context.Context, reportData []byte) ([]byte, error) {
-	found, err := s.get(ctx, "/aa/additional-evidence", reportData)
+// gpuEvidence requests evidence of the GPUs that binds a challenge.
+func (s *service) gpuEvidence(ctx context.Context, challenge []byte) ([]byte, error) {
+	found, err := s.get(ctx, "/aa/additional-evidence", challenge)
 	if err != nil {
 		return nil, err
 	}

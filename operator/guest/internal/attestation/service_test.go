@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"cloister.dev/guest/internal/teetest"
 )
 
 // standIn is a fake of the REST server of the guest components, which needs a processor
@@ -21,6 +23,8 @@ type standIn struct {
 	quote    uint16
 	mutex    sync.Mutex
 	requests int
+	// vcek is the certificate that comes with evidence of SNP; nil means none.
+	vcek []byte
 	// change, if set, alters the response.
 	change func(path string, writer http.ResponseWriter, reportData []byte) bool
 }
@@ -56,26 +60,16 @@ func (s *standIn) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 func (s *standIn) evidence(reportData []byte) []byte {
 	bound := make([]byte, reportDataSize)
 	copy(bound, reportData)
-	var document any
 	if s.tee == TEESNP {
-		document = map[string]any{
-			"attestation_report": map[string]any{"version": 3, "report_data": numbers(bound), "host_data": numbers(s.hostData)},
-			"cert_chain":         nil,
-		}
-	} else {
-		document = map[string]any{"quote": base64.StdEncoding.EncodeToString(tdQuote(s.quote, bound, s.hostData)), "cc_eventlog": nil}
+		raw := make([]byte, snpReportSize)
+		copy(raw[0x50:], bound)
+		copy(raw[0xC0:], s.hostData)
+		evidence, _ := teetest.ComponentsSNP(raw, s.vcek)
+		return evidence
 	}
+	document := map[string]any{"quote": base64.StdEncoding.EncodeToString(tdQuote(s.quote, bound, s.hostData)), "cc_eventlog": nil}
 	evidence, _ := json.Marshal(document)
 	return evidence
-}
-
-// numbers encodes bytes as the guest components do: a list of numbers.
-func numbers(data []byte) []int {
-	list := make([]int, len(data))
-	for index, each := range data {
-		list[index] = int(each)
-	}
-	return list
 }
 
 // tdQuote returns a quote without a signature.

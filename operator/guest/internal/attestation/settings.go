@@ -9,6 +9,7 @@ package attestation
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -20,13 +21,6 @@ const (
 	TEESNP  = "SNP"
 	TEETDX  = "TDX"
 )
-
-// formats are the formats of the attestation document by the machine's kind.
-var formats = map[string]string{
-	TEENone: "https://cloister.dev/attestation/dummy/v2",
-	TEESNP:  "https://cloister.dev/attestation/sev-snp-guest/v2",
-	TEETDX:  "https://cloister.dev/attestation/tdx-guest/v2",
-}
 
 // initdataAlgorithms are the algorithms whose digests have the length of the processor's field.
 var initdataAlgorithms = map[string]string{TEESNP: "sha256", TEETDX: "sha384"}
@@ -45,8 +39,14 @@ type Settings struct {
 	Initdata []byte
 	// Key is the file with the fingerprint of the enclave's TLS key, which `guest certificate`
 	// writes: the SHA-256 of its SubjectPublicKeyInfo in hexadecimal digits. Empty means that
-	// the shim generates a key that is not known, and none is bound.
+	// the shim makes its keys itself, and that a handshake with it shows them.
 	Key string
+	// Shim is the shim's address, and Hostnames are the names that it serves; only without Key.
+	Shim      netip.AddrPort
+	Hostnames []string
+	// HPKE is the file with the public key for encrypted bodies in hexadecimal digits, which is there
+	// where the enclave has one; empty means that it never has.
+	HPKE string
 	// GPUs is the number of GPUs of the enclave.
 	GPUs int
 }
@@ -57,7 +57,7 @@ func (s Settings) Validate() error {
 	wrong := func(field, format string, values ...any) {
 		problems = append(problems, fmt.Errorf("attestation."+field+": "+format, values...))
 	}
-	if formats[s.TEE] == "" {
+	if s.TEE != TEENone && initdataAlgorithms[s.TEE] == "" {
 		wrong("tee", "%q is not one of None, SNP and TDX", s.TEE)
 	}
 	if err := checkService(s.TEE, s.Service); err != nil {
@@ -66,8 +66,13 @@ func (s Settings) Validate() error {
 	if s.Initdata != nil && initdataAlgorithms[s.TEE] == "" {
 		wrong("initdata", "nothing measures it without a TEE")
 	}
-	if s.Key != "" && !isCleanPath(s.Key) {
-		wrong("key", "%q is not an absolute, clean path", s.Key)
+	for field, value := range map[string]string{"key": s.Key, "hpke": s.HPKE} {
+		if value != "" && !isCleanPath(value) {
+			wrong(field, "%q is not an absolute, clean path", value)
+		}
+	}
+	if s.Key == "" && !s.Shim.IsValid() {
+		wrong("key", "without it, the shim's address is needed")
 	}
 	if s.GPUs < 0 {
 		wrong("gpus", "%d, at least 0", s.GPUs)

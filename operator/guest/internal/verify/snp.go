@@ -1,175 +1,124 @@
 package verify
 
 import (
-	"encoding/binary"
-	"encoding/json"
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/go-sev-guest/abi"
+	"github.com/google/go-sev-guest/kds"
 	spb "github.com/google/go-sev-guest/proto/sevsnp"
+	"github.com/google/go-sev-guest/verify"
 
-	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/attestdoc"
 )
 
-// snpEvidence is evidence as the guest components write it.
-type snpEvidence struct {
-	Report    *snpReport       `json:"attestation_report"`
-	CertChain []snpCertificate `json:"cert_chain"`
+// signed are the fields of evidence, after its signature was verified.
+type signed struct {
+	reportData, launch, hostData []byte
+	// initdataDigest computes the digest that hostData has to be.
+	initdataDigest func([]byte) []byte
 }
 
-type snpCertificate struct {
-	Type json.RawMessage `json:"cert_type"`
-	Data []byte          `json:"data"`
-}
-
-type snpTCB struct {
-	FMC        *uint8 `json:"fmc"`
-	Bootloader uint8  `json:"bootloader"`
-	TEE        uint8  `json:"tee"`
-	SNP        uint8  `json:"snp"`
-	Microcode  uint8  `json:"microcode"`
-}
-
-type snpVersion struct {
-	Major uint8 `json:"major"`
-	Minor uint8 `json:"minor"`
-	Build uint8 `json:"build"`
-}
-
-// snpReport has the fields of the report of AMD's "SEV Secure Nested Paging Firmware ABI
-// Specification", table "ATTESTATION_REPORT structure".
-type snpReport struct {
-	Version         uint32     `json:"version"`
-	GuestSVN        uint32     `json:"guest_svn"`
-	Policy          uint64     `json:"policy"`
-	FamilyID        []byte     `json:"family_id"`
-	ImageID         []byte     `json:"image_id"`
-	VMPL            uint32     `json:"vmpl"`
-	SignatureAlgo   uint32     `json:"sig_algo"`
-	CurrentTCB      snpTCB     `json:"current_tcb"`
-	PlatformInfo    uint64     `json:"plat_info"`
-	KeyInfo         uint32     `json:"key_info"`
-	ReportData      []byte     `json:"report_data"`
-	Measurement     []byte     `json:"measurement"`
-	HostData        []byte     `json:"host_data"`
-	IDKeyDigest     []byte     `json:"id_key_digest"`
-	AuthorKeyDigest []byte     `json:"author_key_digest"`
-	ReportID        []byte     `json:"report_id"`
-	ReportIDMA      []byte     `json:"report_id_ma"`
-	ReportedTCB     snpTCB     `json:"reported_tcb"`
-	Family          *uint8     `json:"cpuid_fam_id"`
-	Model           *uint8     `json:"cpuid_mod_id"`
-	Stepping        *uint8     `json:"cpuid_step"`
-	ChipID          []byte     `json:"chip_id"`
-	CommittedTCB    snpTCB     `json:"committed_tcb"`
-	Current         snpVersion `json:"current"`
-	Committed       snpVersion `json:"committed"`
-	LaunchTCB       snpTCB     `json:"launch_tcb"`
-	LaunchVector    *uint64    `json:"launch_mit_vector"`
-	CurrentVector   *uint64    `json:"current_mit_vector"`
-	Signature       struct {
-		R []byte `json:"r"`
-		S []byte `json:"s"`
-	} `json:"signature"`
-}
-
-// readSNP rebuilds the signed bytes from the evidence's JSON: a field that was changed on
-// the way gives other bytes, which the signature does not fit.
-func readSNP(evidence []byte) (*spb.Attestation, error) {
-	read, err := strictjson.Decode[snpEvidence](evidence)
+// checkSNP verifies a report of SNP up to AMD, and what it says of the machine.
+func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
+	if len(read.Report) != abi.ReportSize {
+		return signed{}, malformed(fmt.Errorf("cpu_evidence.report_base64: %d bytes, a report of SNP has %d", len(read.Report), abi.ReportSize))
+	}
+	report, err := abi.ReportToProto(read.Report)
 	if err != nil {
-		return nil, err
+		return signed{}, malformed(err)
 	}
-	if read.Report == nil {
-		return nil, errors.New("attestation_report is missing")
+	if err := checkSNPSignature(report, read, want); err != nil {
+		return signed{}, err
 	}
-	raw, err := read.Report.bytes()
+	policy, err := abi.ParseSnpPolicy(report.GetPolicy())
 	if err != nil {
-		return nil, err
+		return signed{}, malformed(err)
 	}
-	report, err := abi.ReportToProto(raw)
+	if policy.Debug || policy.MigrateMA {
+		return signed{}, refuse(ClassDebug, "guest policy", "the host may read the machine's memory, by debugging or migration", "use a machine that was started without them")
+	}
+	if report.GetVmpl() != 0 {
+		return signed{}, refuse(ClassLaunch, "privilege level", fmt.Sprintf("the report is of VMPL %d", report.GetVmpl()), "use a machine whose guest runs at VMPL 0")
+	}
+	if found := kds.DecomposeTCBVersion(kds.TCBVersion(report.GetReportedTcb())); !kds.TCBPartsLE(want.MinimumTCB, found) {
+		return signed{}, refuse(ClassFirmware, "TCB", fmt.Sprintf("the firmware is older than you require: %s", tcbText(found)), "have the node's firmware updated, or lower --minimum-tcb if you accept what is known of it")
+	}
+	digest := func(text []byte) []byte { sum := sha256.Sum256(text); return sum[:] }
+	return signed{report.GetReportData(), report.GetMeasurement(), report.GetHostData(), digest}, nil
+}
+
+func tcbText(found kds.TCBParts) string {
+	return fmt.Sprintf("bootloader %d, TEE %d, SNP %d, microcode %d", found.BlSpl, found.TeeSpl, found.SnpSpl, found.UcodeSpl)
+}
+
+// checkSNPSignature verifies the signature, the chain and that AMD has not revoked it.
+func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) error {
+	held := source{read.Collateral, want.Fetch}
+	chain := &spb.CertificateChain{VcekCert: read.Collateral[attestdoc.AMDVCEK], VlekCert: read.Collateral[attestdoc.AMDVLEK]}
+	if chain.VcekCert == nil && chain.VlekCert == nil && want.Fetch != nil {
+		_, fetched, err := want.Fetch(VCEKAddress(report))
+		if err != nil {
+			return refuse(ClassSignature, "signature", "the certificate of the processor's key cannot be fetched: "+err.Error(), "allow requests to kdsintf.amd.com, or ask the enclave's operator for collateral in the document")
+		}
+		chain.VcekCert = fetched
+	}
+	options := &verify.Options{DisableCertFetching: true, Now: want.Now, TrustedRoots: want.InsecureRoots}
+	evidence := &spb.Attestation{Report: report, CertificateChain: chain}
+	if err := verify.SnpAttestation(evidence, options); err != nil {
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of AMD, or was changed; if the document has no certificate, allow requests to kdsintf.amd.com")
+	}
+	if want.InsecureSkipRevocation {
+		return nil
+	}
+	revocation := &currentList{source: amdSource{held}, now: want.Now}
+	options.CheckRevocations, options.Getter = true, revocation
+	err := verify.SnpAttestation(evidence, options)
+	if revocation.err != nil {
+		err = revocation.err
+	}
 	if err != nil {
-		return nil, err
+		return refuse(ClassFirmware, "revocation", err.Error(), "allow requests to kdsintf.amd.com, ask the enclave's operator for collateral in the document, or ask AMD why the certificate was revoked")
 	}
-	chain := &spb.CertificateChain{}
-	for _, certificate := range read.CertChain {
-		switch string(certificate.Type) {
-		case `"VCEK"`:
-			chain.VcekCert = certificate.Data
-		case `"VLEK"`:
-			chain.VlekCert = certificate.Data
-		}
-	}
-	return &spb.Attestation{Report: report, CertificateChain: chain}, nil
+	return nil
 }
 
-// bytes returns the report as the processor signed it.
-func (r *snpReport) bytes() ([]byte, error) {
-	raw := make([]byte, abi.ReportSize)
-	for _, field := range []struct {
-		name   string
-		offset int
-		size   int
-		value  []byte
-	}{
-		{"family_id", 0x10, 16, r.FamilyID},
-		{"image_id", 0x20, 16, r.ImageID},
-		{"report_data", 0x50, 64, r.ReportData},
-		{"measurement", 0x90, 48, r.Measurement},
-		{"host_data", 0xC0, 32, r.HostData},
-		{"id_key_digest", 0xE0, 48, r.IDKeyDigest},
-		{"author_key_digest", 0x110, 48, r.AuthorKeyDigest},
-		{"report_id", 0x140, 32, r.ReportID},
-		{"report_id_ma", 0x160, 32, r.ReportIDMA},
-		{"chip_id", 0x1A0, 64, r.ChipID},
-		{"signature.r", 0x2A0, 72, r.Signature.R},
-		{"signature.s", 0x2E8, 72, r.Signature.S},
-	} {
-		if len(field.value) != field.size {
-			return nil, fmt.Errorf("attestation_report.%s has %d bytes instead of %d", field.name, len(field.value), field.size)
-		}
-		copy(raw[field.offset:], field.value)
-	}
-	r.putNumbers(raw)
-	return raw, nil
+// VCEKAddress returns where AMD publishes the certificate of the key that signed a report.
+func VCEKAddress(report *spb.Report) string {
+	return kds.VCEKCertURL(kds.ProductLineFromFms(report.GetCpuid1EaxFms()), report.GetChipId(), kds.TCBVersion(report.GetReportedTcb()))
 }
 
-func (r *snpReport) putNumbers(raw []byte) {
-	little := binary.LittleEndian
-	little.PutUint32(raw[0x00:], r.Version)
-	little.PutUint32(raw[0x04:], r.GuestSVN)
-	little.PutUint64(raw[0x08:], r.Policy)
-	little.PutUint32(raw[0x30:], r.VMPL)
-	little.PutUint32(raw[0x34:], r.SignatureAlgo)
-	r.CurrentTCB.put(raw[0x38:])
-	little.PutUint64(raw[0x40:], r.PlatformInfo)
-	little.PutUint32(raw[0x48:], r.KeyInfo)
-	r.ReportedTCB.put(raw[0x180:])
-	for index, part := range []*uint8{r.Family, r.Model, r.Stepping} {
-		if part != nil {
-			raw[0x188+index] = *part
-		}
-	}
-	r.CommittedTCB.put(raw[0x1E0:])
-	r.Current.put(raw[0x1E8:])
-	r.Committed.put(raw[0x1EC:])
-	r.LaunchTCB.put(raw[0x1F0:])
-	if r.LaunchVector != nil {
-		little.PutUint64(raw[0x1F8:], *r.LaunchVector)
-	}
-	if r.CurrentVector != nil {
-		little.PutUint64(raw[0x200:], *r.CurrentVector)
-	}
+// currentList refuses revocation lists that are not valid now: an old one does not know what was revoked
+// since. The library checks only who signed them.
+type currentList struct {
+	source amdSource
+	now    time.Time
+	err    error
 }
 
-// put writes the levels in the processor's layout; those with an FMC have another one.
-func (t snpTCB) put(raw []byte) {
-	if t.FMC != nil {
-		raw[0], raw[1], raw[2], raw[3], raw[7] = *t.FMC, t.Bootloader, t.TEE, t.SNP, t.Microcode
-		return
+// Get implements the library's interface.
+func (l *currentList) Get(address string) ([]byte, error) {
+	body, err := l.source.Get(address)
+	if err == nil && bytes.HasSuffix([]byte(address), []byte("/crl")) {
+		err = l.check(body)
 	}
-	raw[0], raw[1], raw[6], raw[7] = t.Bootloader, t.TEE, t.SNP, t.Microcode
+	l.err = err
+	return body, err
 }
 
-func (v snpVersion) put(raw []byte) { raw[0], raw[1], raw[2] = v.Build, v.Minor, v.Major }
+func (l *currentList) check(body []byte) error {
+	list, err := x509.ParseRevocationList(body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("AMD's revocation list cannot be read: %w", err)
+	case l.now.Before(list.ThisUpdate):
+		return errors.New("AMD's revocation list is of the future")
+	case l.now.After(list.NextUpdate):
+		return fmt.Errorf("AMD's revocation list was to be replaced at %s", list.NextUpdate.Format(time.RFC3339))
+	}
+	return nil
+}

@@ -3,19 +3,17 @@ package verify
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/go-sev-guest/abi"
-	spb "github.com/google/go-sev-guest/proto/sevsnp"
-	"github.com/google/go-sev-guest/verify"
+	"github.com/google/go-sev-guest/kds"
 	"github.com/google/go-sev-guest/verify/trust"
 
-	"cloister.dev/guest/internal/attestation"
+	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/measured"
 )
 
@@ -27,17 +25,24 @@ type Expected struct {
 	Nonce []byte
 	// Measurement is the digest of the measurement document that it computed.
 	Measurement [sha256.Size]byte
-	// Launch are the launch measurements that it trusts.
+	// Launch are the launch measurements that it trusts: the report's with SNP, and with TDX the SHA-384
+	// of MRTD and the first three runtime registers.
 	Launch [][]byte
 	// Rules are the digests of rules for a machine's agent that it trusts; nil means those of this
 	// release.
 	Rules []string
-	// Now is the time at which certificates must be valid.
+	// Now is the time at which certificates and collateral must be valid.
 	Now time.Time
-	// Getter fetches AMD's revocation list; nil means that revocation is not checked.
-	Getter trust.HTTPSGetter
+	// Fetch fetches collateral that the document does not have; nil means that nothing is fetched.
+	Fetch Fetch
+	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
+	MinimumTCB kds.TCBParts
+	// InsecureSkipRevocation means that revocation lists are not checked.
+	InsecureSkipRevocation bool
 	// InsecureRoots replaces AMD's roots, by product line; nil means AMD's.
 	InsecureRoots map[string][]*trust.AMDRootCerts
+	// InsecureIntelRoots replaces Intel's root; nil means Intel's.
+	InsecureIntelRoots *x509.CertPool
 }
 
 // measuredFields are the fields of the measurement document that decide the verdict.
@@ -57,30 +62,36 @@ func Check(document []byte, want Expected) error {
 	if err != nil {
 		return err
 	}
-	if read.Nonce != hex.EncodeToString(want.Nonce) {
+	if !bytes.Equal(read.Nonce, want.Nonce) {
 		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
 	}
-	switch read.Format {
-	case formatSNP:
-	case formatDummy:
-		return refuse(ClassNotConfidential, "evidence", "not confidential: the enclave runs without a TEE", "send nothing that whoever runs the cluster must not read")
-	case formatTDX:
-		return refuse(ClassUnsupported, "evidence", "this program does not check evidence of TDX", "follow docs/measurement.md with Intel's tools")
-	default:
-		return malformed(fmt.Errorf("format %q is not known", read.Format))
-	}
-	enclave, err := checkMeasurement(read.Measurement, want)
+	check, err := checkerOf(read.CPUFormat)
 	if err != nil {
 		return err
 	}
-	evidence, err := readSNP(read.body)
+	enclave, err := checkMeasurement(string(read.Measurement), want)
 	if err != nil {
-		return malformed(err)
-	}
-	if err := checkSignature(evidence, want); err != nil {
 		return err
 	}
-	return checkReport(evidence.GetReport(), read, enclave, want)
+	found, err := check(read, want)
+	if err != nil {
+		return err
+	}
+	return checkSigned(found, read, enclave, want)
+}
+
+// checkerOf returns what verifies evidence of a format.
+func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), error) {
+	const step = "evidence"
+	switch format {
+	case attestdoc.CPUSEVSNP:
+		return checkSNP, nil
+	case attestdoc.CPUTDX:
+		return checkTDX, nil
+	case attestdoc.CPUNone:
+		return nil, refuse(ClassNotConfidential, step, "not confidential: the enclave runs without a TEE", "send nothing that whoever runs the cluster must not read")
+	}
+	return nil, refuse(ClassUnsupported, step, fmt.Sprintf("this program does not check evidence of the format %s", format), "use the cloister-verify of the release that runs the enclave")
 }
 
 // checkMeasurement returns what of the measurement document decides the verdict.
@@ -112,51 +123,21 @@ func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	return read, nil
 }
 
-// checkSignature verifies the report up to the processor's maker.
-func checkSignature(evidence *spb.Attestation, want Expected) error {
-	options := &verify.Options{
-		DisableCertFetching: true,
-		Now:                 want.Now,
-		TrustedRoots:        want.InsecureRoots,
+// checkSigned compares the signed fields.
+func checkSigned(found signed, read attestdoc.Parts, enclave measuredFields, want Expected) error {
+	if !contains(want.Launch, found.launch) {
+		return refuse(ClassLaunch, "launch measurement", fmt.Sprintf("%x is not on your list", found.launch), "add it to --platform if you have computed it from firmware and kernel that you trust")
 	}
-	if err := verify.SnpAttestation(evidence, options); err != nil {
-		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of AMD, or was changed")
+	if !bytes.Equal(found.reportData, read.ReportData) {
+		return refuse(ClassFreshness, "report data", "the evidence does not bind the document's keys, measurement, devices and nonce", "request it again; if that repeats, old evidence is replayed with another document")
 	}
-	if want.Getter == nil {
-		return nil
-	}
-	options.CheckRevocations, options.Getter = true, want.Getter
-	if err := verify.SnpAttestation(evidence, options); err != nil {
-		return refuse(ClassFirmware, "revocation", err.Error(), "allow requests to kdsintf.amd.com, or ask AMD why the certificate was revoked")
-	}
-	return nil
-}
-
-// checkReport compares the signed fields.
-func checkReport(report *spb.Report, read content, enclave measuredFields, want Expected) error {
-	policy, err := abi.ParseSnpPolicy(report.GetPolicy())
-	if err != nil {
-		return malformed(err)
-	}
-	if policy.Debug || policy.MigrateMA {
-		return refuse(ClassDebug, "guest policy", "the host may read the machine's memory, by debugging or migration", "use a machine that was started without them")
-	}
-	if report.GetVmpl() != 0 {
-		return refuse(ClassLaunch, "privilege level", fmt.Sprintf("the report is of VMPL %d", report.GetVmpl()), "use a machine whose guest runs at VMPL 0")
-	}
-	if !slices.ContainsFunc(want.Launch, func(trusted []byte) bool { return bytes.Equal(trusted, report.GetMeasurement()) }) {
-		return refuse(ClassLaunch, "launch measurement", fmt.Sprintf("%x is not on your list", report.GetMeasurement()), "add it to --platform if you have computed it from firmware and kernel that you trust")
-	}
-	bound := attestation.ReportData(want.Key, want.Measurement[:], want.Nonce)
-	if signed := report.GetReportData(); !bytes.Equal(signed[:sha256.Size], bound[:sha256.Size]) {
+	if read.TLSSPKI != want.Key {
 		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: somebody else ends the connection")
-	} else if !bytes.Equal(signed, bound) {
-		return refuse(ClassFreshness, "report data", "the evidence does not bind this measurement and nonce", "request it again; if that repeats, old evidence is replayed")
 	}
-	if digest := sha256.Sum256(read.initdata); !bytes.Equal(report.GetHostData(), digest[:]) {
+	if !bytes.Equal(found.hostData, found.initdataDigest(read.Initdata)) {
 		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
 	}
-	if err := checkInitdata(read.initdata, read.Measurement, enclave); err != nil {
+	if err := checkInitdata(read.Initdata, string(read.Measurement), enclave); err != nil {
 		return foreignInitdata(err)
 	}
 	return nil

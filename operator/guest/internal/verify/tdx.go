@@ -1,0 +1,90 @@
+package verify
+
+import (
+	"crypto/sha512"
+	"crypto/x509"
+	_ "embed"
+	"fmt"
+	"slices"
+
+	"github.com/google/go-tdx-guest/abi"
+	tpb "github.com/google/go-tdx-guest/proto/tdx"
+	"github.com/google/go-tdx-guest/verify"
+
+	"cloister.dev/guest/internal/attestdoc"
+)
+
+// intelRoot is Intel's root certificate, which Intel publishes as Intel_SGX_Provisioning_Certification_RootCA.
+//
+//go:embed intel_root.pem
+var intelRoot []byte
+
+// tdDebug are the bits of the TD's attributes under which the host may read its memory.
+const tdDebug = 0xff
+
+// runtimeRegisters is the number of runtime measurement registers that belong to the launch: the last of
+// four is for what runs later.
+const runtimeRegisters = 3
+
+// checkTDX verifies a quote up to Intel, the level of its firmware, and what it says of the machine.
+func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
+	parsed, err := abi.QuoteToProto(read.Report)
+	if err != nil {
+		return signed{}, malformed(fmt.Errorf("cpu_evidence.report_base64: %w", err))
+	}
+	quote, isV4 := parsed.(*tpb.QuoteV4)
+	if !isV4 {
+		return signed{}, refuse(ClassUnsupported, "evidence", "quotes of another version than 4 are not checked", "use a host whose quoting service makes quotes of version 4")
+	}
+	if err := checkQuoteSignature(quote, want); err != nil {
+		return signed{}, err
+	}
+	if err := checkQuoteCollateral(quote, read, want); err != nil {
+		return signed{}, err
+	}
+	body := quote.GetTdQuoteBody()
+	if body.GetTdAttributes()[0]&tdDebug != 0 {
+		return signed{}, refuse(ClassDebug, "TD attributes", "the host may read the machine's memory, by debugging", "use a machine that was started without it")
+	}
+	launch := sha512.New384()
+	launch.Write(body.GetMrTd())
+	for _, register := range body.GetRtmrs()[:runtimeRegisters] {
+		launch.Write(register)
+	}
+	digest := func(text []byte) []byte { sum := sha512.Sum384(text); return sum[:] }
+	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), digest}, nil
+}
+
+// checkQuoteSignature verifies signature and chain.
+func checkQuoteSignature(quote *tpb.QuoteV4, want Expected) error {
+	if err := verify.TdxQuote(quote, &verify.Options{TrustedRoots: intelRoots(want), Now: want.Now}); err != nil {
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of Intel, or was changed")
+	}
+	return nil
+}
+
+// checkQuoteCollateral verifies with what Intel publishes that nothing was revoked and that the level of
+// processor, TDX module and quoting enclave is up to date.
+func checkQuoteCollateral(quote *tpb.QuoteV4, read attestdoc.Parts, want Expected) error {
+	options := &verify.Options{
+		TrustedRoots: intelRoots(want), Now: want.Now, Getter: intelSource{source{read.Collateral, want.Fetch}},
+		GetCollateral: true, CheckRevocations: !want.InsecureSkipRevocation,
+	}
+	if err := verify.TdxQuote(quote, options); err != nil {
+		return refuse(ClassFirmware, "TCB and revocation", err.Error(), "allow requests to api.trustedservices.intel.com and certificates.trustedservices.intel.com, or ask the enclave's operator for collateral in the document; an old level needs an update of the node's firmware")
+	}
+	return nil
+}
+
+func intelRoots(want Expected) *x509.CertPool {
+	if want.InsecureIntelRoots != nil {
+		return want.InsecureIntelRoots
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(intelRoot) // an empty pool trusts nobody
+	return pool
+}
+
+func contains(trusted [][]byte, launch []byte) bool {
+	return slices.ContainsFunc(trusted, func(each []byte) bool { return slices.Equal(each, launch) })
+}
