@@ -9,12 +9,15 @@ from pathlib import Path
 import httpx
 
 from tests.support.programs.dashboard import COOKIE, Dashboard, Person, start_dashboard
+from tests.support.programs.dashboard_samples import PUBLIC_KEY
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 FETCH = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
 """Headers of a request by the script of a page."""
 
+MOST_BEAT = 30
+"""Seconds until a stream has looked whether its session was ended by another replica."""
 MOST_STOP = 15
 """Seconds that a process takes to stop: its drain, and some for a busy machine."""
 
@@ -111,6 +114,26 @@ async def test_a_session_that_is_ended_loses_its_streams(
         assert await stream.next() == "alive"
         await person.post("/session/end")
         assert await stream.next() in {"changed", "ended"}
+
+
+async def test_two_replicas_tell_of_each_others_writes_and_of_ended_sessions(
+    dashboard: Dashboard, dashboard_settings: Path, world: FacadeInstallation
+) -> None:
+    path = f"/o/{world.organization}/events?part=ssh-keys"
+    with start_dashboard(dashboard_settings) as second:
+        async with dashboard.signed_in(ADMIN) as one, second.person() as two:
+            two.cookie = one.cookie
+            await two.shows(f"/o/{world.organization}/ssh-keys", "New SSH key")
+            async with opened(two, path) as stream:
+                assert await stream.next() == "alive"
+                form = f"/o/{world.organization}/ssh-keys"
+                made = await one.fill(form, name="ada-laptop", public_key=PUBLIC_KEY)
+                assert made.status_code == 303, made.text
+                assert await stream.next(within=2.0) == "changed"
+                assert "ada-laptop" in (await two.get(form)).text
+                assert (await one.post("/session/end")).status_code == 303
+                assert "/session?next=" in (await two.get(form)).headers["location"]
+                assert await stream.next(within=MOST_BEAT) == "ended"
 
 
 async def test_a_session_has_six_streams_at_most(
