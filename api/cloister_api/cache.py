@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import Field
@@ -68,11 +70,12 @@ BY_MEMBER = "member"
 """Organizations by each user that they name."""
 BY_HOSTNAME = "hostname"
 """Enclaves that may have a Pod by each host name that they serve."""
+CREATION_ORDER = attrgetter("creation_order")
 MICROSECONDS = 1_000_000
 """Of a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CachedContainer:
     """A Container, and the metadata that the model does not keep."""
 
@@ -94,6 +97,13 @@ class CachedContainer:
     def id(self) -> str:
         """Identifier in the API: the uid, or the one it had before a restore."""
         return self.container.identifier
+
+    @cached_property
+    def creation_order(self) -> tuple[float, str]:
+        """Sort key of Containers: creation, then uid."""
+        meta = self.container.metadata
+        created = meta.creation_timestamp
+        return (created.timestamp() if created else 0.0, meta.uid)
 
     @property
     def managers(self) -> frozenset[str]:
@@ -389,7 +399,7 @@ class ClusterCache:
     def containers_of(self, namespace: str) -> list[CachedContainer]:
         """Return the Containers of a namespace, oldest first; deleting ones are `going`."""
         held = (entry.value for entry in self.containers.in_namespace(namespace).values())
-        return sorted(held, key=creation_order)
+        return sorted(held, key=CREATION_ORDER)
 
     def running_of(self, namespace: str) -> dict[str, Place]:
         """Return places by uid of the Containers that may have a Pod, gone ones included."""
@@ -431,11 +441,5 @@ class ClusterCache:
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
         """Return the Deployment of a repository; None = there is none."""
-        return self.deployments_of(namespace).get(self.repositories.key(repo))
-
-
-def creation_order(held: CachedContainer) -> tuple[float, str]:
-    """Return the sort key of Containers: creation, then uid."""
-    meta = held.container.metadata
-    created = meta.creation_timestamp
-    return (created.timestamp() if created else 0.0, meta.uid)
+        held = self.cached_deployments(namespace).get(self.repositories.key(repo))
+        return held.value if held is not None else None

@@ -36,6 +36,7 @@ from cloister_api.dashboard.pages import (
     usage,
 )
 from cloister_api.dashboard.rendering import Pages
+from cloister_api.dashboard.views.listing import ListedContainers
 from cloister_api.errors import ApiError, from_framework, from_kube
 from cloister_api.http.callers import Callers
 from cloister_api.http.metrics import HttpMetrics
@@ -146,6 +147,7 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
+    app.state.listed = ListedContainers()
     app.state.feed = functools.cache(lambda: feed_of(api, settings, shutdown))
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:

@@ -1,6 +1,6 @@
 """/api/containers (spec 6, 21, 22)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
@@ -52,8 +52,9 @@ from cloister_api.schemas.containers import (
     ValidateReleaseRequest,
 )
 from cloister_api.wire.json_response import JsonResponse
+from cloister_crds.kinds import Deployment, Organization
 
-__all__ = ["LIST", "router", "shown_record"]
+__all__ = ["LIST", "router", "shown_record", "shown_records"]
 
 router = APIRouter(prefix="/api/containers", tags=["containers"], route_class=StrictRoute)
 
@@ -91,13 +92,42 @@ def shown_record(
     links
         Which containers of the organization replace which.
     """
-    return container_record(
-        cached,
-        principal.organization,
-        context.cache.deployment_of(principal.namespace, cached.container.spec.repo),
-        context.records,
-        links.get(cached.container.metadata.uid, NO_LINKS),
-    )
+    return shown_records(context, principal, [cached], links)[0]
+
+
+def shown_records(
+    context: Context,
+    principal: Principal,
+    containers: Sequence[CachedContainer],
+    links: Mapping[str, ReplacementLinks],
+) -> list[ContainerResponse]:
+    """Return the records of containers of the principal's organization, in their order."""
+    return [
+        container_record(cached, organization, deployment, context.records, own)
+        for cached, organization, deployment, own in record_parts(
+            context, principal, containers, links
+        )
+    ]
+
+
+def record_parts(
+    context: Context,
+    principal: Principal,
+    containers: Sequence[CachedContainer],
+    links: Mapping[str, ReplacementLinks],
+) -> list[tuple[CachedContainer, Organization, Deployment | None, ReplacementLinks]]:
+    """Return what the records of containers follow from."""
+    deployments = context.cache.deployments_of(principal.namespace)
+    key = context.cache.repositories.key
+    return [
+        (
+            each,
+            principal.organization,
+            deployments.get(key(each.container.spec.repo)),
+            links.get(each.container.metadata.uid, NO_LINKS),
+        )
+        for each in containers
+    ]
 
 
 def changed_response(request: Request, changed: CachedContainer) -> JsonResponse[ContainerResponse]:
@@ -145,18 +175,7 @@ def encoded(
     links: Mapping[str, ReplacementLinks],
 ) -> bytes:
     """Return the records of containers as JSON."""
-    deployments = context.cache.deployments_of(principal.namespace)
-    key = context.cache.repositories.key
-    parts = [
-        (
-            each,
-            principal.organization,
-            deployments.get(key(each.container.spec.repo)),
-            links.get(each.container.metadata.uid, NO_LINKS),
-        )
-        for each in page
-    ]
-    return context.record_cache.records(parts)
+    return context.record_cache.records(record_parts(context, principal, page, links))
 
 
 class ContainerList:

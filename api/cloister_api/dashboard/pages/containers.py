@@ -14,7 +14,7 @@ from cloister_api.dashboard.pages.requests import (
     principal_of,
     render,
 )
-from cloister_api.dashboard.views.listing import Choice, listing_of
+from cloister_api.dashboard.views.listing import Choice, ListedContainers, listing_of
 from cloister_api.dashboard.views.rows import (
     condition_rows,
     container_rows,
@@ -24,7 +24,7 @@ from cloister_api.dashboard.views.rows import (
 )
 from cloister_api.errors import ApiError
 from cloister_api.records.replacement_links import not_replaced, replacement_links
-from cloister_api.routes.containers import shown_record
+from cloister_api.routes.containers import shown_record, shown_records
 
 __all__ = ["ROUTES", "container_page"]
 
@@ -41,14 +41,13 @@ async def containers(request: Request) -> Response:
     everything = await context.reader.all(principal, request.query_params.get("seen"))
     links = replacement_links(everything)
     choice = Choice.of(request.query_params)
-    listing = listing_of(not_replaced(everything, links), choice)
+    listed: ListedContainers = request.app.state.listed
+    listing = listing_of(listed.of(not_replaced(everything, links)), choice)
     return render(
         request,
         "containers.html",
         organization=context.organization.of(principal),
-        rows=container_rows(
-            [shown_record(context, principal, each, links) for each in listing.held]
-        ),
+        rows=container_rows(shown_records(context, principal, listing.held, links)),
         listing=listing,
         choice=choice,
         query=urlencode({"search": choice.text, "status": choice.status}),

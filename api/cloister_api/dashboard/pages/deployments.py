@@ -12,7 +12,7 @@ from cloister_api.dashboard.views.rows import container_rows
 from cloister_api.errors import ApiError, not_found
 from cloister_api.records.replacement_links import not_replaced, replacement_links
 from cloister_api.routes.audit import AuditedWrite
-from cloister_api.routes.containers import shown_record
+from cloister_api.routes.containers import shown_records
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
 from cloister_api.schemas.resources import UpdateDeploymentRequest
 
@@ -71,7 +71,7 @@ async def page(
         problem=problem,
         typed=form,
         deployment=deployment,
-        rows=container_rows([shown_record(context, principal, each, links) for each in listed]),
+        rows=container_rows(shown_records(context, principal, listed, links)),
         results=results,
         parts=("deployments", "containers"),
     )

@@ -2,20 +2,25 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Self
 
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.views.rows import URGENCY, tone_of
 from cloister_api.records.container import shown_state
 from cloister_crds.kinds.container import ContainerPhase
 
-__all__ = ["PAGE", "Choice", "ContainerListing", "listing_of"]
+__all__ = ["PAGE", "Choice", "ContainerListing", "ListedContainers", "listing_of"]
 
 PAGE = 50
 """Containers of a page."""
 ORDER = {phase: URGENCY.index(tone_of(phase)) for phase in ContainerPhase}
 """Place of each phase in the list."""
+IN_ORDER = attrgetter("order")
+MOST_KEPT = 50_000
+"""Most containers that are kept; beyond that the cache starts from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,51 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedContainer:
+    """A container, and what the list decides by."""
+
+    held: CachedContainer
+    """The container."""
+    phase: ContainerPhase
+    """Its status word."""
+    order: tuple[int, str, str]
+    """Sort key: the urgency, the name, and the uid, which no other one has."""
+    text: str
+    """Name, repository and tag in lower case, a line each."""
+
+    @classmethod
+    def of(cls, held: CachedContainer) -> Self:
+        """Return what the list decides by."""
+        container = held.container
+        phase, name = shown_state(container).phase, container.display_name
+        text = f"{name}\n{container.spec.repo}\n{container.spec.tag}".lower()
+        return cls(held, phase, (ORDER[phase], name, container.metadata.uid), text)
+
+
+class ListedContainers:
+    """What the list decides by, kept for each container while it is the same object.
+
+    Objects in the cluster cache are replaced and never changed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, ListedContainer] = {}
+
+    def of(self, containers: Iterable[CachedContainer]) -> list[ListedContainer]:
+        """Return it for some containers."""
+        return [self._one(each) for each in containers]
+
+    def _one(self, held: CachedContainer) -> ListedContainer:
+        uid = held.container.metadata.uid
+        kept = self._kept.get(uid)
+        if kept is None or kept.held is not held:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[uid] = ListedContainer.of(held)
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerListing:
     """A page of the list."""
 
@@ -59,7 +109,7 @@ class ContainerListing:
     """How many pages there are, at least 1."""
 
 
-def listing_of(containers: Sequence[CachedContainer], choice: Choice) -> ContainerListing:
+def listing_of(containers: Sequence[ListedContainer], choice: Choice) -> ContainerListing:
     """Return a page of the list; one behind the last is the last.
 
     Parameters
@@ -69,30 +119,21 @@ def listing_of(containers: Sequence[CachedContainer], choice: Choice) -> Contain
     choice
         What somebody looks for.
     """
-    placed = [(shown_state(each.container).phase, each) for each in containers]
-    counts = Counter(phase for phase, _ in placed)
+    counts = Counter(each.phase for each in containers)
     text = choice.text.lower()
     chosen = [
-        (ORDER[phase], each.container.display_name, each.container.metadata.uid, each)
-        for phase, each in placed
-        if (not choice.status or phase == choice.status) and (not text or has_text(each, text))
+        each
+        for each in containers
+        if (not choice.status or each.phase == choice.status) and text in each.text
     ]
     pages = max(1, -(-len(chosen) // PAGE))
     number = min(choice.number, pages)
-    # No uid is there twice, so that two containers are never compared.
-    until = heapq.nsmallest(number * PAGE, chosen)
+    until = heapq.nsmallest(number * PAGE, chosen, key=IN_ORDER)
     return ContainerListing(
-        tuple(entry[3] for entry in until[(number - 1) * PAGE :]),
+        tuple(each.held for each in until[(number - 1) * PAGE :]),
         tuple(sorted(counts.items(), key=lambda item: (ORDER[item[0]], item[0]))),
         len(containers),
         len(chosen),
         number,
         pages,
     )
-
-
-def has_text(held: CachedContainer, text: str) -> bool:
-    """Return whether a container has a text, in lower case, in its name, repository or tag."""
-    container = held.container
-    names = (container.display_name, container.spec.repo, container.spec.tag)
-    return any(text in name.lower() for name in names)

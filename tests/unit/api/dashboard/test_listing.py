@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.views.listing import PAGE, Choice, listing_of
+from cloister_api.dashboard.views.listing import (
+    PAGE,
+    Choice,
+    ContainerListing,
+    ListedContainers,
+    listing_of,
+)
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 
@@ -22,8 +28,12 @@ def held(name: str, phase: str = "ready", **spec: Any) -> CachedContainer:
     return CachedContainer(Container.read(item), "", {})
 
 
+def listed_of(containers: list[CachedContainer], choice: Choice) -> ContainerListing:
+    return listing_of(ListedContainers().of(containers), choice)
+
+
 def names(containers: list[CachedContainer], choice: Choice) -> list[str]:
-    return [each.container.display_name for each in listing_of(containers, choice).held]
+    return [each.container.display_name for each in listed_of(containers, choice).held]
 
 
 MIXED = [
@@ -33,7 +43,7 @@ MIXED = [
 
 
 def test_the_most_urgent_come_first_and_all_are_counted() -> None:
-    listing = listing_of(MIXED, Choice())
+    listing = listed_of(MIXED, Choice())
     assert [each.id for each in listing.held] == ["uid-d", "uid-e", "uid-c", "uid-b", "uid-a"]
     assert listing.counts == (
         (ContainerPhase.FAILED, 2),
@@ -60,12 +70,12 @@ def test_a_choice_is_kept_to(choice: Choice, found: list[str]) -> None:
 
 def test_pages_have_fifty_and_the_last_one_the_rest() -> None:
     many = [held(f"c{number:03}") for number in range(PAGE * 2 + 3)]
-    first, last, beyond = (listing_of(many, Choice(number=number)) for number in (1, 3, 99))
+    first, last, beyond = (listed_of(many, Choice(number=number)) for number in (1, 3, 99))
     assert len(first.held) == PAGE
     assert first.held[0].id == "uid-c000"
     assert (len(last.held), last.pages, last.number) == (3, 3, 3)
     assert beyond == last
-    assert listing_of([], Choice(number=5)).pages == 1
+    assert listed_of([], Choice(number=5)).pages == 1
 
 
 @pytest.mark.parametrize(
@@ -73,3 +83,17 @@ def test_pages_have_fifty_and_the_last_one_the_rest() -> None:
 )
 def test_a_page_that_cannot_be_is_the_first(text: str, number: int) -> None:
     assert Choice.of({"page": text}).number == number
+
+
+def test_what_is_kept_of_a_container_goes_with_its_object() -> None:
+    listed = ListedContainers()
+    (first,) = listed.of([held("a")])
+    same = first.held
+    assert listed.of([same]) == [first]
+    (changed,) = listed.of([held("a", "failed")])
+    assert (first.phase, changed.phase) == (ContainerPhase.READY, ContainerPhase.FAILED)
+
+
+def test_a_line_end_is_not_in_any_text() -> None:
+    assert not names([held("a", tag="b")], Choice(text="b\na"))
+    assert names([held("a", tag="b")], Choice(text="acme/web")) == ["a"]
