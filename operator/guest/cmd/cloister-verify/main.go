@@ -1,136 +1,92 @@
-// Command cloister-verify checks an enclave's attestation on a TLS connection of its own.
+// Command cloister-verify checks an enclave's attestation on a TLS connection of its own, computes what
+// the enclave should be from its repository, and passes requests on to what it has verified.
 package main
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/tls"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"strings"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/collateral"
-	"cloister.dev/guest/internal/strictjson"
+	"cloister.dev/guest/internal/bundle"
+	"cloister.dev/guest/internal/enclaveconn"
 	"cloister.dev/guest/internal/verify"
 )
 
-const usage = "cloister-verify [options] --measurement sha256:… --platform HEX[,HEX…] HOST[:PORT]"
-
-const timeout = 30 * time.Second
-
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // run returns the exit code: 0 if verified, else the class of the failure.
-func run(arguments []string, out, messages io.Writer) int {
-	flags := flag.NewFlagSet("cloister-verify", flag.ContinueOnError)
-	flags.SetOutput(messages)
-	flags.Usage = func() { fmt.Fprintln(messages, usage); flags.PrintDefaults() }
-	measurement := flags.String("measurement", "", "digest of the measurement document, from `cloister config measure`")
-	platform := flags.String("platform", "", "trusted launch measurements, in hexadecimal digits, separated by commas")
-	service := flags.String("service", "cloister", "service name of the installation")
-	asJSON := flags.Bool("json", false, "write the verdict as JSON")
-	skipRevocation := flags.Bool("insecure-skip-revocation", false, "check no revocation lists")
-	if err := flags.Parse(arguments); err != nil {
+func run(ctx context.Context, arguments []string, out, messages io.Writer) int {
+	chosen, err := parseOptions(arguments, messages)
+	if err != nil {
+		if !errors.Is(err, errShown) {
+			fmt.Fprintln(messages, err)
+		}
 		return int(verify.ClassUsage)
 	}
-	err := errors.New(usage)
-	want, problem := expectation(*measurement, *platform)
+	var made verdict
 	switch {
-	case problem != nil:
-		err = problem
-	case flags.NArg() == 1:
-		want.Fetch, want.InsecureSkipRevocation = collateral.FromMakers, *skipRevocation
-		err = check(flags.Arg(0), *service, want)
-		return report(err, *asJSON, out, messages)
-	}
-	fmt.Fprintln(messages, err)
-	return int(verify.ClassUsage)
-}
-
-func expectation(measurement, platform string) (verify.Expected, error) {
-	var want verify.Expected
-	digest, err := hex.DecodeString(strings.TrimPrefix(measurement, "sha256:"))
-	if err != nil || len(digest) != sha256.Size {
-		return want, errors.New("--measurement: not sha256: and 64 hexadecimal digits; compute it with `cloister config measure`")
-	}
-	copy(want.Measurement[:], digest)
-	for text := range strings.SplitSeq(platform, ",") {
-		launch, err := hex.DecodeString(text)
-		if err != nil || len(launch) != 48 {
-			return want, fmt.Errorf("--platform: %q is not 96 hexadecimal digits; name the launch measurements that you trust", text)
+	case chosen.proxy:
+		made = runProxy(ctx, chosen, messages)
+		if made.failure == nil {
+			return 0
 		}
-		want.Launch = append(want.Launch, launch)
-	}
-	return want, nil
-}
-
-// check requests the document and checks it against the key of the same connection.
-func check(host, service string, want verify.Expected) error {
-	want.Nonce = make([]byte, attestdoc.NonceSize)
-	_, _ = rand.Read(want.Nonce) // never fails
-	want.Now = time.Now()
-	document, key, err := fetch(host, service, want.Nonce)
-	if err != nil {
-		return &verify.Failure{Class: verify.ClassUnreachable, Step: "connect", Problem: err.Error(), Remedy: "check the host name, --service and that the container is ready"}
-	}
-	want.Key = key
-	return verify.Check(document, want)
-}
-
-// fetch returns the document and the fingerprint of the key of the connection that it came
-// by. Names of certificates prove nothing here: the evidence binds the key itself.
-func fetch(host, service string, nonce []byte) ([]byte, [sha256.Size]byte, error) {
-	var key [sha256.Size]byte
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	address := "https://" + host + "/.well-known/" + service + "-attestation?nonce=" + hex.EncodeToString(nonce)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, key, err
-	}
-	client := &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, key, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, key, fmt.Errorf("the enclave responds with %s", response.Status)
-	}
-	document, err := io.ReadAll(io.LimitReader(response.Body, strictjson.MaxDocument+1))
-	return document, sha256.Sum256(response.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo), err
-}
-
-// report writes the verdict and returns the exit code. Whatever error there is refuses.
-func report(err error, asJSON bool, out, messages io.Writer) int {
-	var failure *verify.Failure
-	if err != nil && !errors.As(err, &failure) {
-		failure = &verify.Failure{Class: verify.ClassDocument, Step: "document", Problem: err.Error(), Remedy: "trust nothing that this enclave says"}
-	}
-	code := 0
-	if failure != nil {
-		code = int(failure.Class)
-	}
-	switch {
-	case asJSON:
-		_ = json.NewEncoder(out).Encode(map[string]any{"verified": failure == nil, "failure": failure})
-	case failure == nil:
-		fmt.Fprintln(out, "verified: signature, launch measurement, TLS key, nonce, measurement and initdata; see docs/verify.md for what that does not prove")
+	case chosen.fromBundle != "":
+		made = verifyBundle(ctx, chosen)
 	default:
-		fmt.Fprintln(messages, failure)
+		made = verifyHost(ctx, chosen)
 	}
-	return code
+	return made.report(chosen, out, messages)
+}
+
+// verifyHost verifies over a connection of its own.
+func verifyHost(ctx context.Context, chosen options) verdict {
+	judge, err := newJudge(ctx, chosen)
+	if err != nil {
+		return refused(verdict{host: chosen.target.Host}, err)
+	}
+	connection, made := judge.connect(ctx)
+	if connection == nil {
+		return made
+	}
+	defer connection.Close()
+	if chosen.bundle == "" {
+		return made
+	}
+	if err := judge.bundleOf(connection, made.at).Write(chosen.bundle); err != nil && made.failure == nil {
+		return refused(made, &verify.Failure{Class: verify.ClassUsage, Step: "bundle", Problem: err.Error(), Remedy: "name a file that can be written in --bundle"})
+	}
+	return made
+}
+
+// connect opens a connection and verifies it. The connection is nil if the document cannot be had.
+func (j *judge) connect(ctx context.Context) (*enclaveconn.Connection, verdict) {
+	connection, err := enclaveconn.Open(ctx, j.options.target)
+	if err != nil {
+		return nil, refused(j.start(time.Now()), &verify.Failure{
+			Class: verify.ClassUnreachable, Step: "connect", Problem: err.Error(), Remedy: "check the host name, --service and that the container is ready",
+		})
+	}
+	return connection, j.judge(presented{document: connection.Document, key: connection.Key, nonce: connection.Nonce}, time.Now())
+}
+
+// bundleOf returns everything by which a connection was verified.
+func (j *judge) bundleOf(connection *enclaveconn.Connection, at time.Time) bundle.Bundle {
+	made := bundle.Bundle{
+		Time: at.UTC().Truncate(time.Second), Host: j.options.target.Host, Service: j.options.target.Service,
+		Certificate: connection.Certificate, Nonce: fmt.Sprintf("%x", connection.Nonce), Document: connection.Document,
+		ConfigFile: j.inputs.Config, HostProfile: j.inputs.HostProfile, Documents: j.inputs.Documents, Downloads: j.recorder.Kept,
+	}
+	if j.release != nil {
+		made.Source = &bundle.Source{Repo: j.release.Repo, Tag: j.release.Tag, Commit: j.release.Commit, FileName: j.release.FileName}
+	}
+	return made
 }

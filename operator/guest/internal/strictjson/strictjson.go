@@ -28,10 +28,13 @@ var ErrTooLarge = errors.New("the document is larger than allowed")
 //
 // It fails, naming the field, if a field is unknown, is given twice, differs in case from
 // its definition or has another type, or if text follows.
-func Decode[T any](data []byte) (T, error) {
+func Decode[T any](data []byte) (T, error) { return DecodeUpTo[T](data, MaxDocument) }
+
+// DecodeUpTo is Decode for documents of another size at most.
+func DecodeUpTo[T any](data []byte, most int) (T, error) {
 	var value T
-	if len(data) > MaxDocument {
-		return value, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxDocument)
+	if len(data) > most {
+		return value, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), most)
 	}
 	if err := checkTokens(data); err != nil {
 		return value, err

@@ -15,6 +15,7 @@ const (
 	ClassDocument        Class = 11
 	ClassNotConfidential Class = 12
 	ClassUnsupported     Class = 13
+	ClassSource          Class = 14
 	ClassSignature       Class = 20
 	ClassFirmware        Class = 21
 	ClassLaunch          Class = 22
@@ -23,6 +24,7 @@ const (
 	ClassInitdata        Class = 25
 	ClassMeasurement     Class = 26
 	ClassDebug           Class = 27
+	ClassWord            Class = 28
 )
 
 // Failure is the reason why a document is refused.

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-sev-guest/verify/trust"
+
+	"cloister.dev/guest/internal/bundle"
+	"cloister.dev/guest/internal/recompute"
+	"cloister.dev/guest/internal/source"
+	"cloister.dev/guest/internal/verify"
+)
+
+// maxCollateral is the largest response of a processor's maker, in bytes.
+const maxCollateral = 4 << 20
+
+// presented is what an enclave showed over one connection.
+type presented struct {
+	document []byte
+	key      [sha256.Size]byte
+	nonce    []byte
+}
+
+// judge compares what enclaves present with what the command line wants.
+type judge struct {
+	options  options
+	inputs   recompute.Inputs
+	release  *source.Release
+	recorder *bundle.Recorder
+	amd      map[string][]*trust.AMDRootCerts
+	intel    *x509.CertPool
+}
+
+// newJudge reads everything that does not depend on a connection.
+func newJudge(ctx context.Context, chosen options) (*judge, error) {
+	made := &judge{options: chosen, recorder: &bundle.Recorder{Fetch: fetch}}
+	var err error
+	if chosen.developmentRoot != "" {
+		if made.amd, made.intel, err = readRoots(chosen.developmentRoot); err != nil {
+			return nil, err
+		}
+	}
+	made.inputs, made.release, err = readInputs(ctx, chosen)
+	return made, err
+}
+
+// start returns a verdict that has the steps before any connection.
+func (j *judge) start(at time.Time) verdict {
+	made := verdict{host: j.options.target.Host, at: at}
+	if j.release != nil {
+		made.release = fmt.Sprintf("%s %s (commit %s)", j.release.Repo, j.release.Tag, j.release.Commit)
+		made.passed("configuration file", fmt.Sprintf("%s of %s, sha256:%x", j.release.FileName, made.release, sha256.Sum256(j.release.File)))
+	}
+	if j.options.developmentRoot != "" {
+		made.insecure = append(made.insecure, "the roots in "+j.options.developmentRoot+" are not those of a maker of processors")
+	}
+	if j.options.skipRevocation {
+		made.insecure = append(made.insecure, "revocation was not checked")
+	}
+	return made
+}
+
+// judge returns the verdict about what was presented.
+func (j *judge) judge(shown presented, at time.Time) verdict {
+	made := j.start(at)
+	want := verify.Expected{
+		Key: shown.key, Nonce: shown.nonce, Measurement: j.options.digest, Launch: j.options.launch, MinimumTCB: j.options.leastTCB, Now: at,
+		Fetch: j.recorder.Get, InsecureSkipRevocation: j.options.skipRevocation, InsecureRoots: j.amd, InsecureIntelRoots: j.intel,
+		Passed: made.passed,
+	}
+	var different error
+	if j.options.measurement == "" {
+		want.Measurement, different = j.compute(shown.document, &made)
+		var input *recompute.InputError
+		if errors.As(different, &input) {
+			return refused(made, &verify.Failure{Class: verify.ClassUsage, Step: input.Input, Problem: input.Problem, Remedy: "correct it, or name another one"})
+		}
+	}
+	made.measurement = want.Measurement
+	err := verify.Check(shown.document, want)
+	var failure *verify.Failure
+	if different != nil && errors.As(err, &failure) && failure.Class == verify.ClassMeasurement {
+		// The library knows only that the digest is another one; this says which part is.
+		err = &verify.Failure{
+			Class: verify.ClassMeasurement, Step: "measurement", Problem: different.Error(),
+			Remedy: "compare it with what you expect to run: another release, host profile or platform runs, or an option is wrong",
+		}
+	}
+	if err != nil {
+		return refused(made, err)
+	}
+	if j.options.strict && len(made.onWord) > 0 {
+		return refused(made, &verify.Failure{
+			Class: verify.ClassWord, Step: "operator's word", Problem: "taken from what the enclave's operator published: " + strings.Join(made.onWord, ", "),
+			Remedy: "name what you have of --host-profile, --documents (or --settings), --guest-image and --shim-image (or --images-lock)",
+		})
+	}
+	return made
+}
+
+// compute computes the measurement from the inputs and the published one.
+func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, error) {
+	// A document that says it twice, or in another case, is refused by the verifier, whose reading counts.
+	var published struct {
+		Measurement string `json:"measurement"`
+	}
+	if err := json.Unmarshal(document, &published); err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("the document has no measurement: %w", err)
+	}
+	result, err := recompute.Compute(published.Measurement, j.inputs)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	made.onWord = result.OnWord
+	for _, each := range result.Compared {
+		made.passed("measurement: "+each.Part, fmt.Sprintf("%s, from the %s", each.Value, each.From))
+	}
+	return result.Digest, nil
+}
+
+// fetch fetches what a maker of processors publishes.
+func fetch(address string) (map[string][]string, []byte, error) {
+	client := &http.Client{
+		Timeout:       30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Get(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("%s responds with %s", address, response.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxCollateral+1))
+	if err == nil && len(body) > maxCollateral {
+		err = fmt.Errorf("%s responds with more than %d bytes", address, maxCollateral)
+	}
+	return response.Header, body, err
+}

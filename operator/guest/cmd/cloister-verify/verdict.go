@@ -1,0 +1,93 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"cloister.dev/guest/internal/verify"
+)
+
+// step is one step that passed, or the one that did not.
+type step struct {
+	Step     string `json:"step"`
+	Result   string `json:"result"`
+	Compared string `json:"compared"`
+}
+
+// verdict is the result of one verification.
+type verdict struct {
+	host        string
+	at          time.Time
+	release     string
+	measurement [sha256.Size]byte
+	steps       []step
+	onWord      []string
+	notes       []string
+	insecure    []string
+	failure     *verify.Failure
+}
+
+func (v *verdict) passed(name, compared string) {
+	v.steps = append(v.steps, step{Step: name, Result: "passed", Compared: compared})
+}
+
+// refused returns the verdict with an error. Whatever error there is refuses.
+func refused(made verdict, err error) verdict {
+	if !errors.As(err, &made.failure) {
+		made.failure = &verify.Failure{Class: verify.ClassDocument, Step: "document", Problem: err.Error(), Remedy: "trust nothing that this enclave says"}
+	}
+	made.steps = append(made.steps, step{Step: made.failure.Step, Result: "refused", Compared: made.failure.Problem})
+	return made
+}
+
+// report writes the verdict and returns the exit code.
+func (v verdict) report(chosen options, out, messages io.Writer) int {
+	code := 0
+	if v.failure != nil {
+		code = int(v.failure.Class)
+	}
+	if chosen.json {
+		v.writeJSON(out)
+		return code
+	}
+	if chosen.verbose {
+		for _, each := range v.steps {
+			fmt.Fprintf(out, "%-8s %s: %s\n", each.Result, each.Step, each.Compared)
+		}
+	}
+	for _, each := range v.insecure {
+		fmt.Fprintln(messages, "insecure:", each)
+	}
+	for _, each := range v.notes {
+		fmt.Fprintln(messages, "note:", each)
+	}
+	if v.failure != nil {
+		fmt.Fprintln(messages, v.failure)
+		return code
+	}
+	if len(v.onWord) > 0 {
+		fmt.Fprintln(messages, "taken from the operator's word:", strings.Join(v.onWord, ", "))
+	}
+	what := fmt.Sprintf("the measurement sha256:%x", v.measurement)
+	if v.release != "" {
+		what = v.release + " by " + what
+	}
+	fmt.Fprintf(out, "verified: %s runs %s; see docs/verify.md for what that does not prove\n", v.host, what)
+	return code
+}
+
+func (v verdict) writeJSON(out io.Writer) {
+	listed := func(values []string) []string { return append([]string{}, values...) }
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(map[string]any{ // nothing can be done where standard output cannot be written
+		"verified": v.failure == nil, "failure": v.failure, "host": v.host, "time": v.at.UTC().Format(time.RFC3339),
+		"release": v.release, "measurement": fmt.Sprintf("sha256:%x", v.measurement), "steps": append([]step{}, v.steps...),
+		"on_operators_word": listed(v.onWord), "notes": listed(v.notes), "insecure": listed(v.insecure),
+	})
+}

@@ -1,0 +1,193 @@
+package conformance
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"github.com/google/go-sev-guest/abi"
+
+	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/initdata"
+	"cloister.dev/guest/internal/teetest"
+)
+
+// Names of bases.
+const (
+	snp  = "snp"
+	tdx  = "tdx"
+	none = "none"
+)
+
+// tcb is the level of the test processor: bootloader 3, TEE 1, SNP 8, microcode 115.
+const tcb = 3 | 1<<8 | 8<<48 | 115<<56
+
+var (
+	now   = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
+	nonce = bytes.Repeat([]byte{7}, attestdoc.NonceSize)
+)
+
+// maker makes documents of enclaves on processors with test keys.
+type maker struct {
+	t           *testing.T
+	snp         *teetest.SNP
+	tdx         *teetest.TDX
+	certificate *x509.Certificate
+	initdata    string // of an enclave with SNP, as the operator writes it
+	measurement string
+}
+
+// newMaker returns the same maker always: randomness is fixed.
+func newMaker(t *testing.T) *maker {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, 1)
+	snp, first := teetest.NewSNP(now.AddDate(-1, 0, 0))
+	tdx, second := teetest.NewTDX(now.AddDate(-1, 0, 0))
+	text, third := os.ReadFile("../../../../tests/data/measurement/initdata-enclave.toml")
+	key, fourth := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err := errors.Join(first, second, third, fourth); err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "web.acme.example.com"}, DNSNames: []string{"web.acme.example.com"},
+		NotBefore: now.AddDate(0, -1, 0), NotAfter: now.AddDate(0, 2, 0),
+	}
+	der, first := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	certificate, second := x509.ParseCertificate(der)
+	document, third := initdata.Parse(text)
+	if err := errors.Join(first, second, third); err != nil {
+		t.Fatal(err)
+	}
+	return &maker{t, snp, tdx, certificate, string(text), document.Data[initdata.MeasurementFile]}
+}
+
+// scene is one document before it is made.
+type scene struct {
+	tee         string
+	measurement string
+	initdata    string
+	claim       attestdoc.Claim
+	report      teetest.SNPOptions
+	quote       teetest.TDXOptions
+	collateral  map[string][]byte
+	answers     teetest.PCS
+	listAt      time.Time
+	revoked     bool
+}
+
+// scene returns the honest scene of a base.
+func (m *maker) scene(tee string) *scene {
+	made := &scene{
+		tee: tee, measurement: m.measurement, initdata: m.initdata, listAt: now.Add(-time.Hour), answers: teetest.PCS{At: now.Add(-time.Hour)},
+		report: teetest.SNPOptions{Policy: abi.SnpPolicy{SMT: true}, Launch: bytes.Repeat([]byte{9}, 48), TCB: tcb},
+		quote:  teetest.TDXOptions{MRTD: bytes.Repeat([]byte{1}, 48)},
+		claim:  attestdoc.Claim{Nonce: nonce, Keys: attestdoc.CryptoMaterial{TLSSPKI: hex.EncodeToString(m.spki())}},
+	}
+	for index := range made.quote.Registers {
+		made.quote.Registers[index] = bytes.Repeat([]byte{byte(index + 2)}, 48)
+	}
+	switch tee {
+	case tdx:
+		made.change(`"tee":"SNP"`, `"tee":"TDX"`)
+		made.change("kata-qemu-snp", "kata-qemu-tdx")
+		made.initdata = strings.Replace(made.initdata, `algorithm = "sha256"`, `algorithm = "sha384"`, 1)
+	case none:
+		made.measurement = strings.Replace(made.measurement, `"tee":"SNP","teeUnit":"Pod"`, `"tee":"None"`, 1)
+		made.initdata = ""
+	}
+	return made
+}
+
+// change changes the measurement, and the initdata that carries it.
+func (s *scene) change(old, replacement string) {
+	changed := strings.Replace(s.measurement, old, replacement, 1)
+	s.initdata = strings.Replace(s.initdata, s.measurement, changed, 1)
+	s.measurement = changed
+}
+
+func (m *maker) spki() []byte {
+	digest := sha256.Sum256(m.certificate.RawSubjectPublicKeyInfo)
+	return digest[:]
+}
+
+// make returns the document of a scene.
+func (m *maker) make(s *scene) []byte {
+	m.t.Helper()
+	s.claim.Measurement = []byte(s.measurement)
+	if s.initdata != "" {
+		s.claim.Initdata = []byte(s.initdata)
+	}
+	reportData, err := s.claim.ReportData()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	format, report := m.evidence(s, reportData)
+	document, err := s.claim.Document(format, report, s.collateral)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return marshal(m.t, document)
+}
+
+func (m *maker) evidence(s *scene, reportData []byte) (format string, report []byte) {
+	m.t.Helper()
+	var first, second error
+	var collateral map[string][]byte
+	switch s.tee {
+	case tdx:
+		digest := sha512.Sum384([]byte(s.initdata))
+		s.quote.ReportData = reportData
+		if s.quote.ConfigID == nil {
+			s.quote.ConfigID = digest[:]
+		}
+		format = attestdoc.CPUTDX
+		report, first = m.tdx.Quote(s.quote)
+		collateral, second = m.tdx.Collateral(s.answers)
+	case snp:
+		digest := sha256.Sum256([]byte(s.initdata))
+		s.report.ReportData = reportData
+		if s.report.HostData == nil {
+			s.report.HostData = digest[:]
+		}
+		format = attestdoc.CPUSEVSNP
+		report, first = m.snp.Report(s.report)
+		collateral = map[string][]byte{attestdoc.AMDVCEK: m.snp.VCEK(), attestdoc.AMDCertChain: m.snp.CertChain()}
+		collateral[attestdoc.AMDCRL], second = m.snp.RevocationList(s.listAt, s.revoked)
+	default:
+		format, report = attestdoc.CPUNone, reportData
+	}
+	if err := errors.Join(first, second); err != nil {
+		m.t.Fatal(err)
+	}
+	if s.collateral == nil {
+		s.collateral = collateral
+	}
+	return format, report
+}
+
+// launch returns the launch measurement of a base.
+func (m *maker) launch(tee string) []byte {
+	made := m.scene(tee)
+	if tee != tdx {
+		return made.report.Launch
+	}
+	hash := sha512.New384()
+	hash.Write(made.quote.MRTD)
+	for _, register := range made.quote.Registers[:3] {
+		hash.Write(register)
+	}
+	return hash.Sum(nil)
+}
