@@ -7,21 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/google/go-sev-guest/verify/trust"
 
 	"cloister.dev/guest/internal/bundle"
+	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/recompute"
 	"cloister.dev/guest/internal/source"
 	"cloister.dev/guest/internal/verify"
 )
-
-// maxCollateral is the largest response of a processor's maker, in bytes.
-const maxCollateral = 4 << 20
 
 // presented is what an enclave showed over one connection.
 type presented struct {
@@ -42,7 +38,7 @@ type judge struct {
 
 // newJudge reads everything that does not depend on a connection.
 func newJudge(ctx context.Context, chosen options) (*judge, error) {
-	made := &judge{options: chosen, recorder: &bundle.Recorder{Fetch: fetch}}
+	made := &judge{options: chosen, recorder: &bundle.Recorder{Fetch: collateral.FromMakers}}
 	var err error
 	if chosen.developmentRoot != "" {
 		if made.amd, made.intel, err = readRoots(chosen.developmentRoot); err != nil {
@@ -125,25 +121,4 @@ func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, erro
 		made.passed("measurement: "+each.Part, fmt.Sprintf("%s, from the %s", each.Value, each.From))
 	}
 	return result.Digest, nil
-}
-
-// fetch fetches what a maker of processors publishes.
-func fetch(address string) (map[string][]string, []byte, error) {
-	client := &http.Client{
-		Timeout:       30 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Get(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("%s responds with %s", address, response.Status)
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxCollateral+1))
-	if err == nil && len(body) > maxCollateral {
-		err = fmt.Errorf("%s responds with more than %d bytes", address, maxCollateral)
-	}
-	return response.Header, body, err
 }

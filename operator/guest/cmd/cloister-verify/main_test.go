@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +20,7 @@ import (
 var (
 	digest = "sha256:" + strings.Repeat("ab", 32)
 	launch = strings.Repeat("cd", 48)
+	image  = "registry.example/guest@" + digest
 )
 
 // enclave serves a handler over TLS and returns its address.
@@ -43,24 +47,41 @@ func dummy(writer http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(writer).Encode(document)
 }
 
-func TestAnEnclaveWithoutTEEIsNotConfidential(t *testing.T) {
-	var out, messages bytes.Buffer
-	code := run([]string{"--json", "--measurement", digest, "--platform", launch, enclave(t, dummy)}, &out, &messages)
-	var verdict struct {
-		Verified bool
-		Failure  verify.Failure
-	}
-	if err := json.Unmarshal(out.Bytes(), &verdict); err != nil {
+// file writes a file and returns its path.
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code != int(verify.ClassNotConfidential) || verdict.Verified || int(verdict.Failure.Class) != code || messages.Len() != 0 {
-		t.Fatalf("code %d, %s, %s", code, &out, &messages)
+	return path
+}
+
+func TestAnEnclaveWithoutTEEIsNotConfidential(t *testing.T) {
+	config := file(t, "containers:\n- name: web\n  image: "+image+"\n")
+	for _, wanted := range [][]string{{"--measurement", digest}, {"--file", config}} {
+		var out, messages bytes.Buffer
+		code := run(context.Background(), append([]string{"--json", "--platform", launch, enclave(t, dummy)}, wanted...), &out, &messages)
+		var verdict struct {
+			Verified bool
+			Failure  verify.Failure
+			Steps    []step
+		}
+		if err := json.Unmarshal(out.Bytes(), &verdict); err != nil {
+			t.Fatal(err)
+		}
+		if code != int(verify.ClassNotConfidential) || verdict.Verified || int(verdict.Failure.Class) != code || messages.Len() != 0 {
+			t.Fatalf("%q: code %d, %s, %s", wanted, code, &out, &messages)
+		}
+		if last := verdict.Steps[len(verdict.Steps)-1]; len(verdict.Steps) != 3 || last.Result != "refused" || last.Step != "evidence" {
+			t.Fatalf("steps %v", verdict.Steps)
+		}
 	}
 }
 
 func TestMessagesNameTheStep(t *testing.T) {
 	var out, messages bytes.Buffer
-	run([]string{"--measurement", digest, "--platform", launch, enclave(t, dummy)}, &out, &messages)
+	run(context.Background(), []string{"--measurement", digest, "--platform", launch, enclave(t, dummy)}, &out, &messages)
 	if out.Len() != 0 || !strings.HasPrefix(messages.String(), "evidence: not confidential") {
 		t.Fatalf("%s, %s", &out, &messages)
 	}
@@ -70,23 +91,52 @@ func TestWhatCannotBeFetchedIsUnreachable(t *testing.T) {
 	redirect := func(writer http.ResponseWriter, request *http.Request) {
 		http.Redirect(writer, request, "https://other.example", http.StatusFound)
 	}
-	for name, host := range map[string]string{"not found": enclave(t, http.NotFound), "redirect": enclave(t, redirect), "closed": "127.0.0.1:1"} {
+	endless := func(writer http.ResponseWriter, _ *http.Request) {
+		for part := make([]byte, 1<<16); ; {
+			if _, err := writer.Write(part); err != nil {
+				return
+			}
+		}
+	}
+	for name, host := range map[string]string{"not found": enclave(t, http.NotFound), "redirect": enclave(t, redirect), "closed": "127.0.0.1:1", "no host": "user@host", "endless": enclave(t, endless)} {
 		var out, messages bytes.Buffer
-		if code := run([]string{"--measurement", digest, "--platform", launch, host}, &out, &messages); code != int(verify.ClassUnreachable) {
+		if code := run(context.Background(), []string{"--measurement", digest, "--platform", launch, host}, &out, &messages); code != int(verify.ClassUnreachable) {
 			t.Errorf("%s: code %d, %s", name, code, &messages)
 		}
 	}
 }
 
-func TestMissingExpectationsAreRefused(t *testing.T) {
-	for _, arguments := range [][]string{
-		{}, {"host"}, {"--measurement", digest, "host"}, {"--platform", launch, "host"},
-		{"--measurement", digest, "--platform", launch}, {"--measurement", "sha256:ab", "--platform", launch, "host"},
-		{"--unknown", "host"},
+func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
+	for _, words := range []string{
+		"", "host", "host other --measurement " + digest, "--measurement " + digest, "host --measurement sha256:ab", "host --unknown",
+		"host --platform ab --file x", "host --repo a/b", "host --file x --measurement " + digest, "host --file x --repo a/b --tag v1",
+		"host --file x --tag v1", "host --file x --commit " + strings.Repeat("0", 40), "host --file x --documents d --settings s --host-profile h",
+		"host --file x --settings s", "host --measurement " + digest + " --guest-image " + image, "host --measurement " + digest + " --gpus 1",
+		"host --file x --guest-image a:latest", "host --file x --shim-image " + image + " --images-lock l", "host --file x --gpus 65",
+		"host --file x --minimum-tcb 1,2,3", "host --file x --minimum-tcb 1,2,3,4,5", "host --file x --minimum-tcb 1,2,3,256",
+		"host --file x --at now", "host --from-bundle b", "--from-bundle b --at yesterday", "--from-bundle b --bundle c", "--from-bundle b --repo a/b --tag v1",
+		"host --file x --listen 127.0.0.1:0", "proxy host --file x", "proxy host --file x --listen localhost:80", "proxy host --file x --listen 0.0.0.0:0",
+		"proxy host --file x --listen 127.0.0.1:0 --json", "proxy host --file x --listen 127.0.0.1:0 --bundle b",
+		"proxy host --file x --listen 127.0.0.1:0 --recheck 1ms", "proxy --from-bundle b --listen 127.0.0.1:0",
 	} {
 		var out, messages bytes.Buffer
-		if code := run(arguments, &out, &messages); code != int(verify.ClassUsage) || messages.Len() == 0 {
-			t.Errorf("%q: code %d, %s", arguments, code, &messages)
+		if code := run(context.Background(), strings.Fields(words), &out, &messages); code != int(verify.ClassUsage) || messages.Len() == 0 {
+			t.Errorf("%q: code %d, %s", words, code, &messages)
+		}
+	}
+}
+
+func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
+	config := file(t, "containers:\n- name: web\n  image: "+image+"\n")
+	for option, content := range map[string]string{
+		"--documents": "[]", "--images-lock": "[digests]\n", "--insecure-development-root": "x", "--host-profile": "kind: Pod\n",
+	} {
+		for path, what := range map[string]string{file(t, content): "bad", filepath.Join(t.TempDir(), "none"): "missing"} {
+			var out, messages bytes.Buffer
+			code := run(context.Background(), []string{enclave(t, dummy), "--file", config, option, path}, &out, &messages)
+			if code != int(verify.ClassUsage) || !strings.Contains(messages.String(), strings.ReplaceAll(strings.TrimPrefix(option, "--"), "-", " ")[:4]) {
+				t.Errorf("%s %s: code %d, %s", what, option, code, &messages)
+			}
 		}
 	}
 }
@@ -94,7 +144,7 @@ func TestMissingExpectationsAreRefused(t *testing.T) {
 func TestNoErrorIsTakenForAVerdict(t *testing.T) {
 	for _, asJSON := range []bool{true, false} {
 		var out, messages bytes.Buffer
-		code := report(errors.New("of no class"), asJSON, &out, &messages)
+		code := refused(verdict{}, errors.New("of no class")).report(options{json: asJSON}, &out, &messages)
 		if code != int(verify.ClassDocument) || strings.Contains(out.String(), "verified:") || strings.Contains(out.String(), `"verified":true`) {
 			t.Errorf("code %d, %s, %s", code, &out, &messages)
 		}

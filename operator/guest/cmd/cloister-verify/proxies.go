@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/bundle"
+	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/enclaveconn"
 	"cloister.dev/guest/internal/verify"
 	"cloister.dev/guest/internal/verifyproxy"
@@ -80,7 +81,7 @@ func (c *proxyChecker) verify(ctx context.Context) (*enclaveconn.Connection, [sh
 		}
 	}
 	if now.Sub(c.since) > collateralAge {
-		c.judge.recorder, c.since = &bundle.Recorder{Fetch: fetch}, now
+		c.judge.recorder, c.since = &bundle.Recorder{Fetch: collateral.FromMakers}, now
 	}
 	made := c.judge.judge(presented{document: connection.Document, key: connection.Key, nonce: connection.Nonce}, now)
 	c.last = made

@@ -11,6 +11,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 	"math/big"
 	"os"
 	"strings"
@@ -48,6 +50,8 @@ type maker struct {
 	certificate *x509.Certificate
 	initdata    string // of an enclave with SNP, as the operator writes it
 	measurement string
+	// answers are the makers', by what they say: they sign each once.
+	answers map[string]map[string][]byte
 }
 
 // newMaker returns the same maker always: randomness is fixed.
@@ -71,7 +75,7 @@ func newMaker(t *testing.T) *maker {
 	if err := errors.Join(first, second, third); err != nil {
 		t.Fatal(err)
 	}
-	return &maker{t, snp, tdx, certificate, string(text), document.Data[initdata.MeasurementFile]}
+	return &maker{t, snp, tdx, certificate, string(text), document.Data[initdata.MeasurementFile], map[string]map[string][]byte{}}
 }
 
 // scene is one document before it is made.
@@ -135,6 +139,9 @@ func (m *maker) make(s *scene) []byte {
 		m.t.Fatal(err)
 	}
 	format, report := m.evidence(s, reportData)
+	if s.collateral == nil {
+		s.collateral = m.collateral(s)
+	}
 	document, err := s.claim.Document(format, report, s.collateral)
 	if err != nil {
 		m.t.Fatal(err)
@@ -144,8 +151,7 @@ func (m *maker) make(s *scene) []byte {
 
 func (m *maker) evidence(s *scene, reportData []byte) (format string, report []byte) {
 	m.t.Helper()
-	var first, second error
-	var collateral map[string][]byte
+	var err error
 	switch s.tee {
 	case tdx:
 		digest := sha512.Sum384([]byte(s.initdata))
@@ -154,8 +160,7 @@ func (m *maker) evidence(s *scene, reportData []byte) (format string, report []b
 			s.quote.ConfigID = digest[:]
 		}
 		format = attestdoc.CPUTDX
-		report, first = m.tdx.Quote(s.quote)
-		collateral, second = m.tdx.Collateral(s.answers)
+		report, err = m.tdx.Quote(s.quote)
 	case snp:
 		digest := sha256.Sum256([]byte(s.initdata))
 		s.report.ReportData = reportData
@@ -163,19 +168,37 @@ func (m *maker) evidence(s *scene, reportData []byte) (format string, report []b
 			s.report.HostData = digest[:]
 		}
 		format = attestdoc.CPUSEVSNP
-		report, first = m.snp.Report(s.report)
-		collateral = map[string][]byte{attestdoc.AMDVCEK: m.snp.VCEK(), attestdoc.AMDCertChain: m.snp.CertChain()}
-		collateral[attestdoc.AMDCRL], second = m.snp.RevocationList(s.listAt, s.revoked)
+		report, err = m.snp.Report(s.report)
 	default:
 		format, report = attestdoc.CPUNone, reportData
 	}
-	if err := errors.Join(first, second); err != nil {
+	if err != nil {
 		m.t.Fatal(err)
 	}
-	if s.collateral == nil {
-		s.collateral = collateral
-	}
 	return format, report
+}
+
+// collateral returns what the makers answer in a scene.
+func (m *maker) collateral(s *scene) map[string][]byte {
+	m.t.Helper()
+	key := fmt.Sprint(s.tee, s.answers, s.listAt, s.revoked)
+	if m.answers[key] != nil {
+		return maps.Clone(m.answers[key])
+	}
+	var made map[string][]byte
+	var err error
+	switch s.tee {
+	case tdx:
+		made, err = m.tdx.Collateral(s.answers)
+	case snp:
+		made = map[string][]byte{attestdoc.AMDVCEK: m.snp.VCEK(), attestdoc.AMDCertChain: m.snp.CertChain()}
+		made[attestdoc.AMDCRL], err = m.snp.RevocationList(s.listAt, s.revoked)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.answers[key] = made
+	return maps.Clone(made)
 }
 
 // launch returns the launch measurement of a base.

@@ -52,12 +52,8 @@ func digestOf(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum25
 
 // roots are the certificates that clients of the vectors trust, PEM.
 func (m *maker) roots() []byte {
-	answers, err := m.tdx.Collateral(m.scene(tdx).answers)
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	var last *pem.Block
-	for rest := answers[attestdoc.IntelTCBInfoChain]; ; {
+	for rest := m.collateral(m.scene(tdx))[attestdoc.IntelTCBInfoChain]; ; {
 		block, after := pem.Decode(rest)
 		if block == nil {
 			break

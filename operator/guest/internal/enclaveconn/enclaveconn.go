@@ -115,12 +115,15 @@ func (c *Connection) request(target Target) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	// Its body is not closed: that would read it to its end, and an error closes the connection.
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the enclave responds with %s", response.Status)
 	}
 	if c.Document, err = io.ReadAll(io.LimitReader(response.Body, attestdoc.MaxDocument+1)); err != nil {
 		return err
+	}
+	if len(c.Document) > attestdoc.MaxDocument {
+		return fmt.Errorf("the enclave sends more than %d bytes", attestdoc.MaxDocument)
 	}
 	if reader.Buffered() > 0 {
 		return errors.New("the enclave sends more than the document")

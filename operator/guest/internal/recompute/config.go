@@ -37,7 +37,7 @@ func readConfig(content []byte) (configuration, error) {
 	}
 	containers := field(root, "containers")
 	if containers == nil || containers.Kind != yaml.SequenceNode || len(containers.Content) == 0 {
-		return read, errors.New("containers: there is no list of them")
+		return read, errors.New("containers: missing, or not a list")
 	}
 	for index, each := range containers.Content {
 		made := map[string]any{}

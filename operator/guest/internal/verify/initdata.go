@@ -11,14 +11,14 @@ const policyFile = "policy.rego"
 
 // checkInitdata compares the initdata, file by file, with the measurement: a host could start the
 // machine with rules of its own, or for another Pod, beside the honest measurement.
-func checkInitdata(text []byte, measurement string, enclave measuredFields) error {
+func checkInitdata(text []byte, measurement string, enclave measuredFields, algorithm string) error {
 	digests := enclave.Host.Initdata
 	read, err := initdata.Parse(text)
 	if err != nil {
 		return err
 	}
-	if read.Algorithm != "sha256" {
-		return fmt.Errorf("its algorithm is %q, not sha256", read.Algorithm)
+	if read.Algorithm != algorithm {
+		return fmt.Errorf("its algorithm is %q, not %s", read.Algorithm, algorithm)
 	}
 	if read.Data[initdata.MeasurementFile] != measurement {
 		return fmt.Errorf("its %s is not the measurement of this enclave", initdata.MeasurementFile)

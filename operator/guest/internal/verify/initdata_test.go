@@ -29,7 +29,7 @@ func TestInitdataOfTheOperatorIsThatOfItsMeasurement(t *testing.T) {
 	if digest := read.Host.Initdata[policyFile]; !slices.Contains(publishedRules, digest) {
 		t.Errorf("%s is not published", digest)
 	}
-	if err := checkInitdata(text, document.Data[initdata.MeasurementFile], read); err != nil {
+	if err := checkInitdata(text, document.Data[initdata.MeasurementFile], read, "sha256"); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -19,8 +18,8 @@ import (
 // signed are the fields of evidence, after its signature was verified.
 type signed struct {
 	reportData, launch, hostData []byte
-	// initdataDigest computes the digest that hostData has to be.
-	initdataDigest func([]byte) []byte
+	// algorithm is the hash whose digest of the initdata hostData has to be.
+	algorithm string
 }
 
 // checkSNP verifies a report of SNP up to AMD, and what it says of the machine.
@@ -48,8 +47,8 @@ func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
 	if found := kds.DecomposeTCBVersion(kds.TCBVersion(report.GetReportedTcb())); !kds.TCBPartsLE(want.MinimumTCB, found) {
 		return signed{}, refuse(ClassFirmware, "TCB", fmt.Sprintf("the firmware is older than you require: %s", tcbText(found)), "have the node's firmware updated, or lower --minimum-tcb if you accept what is known of it")
 	}
-	digest := func(text []byte) []byte { sum := sha256.Sum256(text); return sum[:] }
-	return signed{report.GetReportData(), report.GetMeasurement(), report.GetHostData(), digest}, nil
+	want.pass("guest policy", fmt.Sprintf("%#x, neither debugging nor migration; VMPL 0; %s", report.GetPolicy(), tcbText(kds.DecomposeTCBVersion(kds.TCBVersion(report.GetReportedTcb())))))
+	return signed{report.GetReportData(), report.GetMeasurement(), report.GetHostData(), "sha256"}, nil
 }
 
 func tcbText(found kds.TCBParts) string {
@@ -72,6 +71,7 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	if err := verify.SnpAttestation(evidence, options); err != nil {
 		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of AMD, or was changed; if the document has no certificate, allow requests to kdsintf.amd.com")
 	}
+	want.pass("signature", "the report, by the key of this processor, up to AMD's root")
 	if want.InsecureSkipRevocation {
 		return nil
 	}
@@ -84,6 +84,7 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	if err != nil {
 		return refuse(ClassFirmware, "revocation", err.Error(), "allow requests to kdsintf.amd.com, ask the enclave's operator for collateral in the document, or ask AMD why the certificate was revoked")
 	}
+	want.pass("revocation", "AMD's list, valid at "+want.Now.UTC().Format(time.RFC3339))
 	return nil
 }
 

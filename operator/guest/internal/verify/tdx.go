@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/go-tdx-guest/abi"
 	tpb "github.com/google/go-tdx-guest/proto/tdx"
@@ -39,9 +40,11 @@ func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	if err := checkQuoteSignature(quote, want); err != nil {
 		return signed{}, err
 	}
+	want.pass("signature", "the quote, by the key of this processor, up to Intel's root")
 	if err := checkQuoteCollateral(quote, read, want); err != nil {
 		return signed{}, err
 	}
+	want.pass("TCB and revocation", "Intel's levels and lists, valid at "+want.Now.UTC().Format(time.RFC3339))
 	body := quote.GetTdQuoteBody()
 	if body.GetTdAttributes()[0]&tdDebug != 0 {
 		return signed{}, refuse(ClassDebug, "TD attributes", "the host may read the machine's memory, by debugging", "use a machine that was started without it")
@@ -51,8 +54,8 @@ func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	for _, register := range body.GetRtmrs()[:runtimeRegisters] {
 		launch.Write(register)
 	}
-	digest := func(text []byte) []byte { sum := sha512.Sum384(text); return sum[:] }
-	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), digest}, nil
+	want.pass("TD attributes", fmt.Sprintf("%x, no debugging", body.GetTdAttributes()))
+	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), "sha384"}, nil
 }
 
 // checkQuoteSignature verifies signature and chain.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-sev-guest/verify/trust"
 
 	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/initdata"
 	"cloister.dev/guest/internal/measured"
 )
 
@@ -35,6 +36,8 @@ type Expected struct {
 	Now time.Time
 	// Fetch fetches collateral that the document does not have; nil means that nothing is fetched.
 	Fetch Fetch
+	// Passed is called with each step that passed and what it compared; nil means that nobody asks.
+	Passed func(step, compared string)
 	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
 	MinimumTCB kds.TCBParts
 	// InsecureSkipRevocation means that revocation lists are not checked.
@@ -62,22 +65,33 @@ func Check(document []byte, want Expected) error {
 	if err != nil {
 		return err
 	}
+	want.pass("document", fmt.Sprintf("%d bytes of the format %s, each digest that of its part", len(document), attestdoc.Format))
 	if !bytes.Equal(read.Nonce, want.Nonce) {
 		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
 	}
+	want.pass("freshness", fmt.Sprintf("nonce %x", want.Nonce))
 	check, err := checkerOf(read.CPUFormat)
 	if err != nil {
 		return err
 	}
+	want.pass("evidence", read.CPUFormat)
 	enclave, err := checkMeasurement(string(read.Measurement), want)
 	if err != nil {
 		return err
 	}
+	want.pass("measurement", fmt.Sprintf("sha256:%x, without debug, the Pod is the machine, rules %s", want.Measurement, enclave.Host.Initdata[policyFile]))
 	found, err := check(read, want)
 	if err != nil {
 		return err
 	}
 	return checkSigned(found, read, enclave, want)
+}
+
+// pass tells who asks that a step passed.
+func (e Expected) pass(step, compared string) {
+	if e.Passed != nil {
+		e.Passed(step, compared)
+	}
 }
 
 // checkerOf returns what verifies evidence of a format.
@@ -128,18 +142,26 @@ func checkSigned(found signed, read attestdoc.Parts, enclave measuredFields, wan
 	if !contains(want.Launch, found.launch) {
 		return refuse(ClassLaunch, "launch measurement", fmt.Sprintf("%x is not on your list", found.launch), "add it to --platform if you have computed it from firmware and kernel that you trust")
 	}
+	want.pass("launch measurement", fmt.Sprintf("%x", found.launch))
 	if !bytes.Equal(found.reportData, read.ReportData) {
 		return refuse(ClassFreshness, "report data", "the evidence does not bind the document's keys, measurement, devices and nonce", "request it again; if that repeats, old evidence is replayed with another document")
 	}
+	want.pass("report data", fmt.Sprintf("%x", found.reportData))
 	if read.TLSSPKI != want.Key {
 		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: somebody else ends the connection")
 	}
-	if !bytes.Equal(found.hostData, found.initdataDigest(read.Initdata)) {
-		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
-	}
-	if err := checkInitdata(read.Initdata, string(read.Measurement), enclave); err != nil {
+	want.pass("TLS key", fmt.Sprintf("%x", want.Key))
+	digest, err := initdata.Digest(found.algorithm, read.Initdata)
+	if err != nil {
 		return foreignInitdata(err)
 	}
+	if !bytes.Equal(found.hostData, digest) {
+		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
+	}
+	if err := checkInitdata(read.Initdata, string(read.Measurement), enclave, found.algorithm); err != nil {
+		return foreignInitdata(err)
+	}
+	want.pass("initdata", fmt.Sprintf("%s:%x, with this measurement, and %d files with the digests that it has", found.algorithm, digest, len(enclave.Host.Initdata)))
 	return nil
 }
 

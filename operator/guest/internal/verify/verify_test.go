@@ -57,6 +57,9 @@ var bothFailures = map[string]struct {
 	"unknown key": {ClassInitdata, func(s *scene) {
 		s.initdata = append([]byte("x = 1\n"), initdataOf(honestMeasurement, honestRules, "")...)
 	}},
+	"another algorithm": {ClassInitdata, func(s *scene) {
+		s.initdata = bytes.Replace(s.initdata, []byte(`"sha256"`), []byte(`"sha512"`), 1)
+	}},
 	"another version":    {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("0.1.0"), []byte("0.2.0"), 1) }},
 	"measured elsewhere": {ClassInitdata, func(s *scene) { s.initdata = initdataOf("{}", honestRules, "# "+honestMeasurement+"\n") }},
 	"rules without it":   {ClassInitdata, func(s *scene) { s.initdata = bytes.Replace(s.initdata, []byte("cloister_pod"), []byte("y"), 1) }},

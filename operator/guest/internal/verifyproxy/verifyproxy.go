@@ -6,6 +6,7 @@ package verifyproxy
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,7 +142,8 @@ func (p *Proxy) cut(failure *verify.Failure) {
 	p.mutex.Unlock()
 	p.logger.Printf("refused with code %d, %d connections cut: %s", failure.Class, len(ended), failure)
 	for _, each := range ended {
-		_ = each.Conn.Close()
+		// Without TLS's farewell, to which the enclave could answer with an orderly end of a response.
+		_ = each.Conn.NetConn().Close()
 	}
 }
 
@@ -154,7 +156,7 @@ func (p *Proxy) Refused() *verify.Failure {
 
 // tracked is a connection that the proxy can cut.
 type tracked struct {
-	net.Conn
+	*tls.Conn
 	proxy *Proxy
 }
 
