@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -120,7 +121,7 @@ func (m *maker) clients(tee string) []vector {
 	other := strings.Repeat("5a", 32)
 	made := []vector{
 		{Name: "another nonce", About: "the client sent another nonce", Client: &client{Nonce: other}, Verdict: verdict{Code: verify.ClassFreshness}},
-		{Name: "another key", About: "the connection's key is another one", Client: &client{SPKI: other}, Verdict: verdict{Code: verify.ClassKey}},
+		{Name: "another key", About: "the connection's key is another one", Client: &client{SPKI: hex.EncodeToString(spkiOf(m.foreign)), Certificate: m.foreign.Raw}, Verdict: verdict{Code: verify.ClassKey}},
 		{Name: "another measurement", About: "the client computed another measurement", Client: &client{Measurement: "sha256:" + other}, Verdict: verdict{Code: verify.ClassMeasurement}},
 		{Name: "another platform", About: "the client trusts another launch measurement", Client: &client{Platform: []string{strings.Repeat("5a", 48)}}, Verdict: verdict{Code: verify.ClassLaunch}},
 		{Name: "no platform", About: "the client trusts no launch measurement", Client: &client{Platform: []string{}}, Verdict: verdict{Code: verify.ClassLaunch}},

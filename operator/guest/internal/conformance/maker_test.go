@@ -48,7 +48,8 @@ type maker struct {
 	snp         *teetest.SNP
 	tdx         *teetest.TDX
 	certificate *x509.Certificate
-	initdata    string // of an enclave with SNP, as the operator writes it
+	foreign     *x509.Certificate // of somebody else, with the same names
+	initdata    string            // of an enclave with SNP, as the operator writes it
 	measurement string
 	// answers are the makers', by what they say: they sign each once.
 	answers map[string]map[string][]byte
@@ -61,21 +62,39 @@ func newMaker(t *testing.T) *maker {
 	snp, first := teetest.NewSNP(now.AddDate(-1, 0, 0))
 	tdx, second := teetest.NewTDX(now.AddDate(-1, 0, 0))
 	text, third := os.ReadFile("../../../../tests/data/measurement/initdata-enclave.toml")
-	key, fourth := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err := errors.Join(first, second, third, fourth); err != nil {
+	if err := errors.Join(first, second, third); err != nil {
+		t.Fatal(err)
+	}
+	document, err := initdata.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &maker{
+		t: t, snp: snp, tdx: tdx, certificate: certificate(t), foreign: certificate(t), initdata: string(text),
+		measurement: document.Data[initdata.MeasurementFile], answers: map[string]map[string][]byte{},
+	}
+}
+
+// certificate returns a certificate with a key of its own.
+func certificate(t *testing.T) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "web.acme.example.com"}, DNSNames: []string{"web.acme.example.com"},
 		NotBefore: now.AddDate(0, -1, 0), NotAfter: now.AddDate(0, 2, 0),
 	}
-	der, first := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	certificate, second := x509.ParseCertificate(der)
-	document, third := initdata.Parse(text)
-	if err := errors.Join(first, second, third); err != nil {
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &maker{t, snp, tdx, certificate, string(text), document.Data[initdata.MeasurementFile], map[string]map[string][]byte{}}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // scene is one document before it is made.
@@ -122,8 +141,10 @@ func (s *scene) change(old, replacement string) {
 	s.measurement = changed
 }
 
-func (m *maker) spki() []byte {
-	digest := sha256.Sum256(m.certificate.RawSubjectPublicKeyInfo)
+func (m *maker) spki() []byte { return spkiOf(m.certificate) }
+
+func spkiOf(certificate *x509.Certificate) []byte {
+	digest := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return digest[:]
 }
 

@@ -38,10 +38,12 @@ type edit struct {
 
 // client is what a client knows that is not in the document.
 type client struct {
-	Nonce       string   `json:"nonce,omitempty"`
-	SPKI        string   `json:"tls_spki_sha256,omitempty"`
+	Nonce string `json:"nonce,omitempty"`
+	SPKI  string `json:"tls_spki_sha256,omitempty"`
+	// Certificate is one with that key, DER, where it is not the base's.
+	Certificate []byte   `json:"certificate,omitempty"`
 	Measurement string   `json:"measurement,omitempty"`
-	Platform    []string `json:"platform,omitempty"`
+	Platform    []string `json:"platform,omitzero"`
 	MinimumTCB  string   `json:"minimum_tcb,omitempty"`
 	Time        string   `json:"time,omitempty"`
 	// Roots is "makers" where the client trusts AMD and Intel alone.
