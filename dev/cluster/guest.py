@@ -53,7 +53,13 @@ def guest_binary(name: str = "guest", package: str = ".", *, root: str = "") -> 
 
 
 def build(
-    module: Path, target: Path, package: str = ".", *, architecture: str = "", root: str = ""
+    module: Path,
+    target: Path,
+    package: str = ".",
+    *,
+    architecture: str = "",
+    system: str = "",
+    root: str = "",
 ) -> Path:
     """Build the guest, or another program that depends on its sources alone.
 
@@ -67,6 +73,8 @@ def build(
         Go package of the program.
     architecture
         Go's name of the architecture; "" = this machine's.
+    system
+        Go's name of the operating system; "" = this machine's.
     root
         As of `guest_binary`.
 
@@ -76,6 +84,7 @@ def build(
         When the build fails; with the compiler's messages.
     """
     go_version()
+    other_target = {"GOARCH": architecture, "GOOS": system}
     other = f" -X cloister.dev/guest/internal/measured.root={root}" if root else ""
     done = subprocess.run(
         [
@@ -88,7 +97,7 @@ def build(
             package,
         ],
         cwd=module,
-        env=environment() | ({"GOARCH": architecture} if architecture else {}),
+        env=environment() | {name: value for name, value in other_target.items() if value},
         capture_output=True,
         text=True,
         check=False,

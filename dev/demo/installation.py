@@ -67,7 +67,18 @@ class DemoInstallation:
             When they cannot be pushed, or the chart cannot be packaged.
         """
         chart = push_images(self.images, self.cluster, self.folder)
-        return LocalInstallation(self.cluster, self.folder, chart, self._serve_git())
+        return LocalInstallation(self.cluster, self.folder, chart, self.git)
+
+    @cached_property
+    def git(self) -> str:
+        """Host and port of the git server, which runs from then on.
+
+        Raises
+        ------
+        LocalClusterError
+            When it does not start.
+        """
+        return self._serve_git()
 
     def install(self) -> None:
         """Install or upgrade; idempotent.

@@ -18,12 +18,15 @@ from dev.demo import manifests, repository
 from dev.demo.https_client import Page, fetch_page, forward_port
 from dev.demo.installation import DemoInstallation
 from dev.demo.next_steps import NextSteps
+from dev.demo.verification import NOT_CONFIDENTIAL, verify
 from dev.plain_http import NO_TRUST
 
 __all__ = ["Walkthrough", "note", "say"]
 
 PATIENCE = 300.0
 """Seconds that a container may take to be ready on a busy machine."""
+LINE = 150
+"""Columns of a line of another program that is shown."""
 FIRST, SECOND = "v1.0.0", "v1.1.0"
 NAMESPACE = manifests.NAMESPACE
 
@@ -153,6 +156,29 @@ class Walkthrough:
         page = self._fetch("web", record["domain"], "/")
         self._expect("from v1.1.0" in page.body, f"response body: {page.body.strip()!r}")
 
+        self._verify(record["domain"])
+
+    def _verify(self, domain: str) -> None:
+        say("Verifying container web as its client: cloister-verify computes what must run")
+        try:
+            code, said = verify(
+                self.cluster,
+                domain,
+                (NAMESPACE, self._service("web")),
+                release=(repository.REPO, SECOND),
+                git=self.installation.git,
+                folder=self.installation.folder,
+            )
+        except ConnectionError as error:
+            self._fail(str(error))
+        for line in said.splitlines():
+            note(line if len(line) <= LINE else f"{line[:LINE]}…")
+        self._expect(
+            code == NOT_CONFIDENTIAL,
+            f"exit code {code}: what runs is what the release says, on the word of this machine: "
+            "it has no TEE, so nothing here is confidential",
+        )
+
     def _apply(self) -> None:
         say("Creating a second container with kubectl apply")
         second = manifests.container(
@@ -227,10 +253,7 @@ class Walkthrough:
 
     def _fetch(self, container: str, domain: str, path: str) -> Page:
         """Fetch a page through `kubectl port-forward`, which works on every kind of cluster."""
-        service = self._kubectl(
-            *("get", "service", "-n", NAMESPACE, "-l", f"cloister.dev/container={container}"),
-            "-ojsonpath={.items[0].metadata.name}",
-        )
+        service = self._service(container)
         authority = self.installation.authority.read_text()
         pages: list[Page] = []
         last: list[OSError] = []
@@ -247,6 +270,13 @@ class Walkthrough:
             self._fail(f"https://{domain}{path} does not respond: {last[0]}")
         note(f"GET https://{domain}{path} -> {pages[0].status}")
         return pages[0]
+
+    def _service(self, container: str) -> str:
+        """Return the name of the Service of a container's enclave."""
+        return self._kubectl(
+            *("get", "service", "-n", NAMESPACE, "-l", f"cloister.dev/container={container}"),
+            "-ojsonpath={.items[0].metadata.name}",
+        )
 
     def _kubectl(self, *arguments: str) -> str:
         try:

@@ -20,6 +20,7 @@ from dev.release import chart_registry, plugin
 from dev.release.changelog import section
 from dev.release.errors import ReleaseError
 from dev.release.signing import Signer
+from dev.release.verifier import write_programs
 
 __all__ = ["CHART", "SUMS", "Assembly"]
 
@@ -94,7 +95,7 @@ class Assembly:
 
     def _write(self, folder: Path, build: Build, images: dict[str, str]) -> tuple[str, Path]:
         """Write the files of the release; return the chart's digest and its layout."""
-        self.progress.say("writing chart, manifest, bills, plugin")
+        self.progress.say("writing chart, manifest, bills, plugin, verifier")
         version, time = self.release.version, self.release.time
         lock = folder / "images.lock"
         digests.write(lock, self.release, images, self.to)
@@ -115,6 +116,7 @@ class Assembly:
         plugin.write_archive(self.uv, wheel, archive, time)
         krew = plugin.manifest(archive, version, self.downloads)
         (folder / "krew.yaml").write_text(krew, encoding="utf-8")
+        write_programs(folder, version)
         (folder / SUMS).write_text(_sums(folder))
         return chart, layout
 

@@ -27,6 +27,7 @@ from dev.demo import repository
 from dev.images.release import ROOT
 from dev.release.assembly import CHART, SUMS
 from dev.release.signing import KEY, PASSWORD, verify_command
+from dev.release.verifier import TARGETS
 from tests.support.cluster.clusters import session_name
 from tests.support.programs.helm import objects
 from tests.support.servers.git import git_server
@@ -166,6 +167,7 @@ def test_a_release_has_all_of_its_parts_and_is_signed(
     listed = {
         *(f"cloister-{VERSION}.tgz", "install.yaml", "images.lock", "CHANGES.md"),
         *(f"kubectl-cloister-{VERSION}.tar.gz", "krew.yaml", *bills),
+        *(f"cloister-verify-{VERSION}-{system}-{machine}" for system, machine in TARGETS),
     }
     assert made.sums().keys() == listed
     beside = {SUMS, f"{SUMS}.sigstore.json", "cosign.pub"}
