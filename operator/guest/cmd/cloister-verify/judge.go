@@ -118,7 +118,7 @@ func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, erro
 	}
 	made.onWord = result.OnWord
 	for _, each := range result.Compared {
-		made.passed("measurement: "+each.Part, fmt.Sprintf("%s, from the %s", each.Value, each.From))
+		made.passed("measurement: "+each.Part, fmt.Sprintf("%s, from %s", each.Value, each.From))
 	}
 	return result.Digest, nil
 }

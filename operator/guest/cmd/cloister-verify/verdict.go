@@ -66,12 +66,12 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 	for _, each := range v.notes {
 		fmt.Fprintln(messages, "note:", each)
 	}
+	if len(v.onWord) > 0 {
+		fmt.Fprintln(messages, "taken from the operator's word:", strings.Join(v.onWord, ", "))
+	}
 	if v.failure != nil {
 		fmt.Fprintln(messages, v.failure)
 		return code
-	}
-	if len(v.onWord) > 0 {
-		fmt.Fprintln(messages, "taken from the operator's word:", strings.Join(v.onWord, ", "))
 	}
 	what := fmt.Sprintf("the measurement sha256:%x", v.measurement)
 	if v.release != "" {

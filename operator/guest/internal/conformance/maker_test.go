@@ -55,7 +55,8 @@ type maker struct {
 	answers map[string]map[string][]byte
 }
 
-// newMaker returns the same maker always: randomness is fixed.
+// newMaker returns the same maker always, but once in a process: randomness is fixed, and that of the
+// library with AMD's test keys goes on from call to call.
 func newMaker(t *testing.T) *maker {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1)

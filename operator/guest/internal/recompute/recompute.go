@@ -133,15 +133,15 @@ func compute(given map[string]any, inputs Inputs) ([]part, Result, error) {
 	if err != nil {
 		return nil, result, &InputError{"configuration file", err.Error()}
 	}
-	gpus, gpusFrom := file.gpus, "configuration file"
+	gpus, gpusFrom := file.gpus, "the configuration file"
 	if inputs.GPUs != nil {
-		gpus, gpusFrom = *inputs.GPUs, "option"
+		gpus, gpusFrom = *inputs.GPUs, "an option"
 	}
 	made := []part{
 		{"version", measured.Version, "this program"},
-		{"service", inputs.Service, "option"},
-		{"configDigest", digestOf(inputs.Config), "configuration file"},
-		{"containers", file.containers, "configuration file"},
+		{"service", inputs.Service, "an option"},
+		{"configDigest", digestOf(inputs.Config), "the configuration file"},
+		{"containers", file.containers, "the configuration file"},
 		{"gpus", json.Number(fmt.Sprint(gpus)), gpusFrom},
 		{"debug", false, "this program"},
 	}
@@ -152,7 +152,7 @@ func compute(given map[string]any, inputs Inputs) ([]part, Result, error) {
 		if err != nil {
 			return nil, result, &InputError{"host profile", err.Error()}
 		}
-		made = append(made, part{PartHost, host, "host profile"})
+		made = append(made, part{PartHost, host, "the host profile"})
 	}
 	if inputs.Documents == nil {
 		result.OnWord = append(result.OnWord, PartDocuments)
@@ -161,14 +161,14 @@ func compute(given map[string]any, inputs Inputs) ([]part, Result, error) {
 		for name, text := range inputs.Documents {
 			digests[name] = digestOf([]byte(text))
 		}
-		made = append(made, part{PartDocuments, digests, "documents"})
+		made = append(made, part{PartDocuments, digests, "the documents"})
 	}
 	for _, image := range []struct{ part, value string }{{PartGuestImage, inputs.GuestImage}, {PartShimImage, inputs.ShimImage}} {
 		if image.value == "" {
 			result.OnWord = append(result.OnWord, image.part)
 			continue
 		}
-		made = append(made, part{image.part, imagePart(image.value, given[image.part]), "images of the release"})
+		made = append(made, part{image.part, imagePart(image.value, given[image.part]), "the images that were named"})
 	}
 	return made, result, nil
 }
