@@ -110,6 +110,16 @@ def test_what_rests_on_the_operators_word_is_named(scene: Scene) -> None:
     assert all(part in refused.error for part in word)
 
 
+def test_the_images_of_a_release_count_by_their_digests(scene: Scene, tmp_path: Path) -> None:
+    lock = tmp_path / "images.lock"
+    guest, shim = (image.partition("@")[2] for image in (GUEST, SHIM))
+    for shown, code in ((shim, 0), (guest, 26)):
+        lock.write_text(f'[digests]\ncloister-guest = "{guest}"\ncloister-shim = "{shown}"\n')
+        found = verify(scene.enclave.host, *scene.options("--images-lock", str(lock)))
+        assert found.code == code, found.error
+    assert "measurement: shimImage: " in found.error
+
+
 def test_another_release_is_refused_by_the_part_that_differs(scene: Scene) -> None:
     words = ["v2" if each == "v1" else each for each in scene.options(*scene.all_inputs)]
     found = verify(scene.enclave.host, "--json", *words)
@@ -196,7 +206,8 @@ def test_a_bundle_has_the_same_verdict_without_network(scene: Scene, tmp_path: P
     assert verify(*alone, "--at", "2031-01-01T00:00:00Z").code == 21
     (tmp_path / "other.yml").write_bytes(OTHER)
     assert verify(*alone, "--file", tmp_path / "other.yml").code == 26
-    for field, value in (("nonce", "00" * 32), ("format", "x"), ("more", 1), ("document", "")):
+    spoilt = {"nonce": "00" * 32, "format": "x", "more": 1, "document": "", "service": "other"}
+    for field, value in spoilt.items():
         spoiled = tmp_path / "spoiled.json"
         spoiled.write_text(json.dumps(json.loads(kept.read_text()) | {field: value}))
         assert verify("--from-bundle", spoiled, *alone[3:]).code in {2, 24}

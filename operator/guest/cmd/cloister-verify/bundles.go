@@ -29,7 +29,10 @@ func verifyBundle(ctx context.Context, chosen options) verdict {
 	if err != nil {
 		return refused(verdict{}, badBundle(fmt.Errorf("nonce: %w", err)))
 	}
-	chosen.target.Host, chosen.target.Service = read.Host, read.Service
+	if read.Service != chosen.target.Service {
+		return refused(verdict{host: read.Host}, badBundle(fmt.Errorf("service: it is of %q, not %q; name it in --service if that is what you expect", read.Service, chosen.target.Service)))
+	}
+	chosen.target.Host = read.Host
 	judge, err := newJudge(ctx, chosen)
 	if err != nil {
 		return refused(verdict{host: read.Host}, err)

@@ -24,6 +24,7 @@ type verdict struct {
 	host        string
 	at          time.Time
 	release     string
+	// measurement is the digest of the expected document; zeros while there is none.
 	measurement [sha256.Size]byte
 	steps       []step
 	onWord      []string
@@ -82,12 +83,16 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 }
 
 func (v verdict) writeJSON(out io.Writer) {
+	measurement := ""
+	if v.measurement != [sha256.Size]byte{} {
+		measurement = fmt.Sprintf("sha256:%x", v.measurement)
+	}
 	listed := func(values []string) []string { return append([]string{}, values...) }
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(map[string]any{ // nothing can be done where standard output cannot be written
 		"verified": v.failure == nil, "failure": v.failure, "host": v.host, "time": v.at.UTC().Format(time.RFC3339),
-		"release": v.release, "measurement": fmt.Sprintf("sha256:%x", v.measurement), "steps": append([]step{}, v.steps...),
+		"release": v.release, "measurement": measurement, "steps": append([]step{}, v.steps...),
 		"on_operators_word": listed(v.onWord), "notes": listed(v.notes), "insecure": listed(v.insecure),
 	})
 }
