@@ -21,9 +21,9 @@ type step struct {
 
 // verdict is the result of one verification.
 type verdict struct {
-	host        string
-	at          time.Time
-	release     string
+	host    string
+	at      time.Time
+	release string
 	// measurement is the digest of the expected document; zeros while there is none.
 	measurement [sha256.Size]byte
 	steps       []step

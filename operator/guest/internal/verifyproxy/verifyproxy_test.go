@@ -4,12 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -81,6 +87,25 @@ func newEnclave(t *testing.T) *enclave {
 	made.server = httptest.NewTLSServer(mux)
 	t.Cleanup(made.server.Close)
 	return made
+}
+
+// own gives the enclave a key that no other server has.
+func (e *enclave) own(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := httptest.NewUnstartedServer(e.server.Config.Handler)
+	own.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	own.StartTLS()
+	t.Cleanup(own.Close)
+	e.server = own
 }
 
 func (e *enclave) host() string { return strings.TrimPrefix(e.server.URL, "https://") }
