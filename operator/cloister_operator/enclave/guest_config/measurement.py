@@ -22,6 +22,11 @@ __all__ = [
 
 DEFAULT_SERVICE = "http://127.0.0.1:8006"
 """REST server of the guest components, in a confidential virtual machine per Pod."""
+MEASURED_BOOT = "measured-boot"
+"""Source of evidence for ``guest keep``: the command line that the machine's kernel was measured
+with."""
+TPM_SERVICE = "tpm:///dev/tpmrm0"
+"""TPM of a machine with a measured boot, as its kernel names the device."""
 _SOCKET = "unix://"
 
 MEASUREMENT_ANNOTATION = "cloister.dev/measurement"
@@ -57,11 +62,15 @@ def attestation_document(plan: EnclavePlan) -> dict[str, Any]:
     document: dict[str, Any] = {"bindsKey": is_signed(plan)}
     if host.tee is not TEE.NONE:
         document["service"] = host.attestation_service or DEFAULT_SERVICE
+    elif host.measured_boot:
+        document["service"] = TPM_SERVICE
     return document
 
 
 def evidence_source(host: HostSpec) -> str:
-    """Return where ``guest keep`` gets evidence of the initdata; ``none`` = nothing measures it."""
+    """Return where ``guest keep`` gets evidence of the measurement; ``none`` = nothing measures it."""
+    if host.measured_boot:
+        return MEASURED_BOOT
     if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:
         return "none"
     return host.attestation_service or DEFAULT_SERVICE

@@ -1,0 +1,130 @@
+package measuredboot_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-tpm/tpm2"
+
+	"cloister.dev/guest/internal/measuredboot"
+	"cloister.dev/guest/internal/measuredboot/testtpm"
+)
+
+func TestQuoteOfARealTPM(t *testing.T) {
+	it := newScene(t)
+	first, err := measuredboot.Verify(it.evidence(t).Bytes(), it.want)
+	must(t, err)
+	it.want.Since = &first
+	second, err := measuredboot.Verify(it.evidence(t).Bytes(), it.want)
+	must(t, err)
+	if second.Resets != first.Resets || second.Clock < first.Clock {
+		t.Errorf("%v after %v", second, first)
+	}
+}
+
+func TestRefusesOtherExpectations(t *testing.T) {
+	it := newScene(t)
+	evidence := it.evidence(t).Bytes()
+	other := testtpm.Start(t)
+	unknown, err := measuredboot.ReadAuthorities(other.Authorities)
+	must(t, err)
+	zeros := strings.Repeat("0", 64)
+	for name, one := range map[string]struct {
+		step   measuredboot.Step
+		change func(want *measuredboot.Expectation)
+	}{
+		"other nonce":       {measuredboot.StepReportData, func(want *measuredboot.Expectation) { want.ReportData = make([]byte, 64) }},
+		"other measurement": {measuredboot.StepCommandLine, func(want *measuredboot.Expectation) { want.Measurement[0]++ }},
+		"other authority":   {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Authorities = unknown }},
+		"no authority":      {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Authorities = measuredboot.Authorities{} }},
+		"expired":           {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Now = time.Now().AddDate(1, 0, 0) }},
+		"other boot": {measuredboot.StepSameBoot, func(want *measuredboot.Expectation) {
+			want.Since = &measuredboot.Counters{Resets: 99}
+		}},
+		"other kernel": {measuredboot.StepKernel, func(want *measuredboot.Expectation) {
+			want.Platform = platformOf(t, func(fields map[string]any) { fields["kernel"] = zeros })
+		}},
+		"other initial file system": {measuredboot.StepInitrd, func(want *measuredboot.Expectation) {
+			want.Platform = platformOf(t, func(fields map[string]any) { fields["initrd"] = zeros })
+		}},
+		"other command line": {measuredboot.StepCommandLine, func(want *measuredboot.Expectation) {
+			want.Platform = platformOf(t, func(fields map[string]any) { fields["command_line"] = "debug " + fields["command_line"].(string) })
+		}},
+		"other firmware": {measuredboot.StepFirmware, func(want *measuredboot.Expectation) {
+			want.Platform = platformOf(t, func(fields map[string]any) { fields["registers"].(map[string]any)["0"] = zeros })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := it.want
+			one.change(&want)
+			refused(t, evidence, want, one.step)
+		})
+	}
+}
+
+func TestRefusesChangedEvidence(t *testing.T) {
+	it := newScene(t)
+	good := it.evidence(t)
+	other := testtpm.Start(t)
+	other.Extend(t, recorded(t, "events.bin"))
+	foreign, err := (&measuredboot.Machine{Address: other.Address, EventLog: it.machine.EventLog}).Evidence(reportData)
+	must(t, err)
+	for name, one := range map[string]struct {
+		step   measuredboot.Step
+		change func(evidence *measuredboot.Evidence)
+	}{
+		"wrong register":        {measuredboot.StepRegisters, func(e *measuredboot.Evidence) { e.Registers[9] = strings.Repeat("0", 64) }},
+		"a register is missing": {measuredboot.StepEvidence, func(e *measuredboot.Evidence) { e.Registers = e.Registers[1:] }},
+		"signature changed":     {measuredboot.StepSignature, func(e *measuredboot.Evidence) { e.Signature = flipped(e.Signature) }},
+		"quote changed":         {measuredboot.StepSignature, func(e *measuredboot.Evidence) { e.Quote = flipped(e.Quote) }},
+		"quote of another key":  {measuredboot.StepSignature, func(e *measuredboot.Evidence) { e.Quote, e.Signature = foreign.Quote, foreign.Signature }},
+		"other key certified":   {measuredboot.StepCertificate, func(e *measuredboot.Evidence) { *e = foreign }},
+		"certificate changed":   {measuredboot.StepCertificate, func(e *measuredboot.Evidence) { e.Certificate = flipped(e.Certificate) }},
+		"event log empty":       {measuredboot.StepEventLog, func(e *measuredboot.Evidence) { e.EventLog = []byte{} }},
+		"event log cut":         {measuredboot.StepEventLog, func(e *measuredboot.Evidence) { e.EventLog = e.EventLog[:len(e.EventLog)-9] }},
+		"event log edited": {measuredboot.StepEventLog, func(e *measuredboot.Evidence) {
+			claimed := it.want
+			claimed.Measurement[0]++
+			e.EventLog = bytes.Replace(e.EventLog, measuredboot.CommandDigest(it.want), measuredboot.CommandDigest(claimed), 1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evidence := good
+			evidence.Registers = append([]string(nil), good.Registers...)
+			one.change(&evidence)
+			refused(t, evidence.Bytes(), it.want, one.step)
+		})
+	}
+}
+
+func TestRefusesAnotherMachine(t *testing.T) {
+	for name, one := range map[string]struct {
+		step     measuredboot.Step
+		register uint32
+	}{
+		"something was measured later":      {measuredboot.StepEventLog, 9},
+		"something was measured before":     {measuredboot.StepEventLog, 0},
+		"a register that nothing should be": {measuredboot.StepEventLog, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := newScene(t)
+			machine, err := measuredboot.Open(it.tpm.Address)
+			must(t, err)
+			_, err = tpm2.PCRExtend{
+				PCRHandle: tpm2.AuthHandle{Handle: tpm2.TPMHandle(one.register), Auth: tpm2.PasswordAuth(nil)},
+				Digests:   tpm2.TPMLDigestValues{Digests: []tpm2.TPMTHA{{HashAlg: tpm2.TPMAlgSHA256, Digest: make([]byte, 32)}}},
+			}.Execute(machine)
+			must(t, err)
+			must(t, machine.Close())
+			refused(t, it.evidence(t).Bytes(), it.want, one.step)
+		})
+	}
+}
+
+func flipped(content []byte) []byte {
+	made := bytes.Clone(content)
+	made[len(made)-1] ^= 1
+	return made
+}
