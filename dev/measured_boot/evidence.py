@@ -5,8 +5,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from dev.measured_boot.kernel import Kernel, authenticode
-from dev.measured_boot.machine import COMMAND_LINE
+from dev.measured_boot.kernel import Kernel, as_loaded, authenticode
+from dev.measured_boot.machine import COMMAND_LINE, MEMORY
 
 __all__ = ["platform_file", "registers_of"]
 
@@ -39,7 +39,9 @@ def platform_file(kernel: Kernel, initrd: Path, document: bytes) -> str:
         "format": "https://cloister.dev/measured-boot-platform/v1",
         "command_line": COMMAND_LINE + _ADDED,
         "initrd": hashlib.sha256(initrd.read_bytes()).hexdigest(),
-        "kernel": authenticode(kernel.image.read_bytes()),
+        "kernel": authenticode(
+            as_loaded(kernel.image.read_bytes(), initrd_size=initrd.stat().st_size, memory=MEMORY)
+        ),
         "registers": {name: value for name, value in registers.items() if name not in _DECIDED},
     }
     return json.dumps(platform, indent=2)

@@ -10,13 +10,13 @@ from pathlib import Path
 from dev.cluster.binaries import cache_folder
 from dev.measured_boot.errors import MachineError
 
-__all__ = ["MODULES", "Kernel", "authenticode", "find_kernel"]
+__all__ = ["MODULES", "Kernel", "as_loaded", "authenticode", "find_kernel"]
 
 _META = "linux-image-cloud-amd64"
 """Package that depends on the newest kernel."""
 MODULES = (
-    "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_ring.ko",
+    "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_pci_modern_dev.ko",
     "drivers/virtio/virtio_pci_legacy_dev.ko",
     "drivers/virtio/virtio_pci.ko",
@@ -26,6 +26,9 @@ MODULES = (
     "drivers/firmware/qemu_fw_cfg.ko",
 )
 """Modules that the machine loads, in this order: the network card, and what the host carries in."""
+
+_ACPI_TABLES = 0x28000
+"""Bytes at the end of the memory that QEMU keeps for tables."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,33 @@ def _output(*command: str, folder: Path | None = None) -> str:
     if done.returncode:
         raise MachineError(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
     return done.stdout
+
+
+def as_loaded(kernel: bytes, *, initrd_size: int, memory: int) -> bytes:
+    """Return a kernel as QEMU hands it to the firmware, which measures it so.
+
+    Parameters
+    ----------
+    kernel
+        The kernel's file. QEMU fills in fields of its header in which a boot loader describes
+        itself ("The Linux/x86 Boot Protocol"), also where the firmware does not use them.
+    initrd_size
+        Bytes of the initial file system.
+    memory
+        Bytes of the machine's memory, less than 2 GiB.
+    """
+    place = (memory - _ACPI_TABLES - 1 - initrd_size) & ~0xFFF
+    loaded = bytearray(kernel)
+    loaded[0x210] = 0xB0  # type_of_loader: QEMU
+    loaded[0x211] |= 0x80  # loadflags: the heap can be used
+    for offset, size, value in (
+        (0x218, 4, place),  # ramdisk_image
+        (0x21C, 4, initrd_size),  # ramdisk_size
+        (0x224, 2, 0xFE00),  # heap_end_ptr
+        (0x228, 4, 0x20000),  # cmd_line_ptr
+    ):
+        loaded[offset : offset + size] = value.to_bytes(size, "little")
+    return bytes(loaded)
 
 
 def authenticode(program: bytes) -> str:

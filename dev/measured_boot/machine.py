@@ -16,12 +16,14 @@ from dev.cluster.processes import wait_until
 from dev.measured_boot.errors import MachineError
 from dev.measured_boot.tpm import Tpm
 
-__all__ = ["COMMAND_LINE", "BootFiles", "Machine", "booted"]
+__all__ = ["COMMAND_LINE", "MEMORY", "BootFiles", "Machine", "booted"]
 
 _FIRMWARE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
 _VARIABLES = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 COMMAND_LINE = "console=ttyS0 panic=-1 quiet cloister.measurement={measurement}"
 """The kernel's command line, with the place of the measurement's digest."""
+MEMORY = 512 << 20
+"""Bytes of the machine's memory."""
 _BOOT = 180.0
 """Seconds within which the machine responds; a loaded one takes long."""
 _END = 30.0
@@ -74,7 +76,7 @@ class Machine:
         return self._console.read_text(errors="replace") if self._console.exists() else ""
 
     def get(self, path: str) -> bytes:
-        """Return the response to a GET; the certificate is not verified, as evidence binds the key."""
+        """Return the response to a GET; evidence binds the key, so no certificate is verified."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         address = f"https://127.0.0.1:{self.port}{path}"
@@ -145,7 +147,8 @@ def _command(
     """Return QEMU's command; with other devices or memory the firmware measures other values."""
     line = COMMAND_LINE.format(measurement=files.measurement)
     return [
-        *("qemu-system-x86_64", "-machine", "q35,accel=tcg,smm=off", "-cpu", "max", "-m", "512"),
+        *("qemu-system-x86_64", "-machine", "q35,accel=tcg,smm=off", "-cpu", "max"),
+        *("-m", str(MEMORY >> 20)),
         *("-smp", "1", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-monitor", "none", "-serial", f"file:{console}"),
         *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={_FIRMWARE}"),

@@ -60,10 +60,8 @@ class Tpm:
         try:
             _await(socket, process)
             program = guest_binary("measured-machine", "./cmd/measured-machine")
-            _run(
-                [str(program), "enrol", "-tpm", f"tpm+unix://{socket}"]
-                + ["-authority", str(self._authority)]
-            )
+            address, authority = f"tpm+unix://{socket}", str(self._authority)
+            _run([str(program), "enrol", "-tpm", address, "-authority", authority])
         finally:
             process.terminate()
             process.wait(timeout=_START)

@@ -46,7 +46,7 @@ func boot() error {
 	}
 	ended := make(chan error)
 	start := func(name string, command *exec.Cmd) {
-		go func() { ended <- fmt.Errorf("%s ended: %w", name, run(command)) }()
+		go func() { ended <- fmt.Errorf("%s ended: %v", name, run(command)) }()
 	}
 	start("guest keep", sidecar(keepUser, "keep", "-socket", runDirectory+"/keep/keeper.sock", "-evidence", "measured-boot"))
 	installed := make(chan error, 1)
@@ -74,10 +74,7 @@ func sidecar(user uint32, arguments ...string) *exec.Cmd {
 
 func run(command *exec.Cmd) error {
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Run(); err != nil {
-		return err
-	}
-	return errors.New("exit code 0")
+	return command.Run()
 }
 
 // unpackDocuments unpacks the documents, each at the path at which the Pod mounts it.

@@ -50,6 +50,10 @@ func enterContainer() error {
 	if err := unix.Mount("proc", proc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
+	// A mount of its own, as the kubelet makes it; the guest makes that read-only.
+	if err := unix.Mount(terminationLog, containerRoot+terminationLog, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", terminationLog, err)
+	}
 	// The initial file system cannot be pivoted away from; nothing here depends on it.
 	if err := unix.Chroot(containerRoot); err != nil {
 		return err

@@ -104,7 +104,7 @@ func connect() error {
 
 // makeDirectories makes those that are volumes of the Pod, which each of its users may write.
 func makeDirectories() error {
-	for _, name := range []string{"keep", "agent", "service", "report", "certificate", "network"} {
+	for _, name := range []string{"keep", "agent", "service", "report", "report/" + containerName, "certificate", "network"} {
 		path := filepath.Join(runDirectory, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err

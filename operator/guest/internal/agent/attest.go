@@ -56,7 +56,7 @@ func (a *agent) attest(ctx context.Context) {
 func (a *agent) attesterOf(directory, fingerprint string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
 	settings := attestation.Settings{
-		TEE: measurement.Host.TEE, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
+		TEE: measurement.Host.TEE, MeasuredBoot: measurement.Host.MeasuredBoot, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
 		Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames, HPKE: filepath.Join(filepath.Dir(fingerprint), certificate.HPKEFile),
 	}
 	if about.BindsKey {

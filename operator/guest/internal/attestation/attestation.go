@@ -36,6 +36,8 @@ type Dummy struct {
 type Attester struct {
 	settings Settings
 	service  *service
+	// machine is the machine of a measured boot; nil where there was none.
+	machine *machine
 	// hostData is the digest that the processor reports; nil where it reports none of the enclave's.
 	hostData []byte
 	turns    chan struct{}
@@ -54,6 +56,9 @@ func New(settings Settings) (*Attester, error) {
 		if made.hostData, err = initdata.Digest(initdataAlgorithms[settings.TEE], settings.Initdata); err != nil {
 			return nil, err
 		}
+	}
+	if settings.MeasuredBoot {
+		made.machine = newMachine(settings)
 	}
 	if settings.TEE != TEENone {
 		made.service = newService(settings.Service)
@@ -88,6 +93,9 @@ func (a *Attester) Document(ctx context.Context, nonce []byte, host string) (att
 }
 
 func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attestdoc.Document, error) {
+	if a.machine != nil {
+		return a.machine.document(claim)
+	}
 	if a.service == nil {
 		return dummyDocument(claim)
 	}
@@ -163,6 +171,9 @@ func (a *Attester) unbound() attestdoc.Claim {
 // CheckCPU is the boot stage cpu-attestation: it requests evidence that binds no key yet.
 // An error is the reason why the boot has failed.
 func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
+	if a.machine != nil {
+		return a.machine.check(a.unbound())
+	}
 	if a.service == nil {
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
 	}

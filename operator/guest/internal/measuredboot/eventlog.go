@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-eventlog/register"
 	"github.com/google/go-eventlog/tcg"
+
+	"cloister.dev/guest/internal/measuredboot/commandline"
 )
 
 // Types of events, as the TCG's firmware profile numbers them.
@@ -38,6 +40,27 @@ func checkMachine(read Evidence, want Expectation) error {
 		return err
 	}
 	return checkStart(events[commandRegister], want)
+}
+
+// CheckCommandLine returns an error unless evidence is of a boot with a command line, and this names a
+// measurement. It says nothing about who signed the evidence.
+func CheckCommandLine(read Evidence, line string, measurement [sha256.Size]byte) error {
+	values, err := read.values()
+	if err != nil {
+		return refuse(StepRegisters, "%v", err)
+	}
+	events, err := replay(read.EventLog, values)
+	if err != nil {
+		return err
+	}
+	if named, wanted := commandline.Measurement(line), fmt.Sprintf("sha256:%x", measurement); named != wanted {
+		return refuse(StepCommandLine, "it names the measurement %q, the enclave's is %s", named, wanted)
+	}
+	digest := commandline.Digest(line)
+	if started := events[commandRegister]; len(started) == 0 || !bytes.Equal(started[0].Digest, digest[:]) {
+		return refuse(StepCommandLine, "the kernel measured another one than it shows")
+	}
+	return nil
 }
 
 // replay returns the events of each register. Their digests give the registers' values; types and data

@@ -1,6 +1,7 @@
 package measuredboot_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/measuredboot/testtpm"
 )
@@ -25,8 +27,8 @@ var reportData = append(make([]byte, 32), []byte("report data of a test, 32 byte
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	made := &scene{tpm: testtpm.Start(t)}
-	made.tpm.Extend(t, recorded(t, "events.bin"))
-	made.machine = &measuredboot.Machine{Address: made.tpm.Address, EventLog: filepath.Join("testdata", "events.bin")}
+	made.tpm.Extend(t, recordedLog(t))
+	made.machine = &measuredboot.Machine{Address: made.tpm.Address, EventLog: logFile(t)}
 	made.want = expectation(t, made.tpm.Authorities)
 	made.want.ReportData, made.want.Now = reportData, time.Now()
 	return made
@@ -39,7 +41,7 @@ func expectation(t *testing.T, authorities []byte) measuredboot.Expectation {
 	must(t, err)
 	trusted, err := measuredboot.ReadAuthorities(authorities)
 	must(t, err)
-	return measuredboot.Expectation{Measurement: [32]byte(recorded(t, "measurement.sha256")), Platform: platform, Authorities: trusted}
+	return measuredboot.Expectation{Measurement: sha256.Sum256(recordedParts(t).Measurement), Platform: platform, Authorities: trusted}
 }
 
 func (s *scene) evidence(t *testing.T) measuredboot.Evidence {
@@ -57,6 +59,28 @@ func refused(t *testing.T, evidence []byte, want measuredboot.Expectation, step 
 	if !errors.As(err, &refusal) || refusal.Step != step {
 		t.Errorf("%v instead of a refusal at the step %q", err, step)
 	}
+}
+
+// recordedParts is the document that the machine of `make test-boot` gave.
+func recordedParts(t *testing.T) attestdoc.Parts {
+	t.Helper()
+	parts, err := attestdoc.Parse(recorded(t, "document.json"))
+	must(t, err)
+	return parts
+}
+
+func recordedLog(t *testing.T) []byte {
+	t.Helper()
+	evidence, err := measuredboot.Parse(recordedParts(t).Report)
+	must(t, err)
+	return evidence.EventLog
+}
+
+func logFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "events")
+	must(t, os.WriteFile(path, recordedLog(t), 0o600))
+	return path
 }
 
 func recorded(t *testing.T, name string) []byte {

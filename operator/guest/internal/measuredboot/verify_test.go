@@ -24,6 +24,19 @@ func TestQuoteOfARealTPM(t *testing.T) {
 	}
 }
 
+// recordedAt is when the machine gave its document.
+var recordedAt = time.Date(2026, time.November, 27, 15, 10, 0, 0, time.UTC)
+
+func TestEvidenceOfARealMachine(t *testing.T) {
+	want := expectation(t, recorded(t, "authorities.pem"))
+	parts := recordedParts(t)
+	want.ReportData, want.Now = parts.ReportData, recordedAt
+	_, err := measuredboot.Verify(parts.Report, want)
+	must(t, err)
+	want.Measurement[0]++
+	refused(t, parts.Report, want, measuredboot.StepCommandLine)
+}
+
 func TestRefusesOtherExpectations(t *testing.T) {
 	it := newScene(t)
 	evidence := it.evidence(t).Bytes()
@@ -68,7 +81,7 @@ func TestRefusesChangedEvidence(t *testing.T) {
 	it := newScene(t)
 	good := it.evidence(t)
 	other := testtpm.Start(t)
-	other.Extend(t, recorded(t, "events.bin"))
+	other.Extend(t, recordedLog(t))
 	foreign, err := (&measuredboot.Machine{Address: other.Address, EventLog: it.machine.EventLog}).Evidence(reportData)
 	must(t, err)
 	for name, one := range map[string]struct {

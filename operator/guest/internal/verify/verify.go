@@ -40,6 +40,8 @@ type Expected struct {
 	Passed func(step, compared string)
 	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
 	MinimumTCB kds.TCBParts
+	// MeasuredBoot is what it trusts of machines with a measured boot; nil means that it checks none.
+	MeasuredBoot *MeasuredBoot
 	// InsecureSkipRevocation means that revocation lists are not checked.
 	InsecureSkipRevocation bool
 	// InsecureRoots replaces AMD's roots, by product line; nil means AMD's.
@@ -54,8 +56,9 @@ type measuredFields struct {
 	Debug     bool              `json:"debug"`
 	Documents map[string]string `json:"documents"`
 	Host      struct {
-		TEEUnit  string            `json:"teeUnit"`
-		Initdata map[string]string `json:"initdata"`
+		TEEUnit      string            `json:"teeUnit"`
+		MeasuredBoot bool              `json:"measuredBoot"`
+		Initdata     map[string]string `json:"initdata"`
 	} `json:"host"`
 }
 
@@ -70,12 +73,15 @@ func Check(document []byte, want Expected) error {
 		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
 	}
 	want.pass("freshness", fmt.Sprintf("nonce %x", want.Nonce))
+	if read.CPUFormat == attestdoc.CPUMeasuredBoot {
+		return checkMeasuredBoot(read, want)
+	}
 	check, err := checkerOf(read.CPUFormat)
 	if err != nil {
 		return err
 	}
 	want.pass("evidence", read.CPUFormat)
-	enclave, err := checkMeasurement(string(read.Measurement), want)
+	enclave, err := checkMachine(string(read.Measurement), want)
 	if err != nil {
 		return err
 	}
@@ -108,7 +114,8 @@ func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), 
 	return nil, refuse(ClassUnsupported, step, fmt.Sprintf("this program does not check evidence of the format %s", format), "use the cloister-verify of the release that runs the enclave")
 }
 
-// checkMeasurement returns what of the measurement document decides the verdict.
+// checkMeasurement returns what of the measurement document decides the verdict. It must be the expected
+// one, of an enclave into which nobody may log.
 func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	const step = "measurement"
 	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
@@ -118,15 +125,28 @@ func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	if err := json.Unmarshal([]byte(document), &read); err != nil {
 		return measuredFields{}, malformed(err)
 	}
-	trusted := want.Rules
-	if trusted == nil {
-		trusted = publishedRules
-	}
 	switch {
 	case read.Version != measured.Version:
 		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("it is of version %q, not %s: what its parts run by may not be measured", read.Version, measured.Version), "relaunch the container with a release that measures its documents, and use the cloister-verify of that release")
 	case read.Debug:
 		return measuredFields{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+	}
+	return read, nil
+}
+
+// checkMachine is checkMeasurement for an enclave that is a confidential machine of its own, in which the
+// agent judges the host by trusted rules.
+func checkMachine(document string, want Expected) (measuredFields, error) {
+	const step = "measurement"
+	read, err := checkMeasurement(document, want)
+	if err != nil {
+		return measuredFields{}, err
+	}
+	trusted := want.Rules
+	if trusted == nil {
+		trusted = publishedRules
+	}
+	switch {
 	case read.Host.TEEUnit != "Pod":
 		return measuredFields{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
 	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
