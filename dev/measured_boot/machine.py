@@ -1,5 +1,6 @@
 """One boot of the machine: QEMU without hardware virtualization, OVMF as firmware, a TPM."""
 
+import json
 import shutil
 import socket
 import ssl
@@ -27,6 +28,7 @@ MEMORY = 512 << 20
 _BOOT = 180.0
 """Seconds within which the machine responds; a loaded one takes long."""
 _END = 30.0
+_STAGES = "/.well-known/cloister-boot-stages"
 _REQUEST = 10.0
 
 
@@ -97,9 +99,31 @@ class Machine:
             raise MachineError(f"the machine did not come up; its console:\n{self.console[-3000:]}")
         return time.monotonic() - start
 
+    def await_boot(self) -> None:
+        """Wait until the enclave has booted: the container then has every other path.
+
+        Raises
+        ------
+        MachineError
+            When the machine ends before, or takes too long.
+        """
+        self.await_response(_STAGES)
+        done = wait_until(lambda: self._has_ended() or self._has_booted(), within=_BOOT)
+        if not done or self._has_ended():
+            raise MachineError(f"the enclave did not boot; its console:\n{self.console[-3000:]}")
+
+    def stop(self) -> None:
+        """Switch it off."""
+        self._process.terminate()
+        self._process.wait(timeout=_END)
+
     def await_end(self) -> None:
         """Wait until the machine has switched itself off."""
         self._process.wait(timeout=_BOOT)
+
+    def _has_booted(self) -> bool:
+        """Return whether the stages say so, and the container listens."""
+        return bool(json.loads(self.get(_STAGES))["completed_at"]) and self._responds("/")
 
     def _responds(self, path: str) -> bool:
         try:

@@ -10,7 +10,7 @@ import logging
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, POD, RESOURCE_CLAIM, SECRET, SERVICE, KindRef
 from cloister_crds.kinds import Enclave
-from cloister_crds.kinds.host import MOST_CLAIMED
+from cloister_crds.kinds.host_devices import MOST_CLAIMED
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name, gpu_claim_name, snapshot_name
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation, TEEUnit
+from cloister_crds.kinds.host import TEE, Host, HostSpec, NetworkIsolation
 from cloister_crds.kinds.meta import Condition, ConditionStatus
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition
 
@@ -87,7 +87,7 @@ def maps_users(spec: HostSpec) -> bool:
     spec
         Spec of the Host as it counts for the enclave (`profile`).
     """
-    return not spec.allow_privileged_launcher and spec.tee_unit is not TEEUnit.POD
+    return not spec.allow_privileged_launcher and not spec.starts_machines
 
 
 def not_ready_condition(host: Host) -> Condition | None:

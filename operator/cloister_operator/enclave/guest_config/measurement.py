@@ -68,7 +68,7 @@ def attestation_document(plan: EnclavePlan) -> dict[str, Any]:
 
 
 def evidence_source(host: HostSpec) -> str:
-    """Return where ``guest keep`` gets evidence of the measurement; ``none`` = nothing measures it."""
+    """Return where ``guest keep`` gets evidence of the measurement; ``none`` = there is none."""
     if host.measured_boot:
         return MEASURED_BOOT
     if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:

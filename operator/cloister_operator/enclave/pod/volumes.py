@@ -359,7 +359,7 @@ def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
 
 def _is_machine(plan: EnclavePlan) -> bool:
     """Return whether the Pod is a machine, whose runtime copies parts of volumes into it."""
-    return plan.host.spec.tee_unit is TEEUnit.POD
+    return plan.host.spec.starts_machines
 
 
 @dataclass(frozen=True, slots=True)

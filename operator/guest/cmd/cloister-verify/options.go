@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-sev-guest/kds"
 
 	"cloister.dev/guest/internal/enclaveconn"
+	"cloister.dev/guest/internal/measuredboot"
 )
 
 const usage = `cloister-verify HOST[:PORT] --repo OWNER/NAME --tag TAG --platform HEX[,HEX…] [options]
@@ -46,6 +47,8 @@ type options struct {
 	bundle, fromBundle, at string
 	developmentRoot        string
 	skipRevocation         bool
+	bootPlatform, bootRoot string
+	sameBoot               string
 
 	listen     string
 	anywhere   bool
@@ -54,6 +57,7 @@ type options struct {
 	launch     [][]byte
 	leastTCB   kds.TCBParts
 	verifiedAt time.Time
+	boot       *measuredboot.Counters
 }
 
 func (o *options) flags(messages io.Writer) *flag.FlagSet {
@@ -85,6 +89,9 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.StringVar(&o.at, "at", "", "`time` (RFC 3339, or now) at which a bundle is verified; default the bundle's")
 	flags.StringVar(&o.developmentRoot, "insecure-development-root", "", "trust the root certificates in this PEM `file` in place of the makers'")
 	flags.BoolVar(&o.skipRevocation, "insecure-skip-revocation", false, "do not check the makers' revocation lists")
+	flags.StringVar(&o.bootPlatform, "measured-boot", "", "platform `file` of machines with a measured boot, which are never confidential")
+	flags.StringVar(&o.bootRoot, "insecure-tpm-root", "", "measured boot: certificates of whoever certified the TPM, a PEM `file`")
+	flags.StringVar(&o.sameBoot, "same-boot", "", "measured boot: require the boot of an earlier verification, `RESETS,RESTARTS,CLOCK` as its step \"boot\" says")
 	flags.StringVar(&o.listen, "listen", "", "proxy: `ADDRESS:PORT` of the loopback to serve on")
 	flags.BoolVar(&o.anywhere, "listen-anywhere", false, "proxy: let --listen be another address, which everybody can use who reaches it")
 	flags.DurationVar(&o.recheck, "recheck", time.Minute, "proxy: verify again at least this often")
@@ -114,7 +121,7 @@ func parseOptions(arguments []string, messages io.Writer) (options, error) {
 	if len(words) == 1 {
 		chosen.target.Host = words[0]
 	}
-	for _, check := range []func() error{chosen.checkWanted, chosen.checkImages, chosen.checkPlatform, chosen.checkBundle, chosen.checkProxy} {
+	for _, check := range []func() error{chosen.checkWanted, chosen.checkImages, chosen.checkPlatform, chosen.checkMeasuredBoot, chosen.checkBundle, chosen.checkProxy} {
 		if err := check(); err != nil {
 			return chosen, err
 		}

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"fmt"
 
 	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/measuredboot"
@@ -49,7 +50,8 @@ func checkMeasuredBoot(read attestdoc.Parts, want Expected) error {
 	if !enclave.Host.MeasuredBoot {
 		return refuse(ClassMeasurement, "measurement", "it is not that of an enclave with a measured boot", "use a Host with measuredBoot: true, or one with a TEE")
 	}
-	_, err = measuredboot.Verify(read.Report, measuredboot.Expectation{
+	want.pass("measurement", fmt.Sprintf("sha256:%x, without debug, by a measured boot", want.Measurement))
+	found, err := measuredboot.Verify(read.Report, measuredboot.Expectation{
 		ReportData: read.ReportData, Measurement: want.Measurement, Platform: want.MeasuredBoot.Platform,
 		Authorities: want.MeasuredBoot.InsecureAuthorities, Now: want.Now, Since: want.MeasuredBoot.Since,
 	})
@@ -61,8 +63,11 @@ func checkMeasuredBoot(read attestdoc.Parts, want Expected) error {
 	if err != nil {
 		return malformed(err)
 	}
+	want.pass("measured boot", "certificate and signature of the quote, its report data, firmware, kernel, initial file system and command line")
+	want.pass("boot", fmt.Sprintf("%d,%d,%d", found.Resets, found.Restarts, found.Clock))
 	if read.TLSSPKI != want.Key {
 		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: somebody else ends the connection")
 	}
+	want.pass("TLS key", fmt.Sprintf("%x", want.Key))
 	return refuse(ClassMeasuredBoot, step, problem+"; the quote is over the expected firmware, kernel, command line, measurement, key and nonce", remedy)
 }

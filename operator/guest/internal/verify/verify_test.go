@@ -41,7 +41,7 @@ var bothFailures = map[string]struct {
 	"body not base64":   {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = "!" } }},
 	"report cut":        {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = d.CPU.Report[:64] } }},
 	"dummy":             {ClassNotConfidential, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUNone } }},
-	"measured boot":     {ClassUnsupported, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUMeasuredBoot } }},
+	"measured boot":     {ClassNotConfidential, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUMeasuredBoot } }},
 	"before validity":   {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
 	"another launch":    {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
 	"no trusted launch": {ClassLaunch, func(s *scene) { s.want.Launch = nil }},

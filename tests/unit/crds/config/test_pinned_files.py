@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import ParsedConfig, parse
-from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.host_devices import Gpu
 from cloister_crds.lifecycle.admission.host_requirements import gpu_problems
 from tests.support.builders.resources import host_of
 

@@ -14,7 +14,8 @@ from cloister_crds.config.model import (
     Shim,
     TlsMode,
 )
-from cloister_crds.kinds.host import Device, Gpu, Host, ModelStore
+from cloister_crds.kinds.host import Host, ModelStore
+from cloister_crds.kinds.host_devices import Device, Gpu
 from cloister_crds.kinds.organization import Billing, Entitlements, Limits
 from cloister_crds.kinds.request import Variable
 from cloister_crds.lifecycle.admission.validation import (

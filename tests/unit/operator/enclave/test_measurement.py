@@ -32,7 +32,9 @@ OTHER_REQUEST: dict[str, Any] = {
     },
 }
 """Fields of an Enclave of the same file, for somebody else."""
-HOSTS: dict[str, dict[str, Any]] = {"none": {}, "pod": MACHINE, "node": NODE}
+BOOT = {"measuredBoot": True, "runtimeClassName": "measured-machine"}
+HOSTS: dict[str, dict[str, Any]] = {"none": {}, "boot": BOOT, "pod": MACHINE, "node": NODE}
+SOURCES = {"pod": "http://127.0.0.1:8006", "boot": "measured-boot"}
 
 
 def plan(name: str) -> EnclavePlan:
@@ -44,8 +46,7 @@ def test_the_guest_takes_the_measurement_from_initdata_that_hardware_reports(nam
     """Where that is, no document says: an argument does, which policies bind."""
     pod = build_pod(plan(name), SETTINGS)["spec"]
     (keep,) = (each for each in pod["initContainers"] if each["name"] == "keep")
-    source = "http://127.0.0.1:8006" if name == "pod" else "none"
-    assert keep["command"][-2:] == ["-evidence", source]
+    assert keep["command"][-2:] == ["-evidence", SOURCES.get(name, "none")]
     (published,) = (each for each in pod["volumes"] if each["name"] == "measurement")
     keys = {each["key"] for each in published["configMap"]["items"]}
     assert keys == {"measurement.json"} | ({"initdata.toml"} if name == "pod" else set())
@@ -72,15 +73,28 @@ def test_what_differs_from_request_to_request_is_not_measured() -> None:
     assert told[0] != told[1]
 
 
+def test_a_measured_boot_is_another_identity() -> None:
+    plain = plan_of(WEB, host=host_of(runtimeClassName="measured-machine"))
+    boot = measure_enclave(plan("boot"), SETTINGS)
+    assert boot.document.wire()["host"]["measuredBoot"] is True
+    assert "measuredBoot" not in measure_enclave(plain, SETTINGS).document.wire()["host"]
+    assert boot.initdata is None
+
+
 def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @pytest.mark.parametrize(
     ("name", "service"),
-    [("none", None), ("pod", "http://127.0.0.1:8006"), ("node", "unix:///run/aa/api.sock")],
+    [
+        ("none", None),
+        ("boot", "tpm:///dev/tpmrm0"),
+        ("pod", "http://127.0.0.1:8006"),
+        ("node", "unix:///run/aa/api.sock"),
+    ],
 )
-def test_evidence_is_asked_for_where_there_is_a_tee(name: str, service: str | None) -> None:
+def test_evidence_is_asked_for_where_something_measures(name: str, service: str | None) -> None:
     document = agent_document(plan(name))
     assert document["attestation"].get("service") == service
     rule = document["stages"]["cpu-attestation"]

@@ -7,7 +7,7 @@ from cloister_crds.kinds.container import (
     UpdateType,
 )
 from cloister_crds.kinds.enclave import EnclavePhase
-from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.host_devices import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import (

@@ -3,7 +3,7 @@
 import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
-from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.host_devices import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits
 from cloister_crds.lifecycle.state.conditions import holds
 from tests.support.builders.resources import host_of, organization_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
-from cloister_crds.kinds.host import Gpu
+from cloister_crds.kinds.host_devices import Gpu
 from cloister_crds.kinds.organization import Entitlements, Limits, Organization
 from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.conditions import holds

@@ -1,0 +1,40 @@
+"""A machine with a measured boot for the tests of this folder."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import LocalClusterError, Progress
+from dev.cluster.requirements import install_packages
+from dev.measured_boot.documents import Documents
+from dev.measured_boot.machine import Machine
+from dev.measured_boot.workshop import Workshop
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Workshop]:
+    """Build what machines have in common; where QEMU cannot be had, skip and say so."""
+    try:
+        install_packages(["measured-boot"], Progress())
+    except LocalClusterError as error:
+        pytest.skip(str(error))
+    # pytest's folders have paths that are too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="boot-") as folder:
+        yield Workshop(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def documents() -> Documents:
+    """Return the documents of the enclave in the machine."""
+    return Documents.make()
+
+
+@pytest.fixture
+def machine(workshop: Workshop, documents: Documents) -> Iterator[Machine]:
+    """Boot the machine that the platform file is of."""
+    with workshop.boot(documents) as machine:
+        machine.await_boot()
+        workshop.trust(machine)
+        yield machine
