@@ -28,6 +28,7 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, texts(bases)...)
 	made = append(made, m.reportFields(bases)...)
 	made = append(made, m.quoteFields(bases)...)
+	made = append(made, m.sizes(bases)...)
 	return append(made, m.signedScenes(bases)...)
 }
 
@@ -204,14 +205,49 @@ func (m *maker) quoteFields(bases map[string]base) []vector {
 	return made
 }
 
-func (m *maker) flipped(bases map[string]base, tee, name string, at int, class verify.Class) vector {
+// sizes are quotes that lie about the size of a part, and evidence that is cut.
+func (m *maker) sizes(bases map[string]base) []vector {
 	m.t.Helper()
-	document := parsed(m.t, bases[tee].bundle.Document)
-	packed := valueAt(document, "/cpu_evidence/report_base64").(string)
+	var made []vector
+	for _, each := range []struct {
+		tee, name string
+		at        int // of the size's most significant byte; 0 for a cut
+		length    int
+	}{
+		{tdx, "size of the signature data", 635, 0}, {tdx, "size of the certification data", 769, 0}, {tdx, "size of the authentication data", 1219, 0},
+		{tdx, "cut in its header", 0, 40}, {tdx, "cut in its body", 0, 300}, {tdx, "cut in its certificates", 0, 2000},
+		{snp, "cut in its fields", 0, 500}, {snp, "cut in its signature", 0, 1183}, {snp, "empty but a byte", 0, 1},
+	} {
+		raw := m.reportOf(bases, each.tee)
+		about := fmt.Sprintf("the evidence ends after %d bytes", each.length)
+		if each.length > 0 {
+			raw = raw[:each.length]
+		} else {
+			raw[each.at] = 0xff
+			about = "the quote says that a part of it is larger than it is"
+		}
+		made = append(made, vector{
+			Name: each.tee + " evidence: " + each.name, About: about, Base: each.tee,
+			Set: []edit{{"/cpu_evidence/report_base64", marshal(m.t, base64.StdEncoding.EncodeToString(raw))}}, Verdict: verdict{Code: verify.ClassDocument},
+		})
+	}
+	return made
+}
+
+// reportOf returns the evidence of a base.
+func (m *maker) reportOf(bases map[string]base, tee string) []byte {
+	m.t.Helper()
+	packed := valueAt(parsed(m.t, bases[tee].bundle.Document), "/cpu_evidence/report_base64").(string)
 	raw, err := base64.StdEncoding.DecodeString(packed)
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	return raw
+}
+
+func (m *maker) flipped(bases map[string]base, tee, name string, at int, class verify.Class) vector {
+	m.t.Helper()
+	raw := m.reportOf(bases, tee)
 	raw[at] ^= 1
 	return vector{
 		Name: tee + " " + name, About: fmt.Sprintf("byte %d of the evidence has another lowest bit", at), Base: tee,
