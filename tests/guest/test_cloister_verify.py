@@ -101,6 +101,15 @@ def test_an_enclave_of_a_release_is_verified(scene: Scene) -> None:
     assert len(data["insecure"]) == 1
 
 
+def test_gpus_that_nobody_verified_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "service-config.yml"
+    file.write_bytes(FILE.replace(b"cpus: 2", b"cpus: 2\ngpus: 1"))
+    with running_enclave(initdata_of(file.read_bytes(), tmp_path), tmp_path) as enclave:
+        found = verify(enclave.host, "--json", *enclave.trusted(), "--file", str(file))
+    assert found.code == 0, found.out
+    assert any("1 GPUs, and no evidence of them" in each for each in found.data["notes"])
+
+
 def test_what_rests_on_the_operators_word_is_named(scene: Scene) -> None:
     word = ["host", "documents", "guestImage", "shimImage"]
     found = verify(scene.enclave.host, "--json", *scene.options())

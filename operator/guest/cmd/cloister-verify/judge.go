@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-sev-guest/verify/trust"
 
+	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/bundle"
 	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/recompute"
@@ -101,6 +102,7 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 	if err != nil {
 		return refused(made, err)
 	}
+	made.notes = append(made.notes, gpuNotes(shown.document)...)
 	if j.options.strict && len(made.onWord) > 0 {
 		return refused(made, &verify.Failure{
 			Class: verify.ClassWord, Step: "operator's word", Problem: "taken from what the enclave's operator published: " + strings.Join(made.onWord, ", "),
@@ -128,4 +130,22 @@ func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, erro
 		made.passed("measurement: "+each.Part, fmt.Sprintf("%s, from %s", each.Value, each.From))
 	}
 	return result.Digest, nil
+}
+
+// gpuNotes says of a verified document what of its GPUs is not verified.
+func gpuNotes(document []byte) []string {
+	parts, err := attestdoc.Parse(document)
+	if err != nil {
+		return nil // it was verified, so it can be read
+	}
+	var measured struct {
+		GPUs int `json:"gpus"`
+	}
+	if err := json.Unmarshal(parts.Measurement, &measured); err != nil || measured.GPUs == 0 {
+		return nil
+	}
+	if parts.DeviceEvidence == nil {
+		return []string{fmt.Sprintf("the enclave has %d GPUs, and no evidence of them: they may be anything", measured.GPUs)}
+	}
+	return []string{fmt.Sprintf("the enclave has %d GPUs: their evidence is bound by the processor's, and this program does not verify it", measured.GPUs)}
 }
