@@ -184,7 +184,7 @@ BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
 """Conditions whose yes is bad."""
 NEUTRAL = frozenset({"Reconciling", "Paused"})
 """Conditions whose yes and no are neither good nor bad."""
-EXPECTED = frozenset({"NoTee", "NodeAttested"})
+EXPECTED = frozenset({"NoTee", "MeasuredBoot", "NodeAttested"})
 """Reasons why nothing is confidential on a Host, which is not a fault of the container."""
 ANSWERS = {ConditionStatus.TRUE: "yes", ConditionStatus.FALSE: "no"}
 
