@@ -12,43 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.attestation_vectors import BASES, CLIENTS, FOLDER, VECTORS, applied
 from tests.support.programs.verifier import verify
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
     pytest.mark.timeout(900),
 ]
-
-FOLDER = Path(__file__).parents[1] / "data" / "attestation"
-CLIENTS = json.loads((FOLDER / "clients.json").read_text())
-VECTORS: list[dict[str, Any]] = json.loads((FOLDER / "vectors.json").read_text())
-BASES = {name: json.loads((FOLDER / f"base-{name}.json").read_text()) for name in CLIENTS}
-
-
-def at(document: Any, pointer: str) -> tuple[Any, Any]:
-    """Return what holds the value of a pointer, and the value's key or index in it."""
-    *path, last = pointer.split("/")[1:]
-    for part in path:
-        document = document[int(part) if isinstance(document, list) else part]
-    return document, int(last) if isinstance(document, list) else last
-
-
-def applied(vector: dict[str, Any], text: bytes) -> bytes:
-    """Return the document of a vector."""
-    if "replace" in vector:
-        old, new = (each.encode() for each in vector["replace"])
-        assert old in text
-        return text.replace(old, new, 1)
-    if not {"set", "remove"} & vector.keys():
-        return text
-    document = json.loads(text)
-    for edit in vector.get("set", ()):
-        holder, key = at(document, edit["pointer"])
-        holder[key] = copy.deepcopy(edit["value"])
-    for pointer in vector.get("remove", ()):
-        holder, key = at(document, pointer)
-        del holder[key]
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def options(vector: dict[str, Any], bundle: dict[str, Any]) -> list[str]:

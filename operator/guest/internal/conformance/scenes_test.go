@@ -115,7 +115,9 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		{name: "no collateral", about: "the document has no collateral at all", code: verify.ClassSignature, spoil: without(attestdoc.AMDVCEK, attestdoc.AMDCertChain, attestdoc.AMDCRL)},
 	})
 	made = append(made, m.of(tdx, bases, []spoiled{
-		{name: "debug attributes", about: "the host may debug the machine", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = []byte{1, 0, 0, 0, 0, 0, 0, 0} }},
+		{name: "debug attributes", about: "the host may debug the machine", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = []byte{1, 0, 0, 0x10, 0, 0, 0, 0} }},
+		{name: "migratable", about: "the host may have the machine migrated", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = []byte{0, 0, 0, 0x30, 0, 0, 0, 0} }},
+		{name: "pages may be taken", about: "SEPT_VE_DISABLE is not set", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = make([]byte, 8) }},
 		{name: "old level", about: "Intel says that the processor's level is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "OutOfDate" }},
 		{name: "revoked level", about: "Intel revoked the processor's level", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "Revoked" }},
 		{name: "old quoting enclave", about: "Intel says that the quoting enclave is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.QEStatus = "OutOfDate" }},

@@ -1,6 +1,7 @@
 package teetest
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -95,9 +96,9 @@ func sgxExtension() (pkix.Extension, error) {
 	for component := 1; component <= 16; component++ {
 		levels = append(levels, named{under(2, component), componentsSVN})
 	}
-	levels = append(levels, named{under(2, 17), pceSVN}, named{under(2, 18), make([]byte, 16)})
+	levels = append(levels, named{under(2, 17), pceSVN}, named{under(2, 18), bytes.Repeat([]byte{componentsSVN}, 16)})
 	value, err := asn1.Marshal([]named{
-		{under(1), make([]byte, 16)}, {under(2), levels}, {under(3), fromHex(pceID)}, {under(4), fromHex(fmspc)},
+		{under(1), make([]byte, 16)}, {under(2), levels}, {under(3), fromHex(pceID)}, {under(4), fromHex(fmspc)}, {under(5), asn1.Enumerated(1)},
 	})
 	return pkix.Extension{Id: id, Value: value}, err
 }

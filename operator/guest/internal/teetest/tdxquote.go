@@ -15,7 +15,7 @@ import (
 
 // TDXOptions are the fields of a quote that tests decide.
 type TDXOptions struct {
-	// Attributes has 8 bytes or is nil; ReportData has 64, ConfigID 48, and MRTD and each of Registers 48.
+	// Attributes has 8 bytes; nil is SEPT_VE_DISABLE alone, as machines are started. ReportData has 64, ConfigID 48, and MRTD and each of Registers 48.
 	Attributes, ReportData, ConfigID, MRTD []byte
 	Registers                              [4][]byte
 	// Change changes the quote's header and body before they are signed.
@@ -70,6 +70,9 @@ func (o TDXOptions) body() []byte {
 		body[at] = componentsSVN
 	}
 	body[1] = 0 // the TDX module of version 0, whose level is in the components
+	if o.Attributes == nil {
+		o.Attributes = []byte{0, 0, 0, 0x10, 0, 0, 0, 0}
+	}
 	copy(body[0x78:0x80], o.Attributes)
 	copy(body[0x88:0xB8], o.MRTD)
 	copy(body[0xB8:0xE8], o.ConfigID)

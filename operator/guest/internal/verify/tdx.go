@@ -23,6 +23,12 @@ var intelRoot []byte
 // tdDebug are the bits of the TD's attributes under which the host may read its memory.
 const tdDebug = 0xff
 
+// tdNoException and tdMigratable are bits 28 and 29 of the TD's attributes, of their fourth byte.
+const (
+	tdNoException = 0x10
+	tdMigratable  = 0x20
+)
+
 // runtimeRegisters is the number of runtime measurement registers that belong to the launch: the last of
 // four is for what runs later.
 const runtimeRegisters = 3
@@ -46,16 +52,30 @@ func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	}
 	want.pass("TCB and revocation", "Intel's levels and lists, valid at "+want.Now.UTC().Format(time.RFC3339))
 	body := quote.GetTdQuoteBody()
-	if body.GetTdAttributes()[0]&tdDebug != 0 {
-		return signed{}, refuse(ClassDebug, "TD attributes", "the host may read the machine's memory, by debugging", "use a machine that was started without it")
+	if err := checkAttributes(body.GetTdAttributes()); err != nil {
+		return signed{}, err
 	}
 	launch := sha512.New384()
 	launch.Write(body.GetMrTd())
 	for _, register := range body.GetRtmrs()[:runtimeRegisters] {
 		launch.Write(register)
 	}
-	want.pass("TD attributes", fmt.Sprintf("%x, no debugging", body.GetTdAttributes()))
+	want.pass("TD attributes", fmt.Sprintf("%x, neither debugging nor migration", body.GetTdAttributes()))
 	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), "sha384"}, nil
+}
+
+// checkAttributes refuses machines that were started in a way that opens them to their host.
+func checkAttributes(attributes []byte) error {
+	const step, remedy = "TD attributes", "use a machine that was started without that"
+	switch {
+	case attributes[0]&tdDebug != 0:
+		return refuse(ClassDebug, step, "the host may read the machine's memory, by debugging", remedy)
+	case attributes[3]&tdMigratable != 0:
+		return refuse(ClassDebug, step, "the host may have the machine migrated", remedy)
+	case attributes[3]&tdNoException == 0:
+		return refuse(ClassDebug, step, "the host may take pages from the running machine, which then gets an exception instead of ending (SEPT_VE_DISABLE is not set)", "start the machine with sept-ve-disable=on, as QEMU does by default")
+	}
+	return nil
 }
 
 // checkQuoteSignature verifies signature and chain.
@@ -69,11 +89,16 @@ func checkQuoteSignature(quote *tpb.QuoteV4, want Expected) error {
 // checkQuoteCollateral verifies with what Intel publishes that nothing was revoked and that the level of
 // processor, TDX module and quoting enclave is up to date.
 func checkQuoteCollateral(quote *tpb.QuoteV4, read attestdoc.Parts, want Expected) error {
+	answers := &issuedAnswers{source: intelSource{source{read.Collateral, want.Fetch}}, now: want.Now}
 	options := &verify.Options{
-		TrustedRoots: intelRoots(want), Now: want.Now, Getter: intelSource{source{read.Collateral, want.Fetch}},
+		TrustedRoots: intelRoots(want), Now: want.Now, Getter: answers,
 		GetCollateral: true, CheckRevocations: !want.InsecureSkipRevocation,
 	}
-	if err := verify.TdxQuote(quote, options); err != nil {
+	err := verify.TdxQuote(quote, options)
+	if answers.err != nil {
+		err = answers.err
+	}
+	if err != nil {
 		return refuse(ClassFirmware, "TCB and revocation", err.Error(), "allow requests to api.trustedservices.intel.com and certificates.trustedservices.intel.com, or ask the enclave's operator for collateral in the document; an old level needs an update of the node's firmware")
 	}
 	return nil
