@@ -8,6 +8,7 @@
 //	guest agent   -spec FILE   track and report what runs, and respond to the kubelet's probes
 //	guest certificate -spec FILE  generate the TLS key and maintain its certificate
 //	guest gate    -spec FILE   check API keys and rates for the shim
+//	guest ehbp    -spec FILE   decrypt and encrypt bodies for the shim
 //	guest ssh     -spec FILE   SSH server of a debug enclave
 //	guest exec    -spec FILE   start a container's program (as its entrypoint)
 //	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
@@ -37,6 +38,7 @@ import (
 
 	"cloister.dev/guest/internal/agent"
 	"cloister.dev/guest/internal/certificate"
+	"cloister.dev/guest/internal/ehbp"
 	"cloister.dev/guest/internal/entrypoint"
 	"cloister.dev/guest/internal/fdstore"
 	"cloister.dev/guest/internal/forwardauth"
@@ -76,6 +78,7 @@ var commands = map[string]command{
 	"agent":               {by: map[string]func(string) error{"spec": runAgent}},
 	"certificate":         {by: map[string]func(string) error{"spec": runCertificate}},
 	"gate":                {by: map[string]func(string) error{"spec": runForwardAuth}},
+	"ehbp":                {by: map[string]func(string) error{"spec": runBodies}},
 	"models":              {by: map[string]func(string) error{"spec": runModels}},
 	"shim":                {by: map[string]func(string) error{"config": shim.Run}},
 	"ssh":                 {by: map[string]func(string) error{"spec": runSSH}},
@@ -209,6 +212,14 @@ func runForwardAuth(path string) error {
 		return err
 	}
 	return untilTerminated(func(ctx context.Context) error { return forwardauth.Run(ctx, spec, logger()) })
+}
+
+func runBodies(path string) error {
+	spec, err := ehbp.ReadSpec(path)
+	if err != nil {
+		return err
+	}
+	return untilTerminated(func(ctx context.Context) error { return ehbp.Run(ctx, spec) })
 }
 
 func runSSH(path string) error {
