@@ -47,11 +47,12 @@ func newServer(found identity, spec Spec) *server {
 }
 
 // newTransport returns what connects to the container, each time newly: a request whose body is decrypted
-// as it arrives cannot be repeated when a connection that was kept has just ended.
+// as it arrives cannot be repeated when a connection that was kept has just ended. The container is not
+// told, since servers that know that a connection ends reset it while their response is still read.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		DisableKeepAlives: true, DisableCompression: true,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		MaxIdleConnsPerHost: -1, DisableCompression: true,
 	}
 }
 
