@@ -6,6 +6,7 @@ from cloister_crds.config.limits import Rules
 from cloister_crds.config.model import (
     ContainerConfig,
     Egress,
+    EncryptedBodies,
     EnvEntry,
     Healthcheck,
     Ipc,
@@ -26,6 +27,7 @@ from cloister_crds.config.rules.environment import variable_problems
 __all__ = [
     "ContainerConfig",
     "Egress",
+    "EncryptedBodies",
     "EnvEntry",
     "Healthcheck",
     "Ipc",

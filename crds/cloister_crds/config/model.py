@@ -82,6 +82,15 @@ class TlsMode(StrEnum):
     """As the platform is set."""
 
 
+class EncryptedBodies(StrEnum):
+    """Whether bodies of requests may, or have to, be encrypted to a key of the enclave."""
+
+    OPTIONAL = "optional"
+    """Clients decide, request by request."""
+    REQUIRED = "required"
+    """A request with an unencrypted body is refused."""
+
+
 class Network(Frozen):
     """A network between containers of the enclave."""
 
@@ -269,6 +278,8 @@ class Shim(Frozen):
     tls_mode: TlsMode | None = None
     """How the certificate is made; None and all but `TlsMode.SELF_SIGNED` as the platform is
     set."""
+    ehbp: EncryptedBodies | None = None
+    """Encrypted bodies, by the Encrypted HTTP Body Protocol; None means that there are none."""
 
     @property
     def keyed_endpoints(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from cloister_operator.enclave.guest_policy.pod_data import pod_data
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
 from cloister_operator.enclave.shim.document import SHIM_KEY, shim_document
+from cloister_operator.enclave.shim.encrypted_bodies import BODIES_KEY, bodies_document
 from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
 
 __all__ = ["measure_enclave", "measured_documents", "written"]
@@ -54,6 +55,8 @@ def measured_documents(plan: EnclavePlan, settings: BuildSettings) -> dict[str, 
         documents[MODELS_KEY] = models_document(plan)
     if plan.has_ssh:
         documents[SHELLS_KEY] = shells_document(plan)
+    if plan.config.shim.ehbp is not None:
+        documents[BODIES_KEY] = bodies_document(plan)
     signed, gated = is_signed(plan), needs_key_gate(plan.config.shim)
     if signed and settings.api is not None:
         documents[CERTIFICATE_KEY] = certificate_document(settings.api)

@@ -18,9 +18,11 @@ from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 __all__ = [
     "AGENT",
     "CERTIFICATE",
+    "EHBP",
     "GATE",
     "GUEST",
     "KEEP",
+    "LOOPBACK",
     "MODELS",
     "NET",
     "ORDER",
@@ -37,6 +39,8 @@ __all__ = [
     "unprivileged",
 ]
 
+LOOPBACK = "127.0.0.1"
+"""Address of the upstream where all containers share the Pod's namespace."""
 GUEST = "/.cloister/bin/guest"
 """The guest in the containers of the file."""
 
@@ -67,10 +71,12 @@ MODELS = SideCar("models", 65007)
 
 GATE = SideCar("gate", 65004)
 """The key gate: checks API keys and rates for the shim, where the file requires either."""
+EHBP = SideCar("ehbp", 65008)
+"""Decrypts and encrypts bodies for the shim, where the file has ``ehbp``."""
 SSH = SideCar("ssh", 65006)
 """The SSH server of debug enclaves; others do not have it."""
 
-ORDER = (KEEP, MODELS, NET, AGENT, CERTIFICATE, GATE, SHIM, SSH)
+ORDER = (KEEP, MODELS, NET, AGENT, CERTIFICATE, GATE, EHBP, SHIM, SSH)
 """All of them, in the order in which they start; the file's containers start before the shim."""
 
 
@@ -130,6 +136,8 @@ def destinations(config: ServiceConfig, api: ApiIdentity | None) -> list[dict[st
     found: list[dict[str, Any]] = [
         {"name": SHIM.name, "uid": SHIM.user, "destinations": [upstream]}
     ]
+    if config.shim.ehbp is not None:
+        found.append({"name": EHBP.name, "uid": EHBP.user, "destinations": [upstream]})
     if api is not None:
         port = ApiEndpoint(api.url, ()).port
         found += [

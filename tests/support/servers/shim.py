@@ -143,7 +143,8 @@ def running_shim(
     Parameters
     ----------
     folder
-        For configuration, keys and log; short, since it holds a socket. A gate's socket is `g`.
+        For configuration, keys and log; short, since it holds sockets. A gate's socket is `g`, that
+        of encrypted bodies `e/ehbp.sock`.
     storage
         Storage of its certificates; None = self-signed.
     within
@@ -162,7 +163,10 @@ def running_shim(
     agent.mkdir()
     (agent / "booted").touch()
     gate = str(folder / "g")
-    config = shim_config(spec, [HOSTNAME], storage=storage, agent=str(agent), gate=gate)
+    bodies = str(folder / "e" / "ehbp.sock")
+    config = shim_config(
+        spec, [HOSTNAME], storage=storage, agent=str(agent), gate=gate, bodies=bodies
+    )
     server = config["apps"]["http"]["servers"]["shim"]
     if header_timeout is not None:
         server["read_header_timeout"] = header_timeout

@@ -75,26 +75,42 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.startswith("/many/"):
             self._many()
         elif self.path.startswith("/cut"):
-            self.close_connection = True
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+            self._cut()
         else:
             self._send_echo()
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
 
     def do_OPTIONS(self) -> None:
         """Respond to one request."""
         self._send_echo()
 
     def do_POST(self) -> None:
-        """Read and count the body, then echo the request."""
+        """Read and count the body, then echo the request, or the body, or stream."""
         self.upstream.received = 0
-        for piece in self._pieces():
-            self.upstream.received += len(piece)
-        self._send_echo()
+        kept = bytearray()
+        try:
+            for piece in self._pieces():
+                self.upstream.received += len(piece)
+                kept += piece if self.path == "/echo" else b""
+        except ConnectionError:
+            self.close_connection = True
+            return
+        if self.path == "/echo":
+            self._send(bytes(kept))
+        elif self.path == "/stream":
+            self._stream()
+        elif self.path == "/cut":
+            self._cut()
+        else:
+            self._send_echo()
 
     def _pieces(self) -> Iterator[bytes]:
         """Read the body piece by piece, in chunks or by its length."""
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            while size := int(self.rfile.readline(), 16):
+            while size := int(self._size(), 16):
                 yield self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
@@ -106,6 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             left -= len(piece)
             yield piece
+
+    def _size(self) -> bytes:
+        """Read the size of a chunk."""
+        line = self.rfile.readline()
+        if not line:
+            raise ConnectionAbortedError("the body was cut")
+        return line
 
     def _many(self) -> None:
         """Send as many bytes as the path's last part says."""
@@ -123,7 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
             "headers": dict(self.headers),
             "received": self.upstream.received,
         }
-        body = json.dumps(reported).encode()
+        self._send(json.dumps(reported).encode())
+
+    def _send(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         for name, value in self.upstream.headers.items():

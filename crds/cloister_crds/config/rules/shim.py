@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from cloister_crds.config.limits import MAX_LIST
-from cloister_crds.config.model import TlsMode
+from cloister_crds.config.model import EncryptedBodies, TlsMode
 from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
 from cloister_crds.config.syntax.scalars import ScalarKind
 from cloister_crds.problems import Severity
@@ -105,6 +105,11 @@ def _read_tls_mode(spot: Spot) -> TlsMode | None:
     return None if word is None else TlsMode(word)
 
 
+def _read_ehbp(spot: Spot) -> EncryptedBodies | None:
+    word = spot.word(tuple(str(mode) for mode in EncryptedBodies))
+    return None if word is None else EncryptedBodies(word)
+
+
 def _platform_decides(spot: Spot) -> None:
     message = "has no effect: certificates and attestation follow the platform's settings"
     spot.warn("PlatformDecides", message)
@@ -196,6 +201,12 @@ SHIM: Final = Table(
             {"enum": [str(mode) for mode in TlsMode]},
             "Only self-signed has an effect, else the platform decides.",
         ),
+        Field(
+            "ehbp",
+            _read_ehbp,
+            {"enum": [str(mode) for mode in EncryptedBodies]},
+            "Whether bodies may, or must, be encrypted to a key of the enclave; off by default.",
+        ),
         Field("tls-env", _read_inert_text, {"type": "string"}, INERT),
         Field("tls-challenge", _read_inert_text, {"type": "string"}, INERT),
         Field("tls-wildcard", _read_inert_flag, {"type": "boolean"}, INERT),
@@ -216,6 +227,7 @@ ACTING: Final = (
     "rate_limit",
     "rate_burst",
     "tls_mode",
+    "ehbp",
 )
 """The values that a `Shim` is made of."""
 

@@ -21,6 +21,7 @@ from cloister_operator.enclave.guest_config.models import STATUS_FILE
 from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.network.ports import PROBE_PORT, SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.shim.encrypted_bodies import BODIES_SOCKET
 from cloister_operator.enclave.sidecars import (
     AGENT,
     isolates_containers,
@@ -79,6 +80,7 @@ def agent_document(plan: EnclavePlan) -> dict[str, Any]:
         "keeperSocket": KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
         **({"gateSocket": GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),
+        **({} if plan.config.shim.ehbp is None else {"bodiesSocket": BODIES_SOCKET}),
         "probes": f"0.0.0.0:{PROBE_PORT}",
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],

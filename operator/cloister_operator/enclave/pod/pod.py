@@ -31,9 +31,11 @@ from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.resources import container_resources, limit_disk, pod_resources
 from cloister_operator.enclave.pod.shim import shim_container
 from cloister_operator.enclave.pod.volumes import PodVolumes, pod_volumes
+from cloister_operator.enclave.shim.encrypted_bodies import bodies_container
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
+    EHBP,
     GATE,
     GUEST,
     KEEP,
@@ -141,6 +143,8 @@ def _first_containers(
         containers.append(certificate_container(plan, settings, mounts[CERTIFICATE]))
     if needs_key_gate(plan.config.shim):
         containers.append(gate_container(plan, settings, mounts[GATE]))
+    if plan.config.shim.ehbp is not None:
+        containers.append(bodies_container(plan, settings, mounts[EHBP]))
     return containers
 
 

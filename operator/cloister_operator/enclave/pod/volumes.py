@@ -12,7 +12,6 @@ from cloister_crds.config import (
 )
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.measurement import INITDATA_FILE
-from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
     PUBLISHED_DIRECTORY,
@@ -37,8 +36,6 @@ from cloister_operator.enclave.guest_config.certificate import (
     CERTIFICATE_DOCUMENT_DIRECTORY,
     CERTIFICATE_KEY,
     TOKEN_DIRECTORY,
-    TOKEN_FILE,
-    TOKEN_SECONDS,
     is_signed,
 )
 from cloister_operator.enclave.guest_config.key_gate import (
@@ -71,10 +68,24 @@ from cloister_operator.enclave.guest_config.ssh import (
 )
 from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.plan import EnclavePlan
+from cloister_operator.enclave.pod.volume_sources import (
+    TOKEN_VOLUME,
+    memory,
+    of_config_map,
+    of_snapshot,
+    pod_token,
+)
 from cloister_operator.enclave.shim.document import SHIM_KEY
+from cloister_operator.enclave.shim.encrypted_bodies import (
+    BODIES_CONFIG_DIRECTORY,
+    BODIES_DIRECTORY,
+    BODIES_KEY,
+    BODIES_KEY_DIRECTORY,
+)
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
+    EHBP,
     GATE,
     KEEP,
     MODELS,
@@ -113,10 +124,12 @@ _SSH_CONFIG_VOLUME = "ssh-config"
 _PUBLIC_VOLUME = "ssh-public"
 _GATE_CONFIG_VOLUME = "gate-config"
 _GATE_VOLUME = "gate"
+_BODIES_CONFIG_VOLUME = "ehbp-config"
+_BODIES_VOLUME = "ehbp"
+_BODIES_KEY_VOLUME = "ehbp-key"
 _MOUNT_POINTS = "mount-points"
 _CERTIFICATE_VOLUME = "certificate"
 _CERTIFICATE_DOCUMENT_VOLUME = "certificate-document"
-_TOKEN_VOLUME = "token"  # noqa: S105 - a name
 _SMALL_BYTES = 16 * 1024 * 1024
 _SERVICE_VOLUME = "service"
 _MODELS_VOLUME = "models"
@@ -127,7 +140,6 @@ _SHIM_CONFIG_VOLUME = "shim-config"
 _SHIM_DATA_VOLUME = "shim-data"
 _SHIM_DATA_BYTES = 32 * 1024 * 1024
 _MEBI = 1024 * 1024
-_READABLE = 0o444
 
 
 @dataclass(slots=True)
@@ -175,6 +187,8 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
         _add_network(result, plan)
     if needs_key_gate(plan.config.shim):
         _add_gate(result, plan)
+    if plan.config.shim.ehbp is not None:
+        _add_bodies(result, plan)
     _add_shim(result, plan)
     if plan.has_ssh:
         _add_shells(result, plan)
@@ -185,14 +199,14 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
 
 def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     """Mount what the agent writes, read-only, and file secrets in the containers that name them."""
-    result.volumes.append(_memory(_SERVICE_VOLUME, _SMALL_BYTES))
+    result.volumes.append(memory(_SERVICE_VOLUME, _SMALL_BYTES))
     result.mount_sidecar(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
     for index, container in enumerate(plan.config.containers):
         result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
         files = [secret for secret in container.secrets if secret_is_file(secret)]
         if files:
             volume = f"{_SECRETS_VOLUME}-{index}"
-            result.volumes.append(_of_snapshot(volume, plan, {name: name for name in files}))
+            result.volumes.append(of_snapshot(volume, plan, {name: name for name in files}))
             result.mount(container.name, volume, f"{path}/secrets", read_only=True)
 
 
@@ -202,10 +216,10 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     if not plan.config.models or store is None:
         return
     result.volumes += [
-        _of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
+        of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
         store_volume(_MODELS_STORE_VOLUME, store),
-        _memory(_MODELS_VOLUME, models_memory(plan.config)),
-        _memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
+        memory(_MODELS_VOLUME, models_memory(plan.config)),
+        memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(MODELS, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
@@ -225,7 +239,7 @@ def _add_scratch(result: PodVolumes, plan: EnclavePlan) -> None:
             if volume.source not in names:
                 names[volume.source] = f"scratch-{len(names)}"
                 size = plan.config.memory * _MEBI
-                result.volumes.append(_memory(names[volume.source], size))
+                result.volumes.append(memory(names[volume.source], size))
             result.mount(
                 container.name, names[volume.source], volume.path, read_only=volume.read_only
             )
@@ -240,7 +254,7 @@ def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
     places = [(each.name, tmpfs.path) for each in plan.config.containers for tmpfs in each.tmpfs]
     places += [(each.name, _SHM_PATH) for each in plan.config.containers if each.ipc is Ipc.NONE]
     if places:
-        result.volumes.append(_memory(_MOUNT_POINTS, _SMALL_BYTES))
+        result.volumes.append(memory(_MOUNT_POINTS, _SMALL_BYTES))
     for container, path in places:
         result.mount(container, _MOUNT_POINTS, path, read_only=True)
 
@@ -253,12 +267,12 @@ def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
     shared = [each for each in plan.config.containers if each.ipc is Ipc.HOST]
     if shared:
         size = max(_shm_size(plan, each) for each in shared)
-        result.volumes.append(_memory(_SHM_SHARED, size))
+        result.volumes.append(memory(_SHM_SHARED, size))
     for index, container in _without_own_shm(result, plan):
         name = _SHM_SHARED
         if container.ipc is not Ipc.HOST:
             name = f"shm-{index}"
-            result.volumes.append(_memory(name, _shm_size(plan, container)))
+            result.volumes.append(memory(name, _shm_size(plan, container)))
         result.mount(container.name, name, _SHM_PATH, read_only=False)
 
 
@@ -281,12 +295,12 @@ def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
 
 def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount in every container the guest and the documents."""
-    result.volumes.append(_memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
+    result.volumes.append(memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
     result.mount_sidecar(KEEP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
-    result.volumes.append(_of_config_map(_PUBLISHED_VOLUME, plan, _published_keys(plan)))
+    result.volumes.append(of_config_map(_PUBLISHED_VOLUME, plan, _published_keys(plan)))
     result.mount_sidecar(KEEP, _PUBLISHED_VOLUME, PUBLISHED_DIRECTORY, read_only=True)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
-    result.volumes.append(_of_config_map(_SPEC_VOLUME, plan, keys))
+    result.volumes.append(of_config_map(_SPEC_VOLUME, plan, keys))
     for container in plan.config.containers:
         name = container.name
         result.mount(name, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
@@ -296,9 +310,9 @@ def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the agent's documents and directories, and each container's own report socket."""
     result.volumes += [
-        _of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY, UNMEASURED_KEY]),
-        _memory(_AGENT_VOLUME, _SMALL_BYTES),
-        _memory(_KEEPER_VOLUME, _SMALL_BYTES),
+        of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY, UNMEASURED_KEY]),
+        memory(_AGENT_VOLUME, _SMALL_BYTES),
+        memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
     result.mount_sidecar(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
@@ -311,10 +325,10 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
         result.volumes.append({"name": _ATTESTATION_VOLUME, "hostPath": source})
         result.mount_sidecar(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
     if (metrics := metrics_secret(plan.secrets)) is not None:
-        result.volumes.append(_of_snapshot(_METRICS_VOLUME, plan, {metrics: "token"}))
+        result.volumes.append(of_snapshot(_METRICS_VOLUME, plan, {metrics: "token"}))
         result.mount_sidecar(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
     if not _is_machine(plan):
-        result.volumes.append(_memory(_REPORT_VOLUME, _SMALL_BYTES))
+        result.volumes.append(memory(_REPORT_VOLUME, _SMALL_BYTES))
         result.mount_sidecar(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
     _add_folders(result, plan, _Folders(_REPORT_VOLUME, REPORT_PLACE, AGENT, REPORT_DIRECTORY))
 
@@ -327,8 +341,8 @@ def _published_keys(plan: EnclavePlan) -> list[str]:
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the network's document and sockets, and each container's own wiring socket."""
     result.volumes += [
-        _of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY, UNMEASURED_KEY]),
-        _memory(_NETWORK_VOLUME, _SMALL_BYTES),
+        of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY, UNMEASURED_KEY]),
+        memory(_NETWORK_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(NET, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
@@ -342,13 +356,13 @@ def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the SSH server's document and keys, and the directory of each container's socket."""
     result.volumes += [
-        _of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY, UNMEASURED_KEY]),
-        *(_memory(name, _SMALL_BYTES) for name in (_SSH_VOLUME, _PUBLIC_VOLUME)),
+        of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY, UNMEASURED_KEY]),
+        *(memory(name, _SMALL_BYTES) for name in (_SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
     result.mount_sidecar(SSH, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
     if not _is_machine(plan):
-        result.volumes.append(_memory(_SHELLS_VOLUME, _SMALL_BYTES))
+        result.volumes.append(memory(_SHELLS_VOLUME, _SMALL_BYTES))
         result.mount_sidecar(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
     result.mount_sidecar(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
     for car in (SSH, SHIM):
@@ -391,15 +405,15 @@ def _add_folders(result: PodVolumes, plan: EnclavePlan, folders: _Folders) -> No
         if _is_machine(plan):
             volume, own = f"{volume}-{index}", f"{folders.directory}/{part}"
             part = ""
-            result.volumes.append(_memory(volume, _SMALL_BYTES))
+            result.volumes.append(memory(volume, _SMALL_BYTES))
             result.mount_sidecar(folders.car, volume, own, read_only=not folders.writer)
         result.mount(name, volume, folders.place, read_only=folders.writer, part=part)
 
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the shim's configuration and a directory for its keys."""
-    result.volumes.append(_of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY, UNMEASURED_KEY]))
-    result.volumes.append(_memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
+    result.volumes.append(of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY, UNMEASURED_KEY]))
+    result.volumes.append(memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
     result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
     result.mount_sidecar(SHIM, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
@@ -414,15 +428,15 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     """
     keys = [CERTIFICATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
     result.volumes += [
-        _of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
-        _pod_token(plan),
-        _memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
+        of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
+        pod_token(plan),
+        memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
     result.mount_sidecar(CERTIFICATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
-    result.mount_sidecar(CERTIFICATE, _TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    result.mount_sidecar(CERTIFICATE, TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
     for car in (CERTIFICATE, SHIM, AGENT):
         result.mount_sidecar(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
@@ -432,13 +446,26 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
 def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the key gate's document, and the directory of its socket, which the shim has too."""
     keys = [GATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
-    result.volumes.append(_of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
-    result.volumes.append(_memory(_GATE_VOLUME, _SMALL_BYTES))
+    result.volumes.append(of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
+    result.volumes.append(memory(_GATE_VOLUME, _SMALL_BYTES))
     result.mount_sidecar(GATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
     result.mount_sidecar(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
     for car in (SHIM, AGENT):
         result.mount_sidecar(car, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+
+
+def _add_bodies(result: PodVolumes, plan: EnclavePlan) -> None:
+    """Mount the document of encrypted bodies, their key, and what the shim and the agent read."""
+    result.volumes += [
+        of_config_map(_BODIES_CONFIG_VOLUME, plan, [BODIES_KEY]),
+        *(memory(name, _SMALL_BYTES) for name in (_BODIES_VOLUME, _BODIES_KEY_VOLUME)),
+    ]
+    result.mount_sidecar(EHBP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
+    result.mount_sidecar(EHBP, _BODIES_CONFIG_VOLUME, BODIES_CONFIG_DIRECTORY, read_only=True)
+    result.mount_sidecar(EHBP, _BODIES_KEY_VOLUME, BODIES_KEY_DIRECTORY, read_only=False)
+    for car in (EHBP, SHIM, AGENT):
+        result.mount_sidecar(car, _BODIES_VOLUME, BODIES_DIRECTORY, read_only=car is not EHBP)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:
@@ -447,33 +474,3 @@ def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[s
     if part:
         entry["subPath"] = part
     return {**entry, "readOnly": True} if read_only else entry
-
-
-def _of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, Any]:
-    """Return a volume with some documents of the Enclave's ConfigMap."""
-    items = [{"key": key, "path": key} for key in keys]
-    source = {"name": plan.config_map, "defaultMode": _READABLE, "items": items}
-    return {"name": name, "configMap": source}
-
-
-def _pod_token(plan: EnclavePlan) -> dict[str, Any]:
-    """Return a volume with a token of the Pod, for requests of the enclave's certificate alone."""
-    token = {
-        "audience": token_audience(plan.enclave.metadata.uid),
-        "expirationSeconds": TOKEN_SECONDS,
-        "path": TOKEN_FILE,
-    }
-    sources = [{"serviceAccountToken": token}]
-    return {"name": _TOKEN_VOLUME, "projected": {"defaultMode": _READABLE, "sources": sources}}
-
-
-def _of_snapshot(name: str, plan: EnclavePlan, files: dict[str, str]) -> dict[str, Any]:
-    """Return a volume with some values of the Enclave's snapshot, by the names of the files."""
-    items = [{"key": key, "path": path} for key, path in files.items()]
-    source = {"secretName": plan.snapshot, "defaultMode": _READABLE, "items": items}
-    return {"name": name, "secret": source}
-
-
-def _memory(name: str, size: int) -> dict[str, Any]:
-    """Return a volume in memory of at most `size` bytes."""
-    return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}

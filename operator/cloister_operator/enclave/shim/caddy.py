@@ -2,8 +2,9 @@
 
 Order of the rules: CORS first (a refused origin, a preflight), then the agent's well-known paths,
 then the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
-upstream. Sources: spec 29; docs/operator.md, "The shim"; Caddy, "JSON Config Structure". Text from
-the file is only in matchers, never where Caddy would expand placeholders in it.
+sidecar for encrypted bodies or the upstream. Sources: spec 29; docs/operator.md, "The shim"; Caddy,
+"JSON Config Structure". Text from the file is only in matchers, never where Caddy would expand
+placeholders in it.
 """
 
 import json
@@ -15,6 +16,13 @@ from cloister_operator.enclave.guest_config.agent import AGENT_DIRECTORY
 from cloister_operator.enclave.guest_config.key_gate import AWAITING_GATE, GATE_SOCKET, gate_routes
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
+from cloister_operator.enclave.shim.encrypted_bodies import (
+    AWAITING_BODIES,
+    BODIES_SOCKET,
+    NONCE_HEADER,
+    bodies_routes,
+    key_routes,
+)
 from cloister_operator.enclave.shim.well_known import (
     booting_matcher,
     well_known_matcher,
@@ -67,6 +75,7 @@ def shim_config(
     agent: str = AGENT_DIRECTORY,
     storage: str | None = None,
     gate: str = GATE_SOCKET,
+    bodies: str = BODIES_SOCKET,
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -93,6 +102,8 @@ def shim_config(
         authority of its own.
     gate
         Socket of `guest gate`, for a file that requires keys or rates.
+    bodies
+        Socket of `guest ehbp`, for a file with encrypted bodies.
 
     Returns
     -------
@@ -106,14 +117,16 @@ def shim_config(
         "automatic_https": {"disable": True},
         "tls_connection_policies": [{"default_sni": hostnames[0]} if hostnames else {}],
         "routes": [
-            *_cors_routes(shim.origins),
+            *_cors_routes(shim),
             *well_known_routes(service, agent),
+            *key_routes(shim, bodies),
             *before,
             *_path_routes(shim.paths),
             *gate_routes(shim, gate),
-            {"handle": [_CLEANED, _upstream(f"{upstream}:{shim.upstream_port}")]},
+            *bodies_routes(shim, _CLEANED, _proxy_headers(), bodies),
+            {"handle": [_CLEANED, _upstream(f"{upstream}:{shim.upstream_port}", shim)]},
         ],
-        "errors": {"routes": _error_routes(service, agent)},
+        "errors": {"routes": _error_routes(shim, service, agent)},
     }
     return {
         "admin": {"disabled": True, "config": {"persist": False}},
@@ -126,8 +139,10 @@ def shim_config(
     }
 
 
-def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
+def _cors_routes(shim: Shim) -> list[dict[str, Any]]:
     """Return the routes for requests with an Origin header, and only for those."""
+    origins = shim.origins
+    exposed = {"Access-Control-Expose-Headers": [NONCE_HEADER]} if shim.ehbp is not None else {}
     with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
     routes: list[dict[str, Any]] = []
     if origins is not None and _ANY_ORIGIN not in origins:
@@ -148,6 +163,7 @@ def _cors_routes(origins: Sequence[str] | None) -> list[dict[str, Any]]:
                             "Access-Control-Allow-Origin": [_ORIGIN],
                             "Access-Control-Allow-Credentials": ["true"],
                             "Access-Control-Allow-Methods": [_METHODS],
+                            **exposed,
                         },
                     },
                 }
@@ -184,36 +200,44 @@ def _target(pattern: str) -> dict[str, Any]:
     return {"vars_regexp": {_TARGET: {"pattern": pattern}}}
 
 
-def _upstream(address: str) -> dict[str, Any]:
+def _upstream(address: str, shim: Shim) -> dict[str, Any]:
     """Return the proxy handler: unbuffered both ways, with the original host in headers."""
     return {
         "handler": "reverse_proxy",
         "upstreams": [{"dial": address}],
         "flush_interval": -1,
-        "headers": {
-            "request": {
-                "set": {
-                    "Forwarded": ['host="{http.request.hostport}";proto={http.request.scheme}'],
-                    "X-Forwarded-Host": ["{http.request.hostport}"],
-                    "X-Forwarded-Proto": ["{http.request.scheme}"],
-                }
-            },
-            "response": {"delete": ["Access-Control-*"]},
-        },
+        # A container cannot pass a response off as encrypted that is not.
+        "headers": _proxy_headers(*([] if shim.ehbp is None else [NONCE_HEADER])),
     }
 
 
-def _error_routes(service: str, agent: str) -> list[dict[str, Any]]:
+def _proxy_headers(*deleted: str) -> dict[str, Any]:
+    """Return what is changed of the headers of a request to the upstream, and of its response."""
+    return {
+        "request": {
+            "set": {
+                "Forwarded": ['host="{http.request.hostport}";proto={http.request.scheme}'],
+                "X-Forwarded-Host": ["{http.request.hostport}"],
+                "X-Forwarded-Proto": ["{http.request.scheme}"],
+            }
+        },
+        "response": {"delete": ["Access-Control-*", *deleted]},
+    }
+
+
+def _error_routes(shim: Shim, service: str, agent: str) -> list[dict[str, Any]]:
     """Return the responses when agent, key gate or upstream are down, and for other errors."""
     away = _error(_AGENT_DOWN, "server_error")
     early = _error(_AGENT_DOWN, "server_error", {"status": "pending"}, boot={"stages": []})
     closed = _error("The request cannot be checked at the moment: try again.", "server_error")
+    lost = _error("The encrypted request was not passed on as a whole.", "server_error")
     down = _error("The container does not answer.", "server_error")
     broken = _error("The request could not be handled.", "server_error")
     statuses = " || ".join(f"{{http.error.status_code}} == {each}" for each in _UPSTREAM_DOWN)
     return [
         _final([well_known_matcher(service)], 503, away),
         _final([booting_matcher(agent)], 503, early),
+        *([] if shim.ehbp is None else [_final([AWAITING_BODIES], 502, lost)]),
         _final([AWAITING_GATE], 503, closed, {"Retry-After": ["1"]}),
         _final([{"expression": statuses}], 502, down),
         _final([], "{http.error.status_code}", broken),

@@ -10,13 +10,12 @@ from cloister_operator.enclave.guest_config.ssh import host_key_route
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.sidecars import isolates_containers
+from cloister_operator.enclave.sidecars import LOOPBACK, isolates_containers
 
 __all__ = ["SHIM_KEY", "shim_document"]
 
 SHIM_KEY = "shim.json"
 """Key of the document in the ConfigMap."""
-_LOOPBACK = "127.0.0.1"
 _VERSION = 2
 
 
@@ -42,7 +41,7 @@ def shim_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
         "caddy": shim_config(
             plan.config.shim,
             (),
-            upstream=str(TARGET_ADDRESS) if isolates_containers(plan.host) else _LOOPBACK,
+            upstream=str(TARGET_ADDRESS) if isolates_containers(plan.host) else LOOPBACK,
             before=[host_key_route(service)] if plan.has_ssh else (),
             service=service,
             storage=SHIM_STORAGE if signed else None,

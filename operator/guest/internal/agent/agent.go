@@ -296,11 +296,14 @@ func (a *agent) signal() {
 	}
 }
 
-// shimServes reports whether the gate is there, and the shim completes a TLS handshake for each of
+// shimServes reports whether what the shim asks is there, and the shim completes a TLS handshake for each of
 // its host names. It listens before it has certificates, and refuses handshakes until then.
 func (a *agent) shimServes() bool {
-	if a.spec.GateSocket != "" {
-		if _, err := os.Stat(a.spec.GateSocket); err != nil {
+	for _, socket := range []string{a.spec.GateSocket, a.spec.BodiesSocket} {
+		if socket == "" {
+			continue
+		}
+		if _, err := os.Stat(socket); err != nil {
 			return false
 		}
 	}

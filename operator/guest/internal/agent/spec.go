@@ -52,6 +52,8 @@ type Spec struct {
 	Shim netip.AddrPort `json:"shim"`
 	// GateSocket is created by `guest gate`, which the shim needs; empty means that there is none.
 	GateSocket string `json:"gateSocket,omitempty"`
+	// BodiesSocket is created by `guest ehbp`, which the shim needs; empty means that there is none.
+	BodiesSocket string `json:"bodiesSocket,omitempty"`
 	// Probes is the address at which the kubelet asks for the readiness of the enclave and of its
 	// containers; the packet filter admits the node alone.
 	Probes netip.AddrPort `json:"probes"`
@@ -180,7 +182,7 @@ func (d Spec) Validate() error {
 			wrong(field, "%q is not an absolute, clean path", value)
 		}
 	}
-	for field, value := range map[string]string{"keeperSocket": d.FDStoreSocket, "metrics.tokenFile": d.Metrics.TokenFile, "gateSocket": d.GateSocket} {
+	for field, value := range map[string]string{"keeperSocket": d.FDStoreSocket, "metrics.tokenFile": d.Metrics.TokenFile, "gateSocket": d.GateSocket, "bodiesSocket": d.BodiesSocket} {
 		if value != "" && !path.IsAbs(value) {
 			wrong(field, "%q is not absolute", value)
 		}

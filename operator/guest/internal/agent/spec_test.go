@@ -46,6 +46,7 @@ func TestSpec(t *testing.T) {
 		"metrics: cpus":            func(d *Spec) { d.Metrics.CPUs = 0 },
 		"shim":                     func(d *Spec) { d.Shim = netip.AddrPort{} },
 		"gateSocket":               func(d *Spec) { d.GateSocket = "x" },
+		"bodiesSocket":             func(d *Spec) { d.BodiesSocket = "x" },
 		"probes":                   func(d *Spec) { d.Probes = netip.AddrPort{} },
 		"checkEveryMillis":         func(d *Spec) { d.Containers[0].CheckEveryMillis = 0 },
 		"containers: 0":            func(d *Spec) { d.Containers = nil },

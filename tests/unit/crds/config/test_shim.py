@@ -40,6 +40,7 @@ def test_defaults(judged: Judged) -> None:
         rate_limit=None,
         rate_burst=None,
         tls_mode=None,
+        ehbp=None,
     )
 
 
@@ -52,6 +53,7 @@ def test_all_keys(judged: Judged) -> None:
         rate-limit: 2.5
         rate-burst: 10
         tls-mode: self-signed
+        ehbp: required
         """
     parsed = judged(shim=shim)
     assert parsed.problems == ()
@@ -67,6 +69,7 @@ def test_all_keys(judged: Judged) -> None:
             "rate_limit": 2.5,
             "rate_burst": 10,
             "tls_mode": "self-signed",
+            "ehbp": "required",
         }
     )
 
@@ -159,6 +162,9 @@ def test_authenticated_endpoints(
         ("tls-mode: plain", "tls-mode InvalidValue"),
         ("tls-mode: acme", "tls-mode PlatformDecides?"),
         ("tls-mode: cert-proxy", "tls-mode PlatformDecides?"),
+        ("ehbp: true", "ehbp InvalidValue"),
+        ("ehbp: always", "ehbp InvalidValue"),
+        ("ehbp:", "ehbp WrongType"),
         ("tls-env: staging", "tls-env PlatformDecides?"),
         ("tls-challenge: dns", "tls-challenge PlatformDecides?"),
         ("tls-wildcard: true", "tls-wildcard PlatformDecides?"),

@@ -104,6 +104,10 @@ KEYED = config_of(
         rate_burst=5,
     ),
 )
+ENCRYPTED = config_of(
+    WEB,
+    shim=Shim(upstream_port=8080, paths=("/v1/*",), upstream_container="web", ehbp="required"),
+)
 API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",))
 WITH_API = replace(SETTINGS, api=ApiIdentity(API.url, "PEM"))
 
@@ -179,6 +183,10 @@ def manifests() -> dict[str, dict[str, Any]]:
         "pod-successor": build_pod(plan_of(WEB, stopFirst=True), SETTINGS),
         "priority-class": build_priority_class(),
         "pod-keyed": build_pod(keyed, SETTINGS),
+        "pod-ehbp": build_pod(plan_of(config=ENCRYPTED), SETTINGS),
+        "config-map-ehbp": unfolded(
+            build_config_map(plan_of(config=ENCRYPTED), SETTINGS, SURROUNDINGS)
+        ),
         "config-map": unfolded(build_config_map(small, SETTINGS, SURROUNDINGS)),
         "config-map-keyed": unfolded(
             build_config_map(keyed, WITH_API, replace(SURROUNDINGS, api=API))
