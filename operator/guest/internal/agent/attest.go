@@ -10,6 +10,7 @@ import (
 
 	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/certificate"
+	"cloister.dev/guest/internal/ehbp"
 	"cloister.dev/guest/internal/measured"
 )
 
@@ -36,7 +37,7 @@ func (a *agent) attest(ctx context.Context) {
 	if a.spec.Attestation == nil {
 		return
 	}
-	attester, err := a.attesterOf(measured.Root(), certificate.Fingerprint)
+	attester, err := a.attesterOf(measured.Root(), certificate.Fingerprint, ehbp.PublicKey)
 	if err != nil {
 		a.settleEvidence(stageCPU, attestation.CheckResult{}, err)
 		return
@@ -51,13 +52,16 @@ func (a *agent) attest(ctx context.Context) {
 }
 
 // attesterOf returns what creates attestation documents: for the measurement in the guest's directory,
-// and for the TLS key whose fingerprint is in a file, else for those that the shim presents. The key for
-// encrypted bodies is beside that file.
-func (a *agent) attesterOf(directory, fingerprint string) (*attestation.Attester, error) {
+// and for the TLS key whose fingerprint is in a file, else for those that the shim presents; with encrypted
+// bodies also for their public key, in another file.
+func (a *agent) attesterOf(directory, fingerprint, bodies string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
 	settings := attestation.Settings{
 		TEE: measurement.Host.TEE, MeasuredBoot: measurement.Host.MeasuredBoot, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
-		Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames, HPKE: filepath.Join(filepath.Dir(fingerprint), certificate.HPKEFile),
+		Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames,
+	}
+	if a.spec.BodiesSocket != "" {
+		settings.HPKE = bodies
 	}
 	if about.BindsKey {
 		settings.Key = fingerprint

@@ -145,7 +145,7 @@ func TestEvidenceBindsTheKeyOfTheConstantPathAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := attesting(t, func(s *Spec) { s.Attestation.BindsKey = true })
-	attester, err := a.attesterOf(t.TempDir(), fingerprint)
+	attester, err := a.attesterOf(t.TempDir(), fingerprint, filepath.Join(t.TempDir(), "hpke.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ const maxFile = 1 << 20
 // maxConcurrent is the number of requests to the attestation service at a time.
 const maxConcurrent = 2
 
-// ErrNoKey is returned until the enclave has generated its key.
-var ErrNoKey = errors.New("the enclave has no TLS key yet")
+// ErrNoKey is returned until the enclave has generated its keys.
+var ErrNoKey = errors.New("the enclave has not generated its keys yet")
 
 // Dummy is the report without a TEE: no processor signs it, and anybody can forge it.
 type Dummy struct {

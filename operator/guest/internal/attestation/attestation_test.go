@@ -395,11 +395,13 @@ func TestTheKeyForEncryptedBodiesIsBound(t *testing.T) {
 	made := newEnclave(t, nil, "")
 	made.settings.HPKE = filepath.Join(made.directory, "hpke.pub")
 	attester := made.attester(t)
-	for _, key := range []string{"", strings.Repeat("ab", 32), strings.Repeat("cd", 32)} {
-		if key != "" {
-			if err := os.WriteFile(made.settings.HPKE, []byte(key+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	// Evidence without it would be of an enclave that has no such key.
+	if code, body := ask(t, attester, ""); code != http.StatusServiceUnavailable {
+		t.Errorf("before there is a key: %d %s", code, body)
+	}
+	for _, key := range []string{strings.Repeat("ab", 32), strings.Repeat("cd", 32)} {
+		if err := os.WriteFile(made.settings.HPKE, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 		_, response := ask(t, attester, "")
 		parts, err := attestdoc.Parse(response)

@@ -27,10 +27,10 @@ func (a *Attester) keys(ctx context.Context, host string) (attestdoc.CryptoMater
 		return attestdoc.CryptoMaterial{}, err
 	}
 	hpke, err := readKey(a.settings.HPKE)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return attestdoc.CryptoMaterial{}, err
+	if errors.Is(err, os.ErrNotExist) {
+		return attestdoc.CryptoMaterial{}, ErrNoKey
 	}
-	return attestdoc.CryptoMaterial{TLSSPKI: tlsKey, HPKEX25519: hpke}, nil
+	return attestdoc.CryptoMaterial{TLSSPKI: tlsKey, HPKEX25519: hpke}, err
 }
 
 func (a *Attester) tlsKey(ctx context.Context, host string) (string, error) {

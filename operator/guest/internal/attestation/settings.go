@@ -49,8 +49,8 @@ type Settings struct {
 	// Shim is the shim's address, and Hostnames are the names that it serves; only without Key.
 	Shim      netip.AddrPort
 	Hostnames []string
-	// HPKE is the file with the public key for encrypted bodies in hexadecimal digits, which is there
-	// where the enclave has one; empty means that it never has.
+	// HPKE is the file with the public key for encrypted bodies in hexadecimal digits; empty means that
+	// the enclave has none.
 	HPKE string
 	// GPUs is the number of GPUs of the enclave.
 	GPUs int

@@ -33,9 +33,6 @@ const (
 	CertificateFile = "tls.crt"
 	// FingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
 	FingerprintFile = "tls.spki"
-	// HPKEFile is the public key for encrypted bodies in hexadecimal, for attestation: X25519, 32 bytes. The
-	// part that has the private key writes it; without encrypted bodies it does not exist.
-	HPKEFile = "hpke.pub"
 	// RequestFile is the pending signing request.
 	RequestFile = "request.pem"
 	// StatusFile is the status.
