@@ -114,7 +114,7 @@ def foreign_request(
 
 
 def _environment(client: str) -> Path:
-    """Return the folder of a client's environment; make it when there is none of these pins."""
+    """Return the folder of a client's environment; make it unless it exists with these pins."""
     digest = hashlib.sha256()
     for file in sorted(_DATA.iterdir()):
         digest.update(file.read_bytes())

@@ -327,7 +327,7 @@ func TestWithoutATLSKeyThereIsNoDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, body := ask(t, made.attester(t), "")
-	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no TLS key yet") {
+	if code != http.StatusServiceUnavailable || !strings.Contains(string(body), "not generated its keys yet") {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, content := range []string{"", "text", strings.Repeat("0", 62), strings.Repeat("0", 66)} {
@@ -445,7 +445,7 @@ func TestTheShimsOwnKeyIsBound(t *testing.T) {
 		}
 	}
 	listener.Close()
-	if code, body := ask(t, attester, ""); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "no TLS key yet") {
+	if code, body := ask(t, attester, ""); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "not generated its keys yet") {
 		t.Errorf("%d %s", code, body)
 	}
 	made.settings.Hostnames = nil

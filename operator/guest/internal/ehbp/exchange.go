@@ -170,7 +170,7 @@ func seal(response *http.Response) error {
 	return nil
 }
 
-// respondFailed responds when there is no response of the container, encrypted where the request was.
+// respondFailed responds in place of a container that did not, encrypted where the request was.
 func respondFailed(writer http.ResponseWriter, request *http.Request, err error) {
 	if request.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
