@@ -45,7 +45,7 @@ class EncryptedInstallation:
         page = self.pages.fetch_page(self.installation, "web", path)
         assert page is not None
         assert page.status == 200, page
-        return page.text
+        return page.body
 
     def key(self) -> str:
         """Return the key that the enclave's evidence binds."""

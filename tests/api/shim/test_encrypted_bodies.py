@@ -178,7 +178,11 @@ def test_browsers_of_other_origins_may_read_the_nonce(shim: RunningShim) -> None
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_keys_and_rates_hold_for_encrypted_requests(client: str) -> None:
-    fields = {"authenticated": True, "authenticated_endpoints": ("/*",), "rate_limit": 0.001}
+    fields: dict[str, Any] = {
+        "authenticated": True,
+        "authenticated_endpoints": ("/*",),
+        "rate_limit": 0.001,
+    }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ehbp")))
         check = stack.enter_context(running_key_check({"tk_good": Reply(200)}))

@@ -90,13 +90,13 @@ def foreign_request(
         Further headers.
     """
     place = _environment(client)
-    command = {
-        "python": [place / "venv" / "bin" / "python", "python-client"],
-        "javascript": [shutil.which("node") or "node", "client.mjs"],
-    }[client]
+    interpreters: dict[str, tuple[str | Path, str]] = {
+        "python": (place / "venv" / "bin" / "python", "python-client"),
+        "javascript": (shutil.which("node") or "node", "client.mjs"),
+    }
     order = {"url": url, "path": path, "pieces": list(pieces), "method": method, "key": key}
     with subprocess.Popen(
-        command,
+        interpreters[client],
         cwd=place,
         # The shim of the tests has a certificate of its own.
         env={"NODE_TLS_REJECT_UNAUTHORIZED": "0", "NODE_NO_WARNINGS": "1"},
