@@ -226,6 +226,8 @@ def _shim(config: ServiceConfig) -> Iterator[tuple[str, str]]:
         yield "key needed for", "\n".join(shim.keyed_endpoints) or "nothing"
     if shim.rate_limit:
         yield "rate limit", f"{shim.rate_limit:g} per second, {shim.rate_burst or 1} at once"
+    if shim.ehbp is not None:
+        yield "encrypted bodies", str(shim.ehbp)
 
 
 def _words(words: tuple[str, ...]) -> str:

@@ -27,7 +27,10 @@ pytestmark = [
 ECHO = "#!/bin/sh\\nprintf 'Content-Type: text/plain\\\\r\\\\n\\\\r\\\\n'\\nexec cat\\n"
 FOLDER = "mkdir -p /tmp/w/cgi-bin && echo open > /tmp/w/index.html"
 SCRIPT = f'printf "{ECHO}" > /tmp/w/cgi-bin/echo && chmod 755 /tmp/w/cgi-bin/echo'
-SERVE = {"command": ["sh", "-c", f"{FOLDER} && {SCRIPT} && exec httpd -f -p 8080 -h /tmp/w"]}
+SERVE = {
+    "command": ["sh", "-c", f"{FOLDER} && {SCRIPT} && exec httpd -f -p 8080 -h /tmp/w"],
+    "tmpfs": {"/tmp": "size=8m,exec"},
+}
 SHIM = {"ehbp": "required", "paths": ["/", "/cgi-bin/echo"]}
 
 

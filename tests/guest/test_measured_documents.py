@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.config import Egress, Healthcheck, Network, ServiceConfig, Shim
+from cloister_crds.config import Egress, EncryptedBodies, Healthcheck, Network, ServiceConfig, Shim
 from cloister_operator.enclave.documents import measured_documents
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
@@ -45,6 +45,7 @@ PARTS = {
     "certificate.json": ("certificate", "-spec"),
     "container-0.json": ("exec", "-spec"),
     "container-1.json": ("check", "-spec"),
+    "ehbp.json": ("ehbp", "-spec"),
     "gate.json": ("gate", "-spec"),
     "models.json": ("models", "-spec"),
     "network.json": ("net", "-plan"),
@@ -52,7 +53,9 @@ PARTS = {
     "ssh.json": ("ssh", "-spec"),
 }
 """A command that works by the document, and that does no harm where it is taken."""
-TOLD = {name: part for name, part in PARTS.items() if part[0] not in {"exec", "check", "models"}}
+UNTOLD = {"exec", "check", "ehbp", "models"}
+"""Commands that are complete by their documents."""
+TOLD = {name: part for name, part in PARTS.items() if part[0] not in UNTOLD}
 """Those that are completed by what is not measured."""
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVlZWVl"
 
@@ -80,6 +83,7 @@ def config() -> ServiceConfig:
             authenticated=True,
             rate_limit=2.5,
             rate_burst=5,
+            ehbp=EncryptedBodies.REQUIRED,
         ),
         models=(TINY,),
     )
@@ -192,6 +196,9 @@ ATTACKS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "keys that are never checked again": ("gate.json", ("keys", "cacheSeconds"), 60),
     "another signer": ("certificate.json", ("api", "url"), "https://evil.example"),
     "a key in another directory": ("certificate.json", ("directory",), "/tmp"),
+    "bodies for somebody else": ("ehbp.json", ("upstream",), "192.0.2.1:80"),
+    "a key where others read": ("ehbp.json", ("keyDirectory",), "/run/cloister/service"),
+    "bodies in clear": ("ehbp.json", ("required",), False),
     "other weights": ("models.json", ("models",), []),
     "a container to log in to": ("ssh.json", ("containers", 0, "name"), "worker"),
     "paths without keys": ("shim.json", ("caddy", "apps", "http", "servers", "shim", "routes"), []),

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from cloister_crds.config import Egress, Network, Shim
+from cloister_crds.config import Egress, EncryptedBodies, Network, Shim
 from cloister_crds.kinds import Container
 from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
 from cloister_crds.measurement.guest_rules import rules_text
@@ -106,7 +106,12 @@ KEYED = config_of(
 )
 ENCRYPTED = config_of(
     WEB,
-    shim=Shim(upstream_port=8080, paths=("/v1/*",), upstream_container="web", ehbp="required"),
+    shim=Shim(
+        upstream_port=8080,
+        paths=("/v1/*",),
+        upstream_container="web",
+        ehbp=EncryptedBodies.REQUIRED,
+    ),
 )
 API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",))
 WITH_API = replace(SETTINGS, api=ApiIdentity(API.url, "PEM"))
