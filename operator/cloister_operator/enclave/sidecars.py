@@ -17,6 +17,8 @@ from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 
 __all__ = [
     "AGENT",
+    "BODIES_DIRECTORY",
+    "BODIES_SOCKET",
     "CERTIFICATE",
     "EHBP",
     "GATE",
@@ -39,6 +41,10 @@ __all__ = [
     "unprivileged",
 ]
 
+BODIES_DIRECTORY = "/run/cloister/ehbp"
+"""Directory of the socket and the public key of `EHBP`; the shim and the agent read it."""
+BODIES_SOCKET = f"{BODIES_DIRECTORY}/ehbp.sock"
+"""Where `guest ehbp` serves the shim."""
 LOOPBACK = "127.0.0.1"
 """Address of the upstream where all containers share the Pod's namespace."""
 GUEST = "/.cloister/bin/guest"

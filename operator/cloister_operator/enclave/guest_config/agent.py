@@ -21,9 +21,9 @@ from cloister_operator.enclave.guest_config.models import STATUS_FILE
 from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.network.ports import PROBE_PORT, SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
-from cloister_operator.enclave.shim.encrypted_bodies import BODIES_SOCKET
 from cloister_operator.enclave.sidecars import (
     AGENT,
+    BODIES_SOCKET,
     isolates_containers,
     needs_key_gate,
     sidecar,

@@ -78,12 +78,12 @@ from cloister_operator.enclave.pod.volume_sources import (
 from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.shim.encrypted_bodies import (
     BODIES_CONFIG_DIRECTORY,
-    BODIES_DIRECTORY,
     BODIES_KEY,
     BODIES_KEY_DIRECTORY,
 )
 from cloister_operator.enclave.sidecars import (
     AGENT,
+    BODIES_DIRECTORY,
     CERTIFICATE,
     EHBP,
     GATE,

@@ -18,7 +18,6 @@ from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
 from cloister_operator.enclave.shim.encrypted_bodies import (
     AWAITING_BODIES,
-    BODIES_SOCKET,
     NONCE_HEADER,
     bodies_routes,
     key_routes,
@@ -29,6 +28,7 @@ from cloister_operator.enclave.shim.well_known import (
     well_known_routes,
 )
 from cloister_operator.enclave.shim_tls import tls_app
+from cloister_operator.enclave.sidecars import BODIES_SOCKET
 
 __all__ = ["shim_config"]
 

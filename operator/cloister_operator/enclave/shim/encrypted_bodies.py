@@ -12,6 +12,8 @@ from cloister_crds.config import EncryptedBodies, Shim
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
+    BODIES_DIRECTORY,
+    BODIES_SOCKET,
     EHBP,
     LOOPBACK,
     isolates_containers,
@@ -23,10 +25,8 @@ from cloister_operator.enclave.sidecars import (
 __all__ = [
     "AWAITING_BODIES",
     "BODIES_CONFIG_DIRECTORY",
-    "BODIES_DIRECTORY",
     "BODIES_KEY",
     "BODIES_KEY_DIRECTORY",
-    "BODIES_SOCKET",
     "NONCE_HEADER",
     "bodies_container",
     "bodies_document",
@@ -34,10 +34,6 @@ __all__ = [
     "key_routes",
 ]
 
-BODIES_DIRECTORY = "/run/cloister/ehbp"
-"""Directory of the sidecar's socket and public key; the shim and the agent read it."""
-BODIES_SOCKET = f"{BODIES_DIRECTORY}/ehbp.sock"
-"""Where `guest ehbp` serves the shim."""
 BODIES_KEY_DIRECTORY = "/run/cloister/ehbp-key"
 """Directory of the private key; mounted in the sidecar alone."""
 BODIES_CONFIG_DIRECTORY = "/etc/cloister-ehbp"
