@@ -29,7 +29,8 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, m.reportFields(bases)...)
 	made = append(made, m.quoteFields(bases)...)
 	made = append(made, m.sizes(bases)...)
-	return append(made, m.signedScenes(bases)...)
+	made = append(made, m.signedScenes(bases)...)
+	return append(made, m.boots(bases)...)
 }
 
 // fields damages each field of the document: gone, of another type, null, empty, and one character of it.

@@ -32,6 +32,7 @@ const (
 	snp  = "snp"
 	tdx  = "tdx"
 	none = "none"
+	boot = "boot"
 )
 
 // tcb is the level of the test processor: bootloader 3, TEE 1, SNP 8, microcode 115.

@@ -24,14 +24,13 @@ func TestQuoteOfARealTPM(t *testing.T) {
 	}
 }
 
-// recordedAt is when the machine gave its document.
-var recordedAt = time.Date(2026, time.November, 27, 15, 10, 0, 0, time.UTC)
-
 func TestEvidenceOfARealMachine(t *testing.T) {
 	want := expectation(t, recorded(t, "authorities.pem"))
 	parts := recordedParts(t)
-	want.ReportData, want.Now = parts.ReportData, recordedAt
-	_, err := measuredboot.Verify(parts.Report, want)
+	at, err := time.Parse(time.RFC3339, string(recorded(t, "recorded-at")))
+	must(t, err)
+	want.ReportData, want.Now = parts.ReportData, at
+	_, err = measuredboot.Verify(parts.Report, want)
 	must(t, err)
 	want.Measurement[0]++
 	refused(t, parts.Report, want, measuredboot.StepCommandLine)

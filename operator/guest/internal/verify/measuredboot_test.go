@@ -12,9 +12,6 @@ import (
 	"cloister.dev/guest/internal/measuredboot"
 )
 
-// bootAt is when the machine of `make test-boot` gave the document in the test data.
-var bootAt = time.Date(2026, time.November, 27, 15, 10, 0, 0, time.UTC)
-
 func bootFile(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "measuredboot", "testdata", name))
@@ -24,7 +21,7 @@ func bootFile(t *testing.T, name string) []byte {
 	return text
 }
 
-// bootScene is the document of a real machine, and what a verifier that trusts it expects.
+// bootScene is the document of the machine of `python -m dev.measured_boot`, and what a verifier that trusts it expects.
 func bootScene(t *testing.T) ([]byte, Expected) {
 	t.Helper()
 	document := bootFile(t, "document.json")
@@ -40,8 +37,12 @@ func bootScene(t *testing.T) ([]byte, Expected) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	at, err := time.Parse(time.RFC3339, string(bootFile(t, "recorded-at")))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return document, Expected{
-		Key: parts.TLSSPKI, Nonce: parts.Nonce, Measurement: sha256.Sum256(parts.Measurement), Now: bootAt,
+		Key: parts.TLSSPKI, Nonce: parts.Nonce, Measurement: sha256.Sum256(parts.Measurement), Now: at,
 		MeasuredBoot: &MeasuredBoot{Platform: platform, InsecureAuthorities: authorities},
 	}
 }
@@ -90,7 +91,7 @@ func TestMeasuredBoot(t *testing.T) {
 		"another initrd":      {ClassLaunch, func(want *Expected) { want.MeasuredBoot.Platform.Initrd = want.MeasuredBoot.Platform.Kernel }},
 		"another command":     {ClassMeasurement, func(want *Expected) { want.MeasuredBoot.Platform.CommandLine += " debug" }},
 		"another boot":        {ClassFreshness, func(want *Expected) { want.MeasuredBoot.Since = &measuredboot.Counters{Resets: 99} }},
-		"expired":             {ClassSignature, func(want *Expected) { want.Now = bootAt.AddDate(1, 0, 0) }},
+		"expired":             {ClassSignature, func(want *Expected) { want.Now = want.Now.AddDate(1, 0, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document, want := bootScene(t)
