@@ -36,6 +36,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.programs("pebble")
 CUSTOM = "custom.example"
+WAITS = "waits for the rate limits"
 PATIENCE = 200.0
 
 
@@ -312,16 +313,26 @@ async def test_two_replicas_and_a_kill_lose_and_double_nothing(
 async def test_the_limits_of_the_authority_are_kept(
     internet: Internet, world: FacadeInstallation
 ) -> None:
-    limits = {"names": {"count": 1, "seconds": 3600}}
+    # Attempts that fail count too, as they do at authorities; a busy machine may need a second.
+    limits = {"names": {"count": 3, "seconds": 3600}}
     with start_facade(internet.settings(limits=limits)) as running:
         async with running.client() as client:
             asker = await an_enclave([client], world, "limited")
-            await asker.queued()
-            await asker.issued()
             host = f"limited.{world.organization}.{DOMAIN}"
-            asker.request = signing_request(host, key=asker.key)
-            await asker.queued()
-            answer = await asker.says("waits for the rate limits")
+
+            async def settled() -> httpx.Response | None:
+                answer = await asker.ask()
+                return answer if answer.status_code == 200 or WAITS in answer.text else None
+
+            answer: httpx.Response | None = None
+            for _ in range(4):
+                await asker.queued()
+                answer = await until(settled, within=PATIENCE, every=0.5, what="an end")
+                assert answer is not None
+                if answer.status_code == 202:
+                    break
+                asker.request = signing_request(host, key=asker.key)
+            assert answer is not None
             assert (answer.status_code, answer.headers["retry-after"]) == (202, "300")
             free = await an_enclave([client], world, "free")
             await free.queued()
