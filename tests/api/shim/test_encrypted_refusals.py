@@ -2,9 +2,12 @@
 
 import contextlib
 import http.client
+import re
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,14 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from tests.support.clients.http2 import Http2Request
 from tests.support.servers.encrypted_bodies import RunningBodies, running_bodies
 from tests.support.servers.shim import HOSTNAME, RunningShim, ShimResponse, running_shim
+from tests.support.waiting import until_sync
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 HEADER = "Ehbp-Encapsulated-Key"
 NONCE = "Ehbp-Response-Nonce"
+OPEN = 400
+MEMORY = 100 << 20
+"""What a Host adds for our parts, at most."""
 STALE = "urn:ietf:params:ehbp:error:key-config"
 
 
@@ -162,14 +169,14 @@ def test_optional_leaves_other_requests_to_the_container(
     assert twice.header(NONCE) != "ab" * 32
 
 
-def over_http2(shim: RunningShim, key: str | None) -> Http2Request:
+def over_http2(shim: RunningShim, key: str | None, path: str = "/listed") -> Http2Request:
     """Begin a POST over HTTP/2."""
     connection: ssl.SSLSocket = shim.connect(protocols=("h2",))
     headers = [
         (":method", "POST"),
         (":scheme", "https"),
         (":authority", HOSTNAME),
-        (":path", "/listed"),
+        (":path", path),
         *([] if key is None else [(HEADER.lower(), key)]),
     ]
     return Http2Request(connection, headers, ends=False)
@@ -190,3 +197,48 @@ def test_the_same_holds_over_http2(required: tuple[RunningShim, RunningBodies]) 
             request.read_until()
             assert request.status == status, body
             assert (NONCE.lower() in request.headers) == (status == 200 and sent is not None)
+
+
+def test_a_kill_within_a_response_resets_a_stream_of_http2() -> None:
+    with running("optional", paths=("/*",)) as (shim, bodies):
+        key, frame = sealed(bodies.public_key)
+        with over_http2(shim, key, "/stream") as request:
+            request.send(frame, ends=True)
+            # A frame of the event: its length, the event, a tag.
+            request.read_until((len(b"data: first\n\n") + 16).to_bytes(4, "big"))
+            bodies.kill()
+            request.read_until()
+            assert (request.status, request.reset) == (200, True)
+
+
+def test_memory_is_bounded_whatever_clients_hold_back() -> None:
+    """Clients hold hundreds of requests open, and send all but the end of the largest frames."""
+    with running("optional", paths=("/*",)) as (shim, bodies), contextlib.ExitStack() as stack:
+
+        def hold(body: bytes, size: int, key: str) -> None:
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.settimeout(60)
+            connection.connect(str(bodies.folder / "e" / "ehbp.sock"))
+            head = f"POST /upload HTTP/1.1\r\nHost: a\r\n{HEADER}: {key}\r\n"
+            connection.sendall(f"{head}Content-Length: {size}\r\n\r\n".encode() + body)
+
+        key, frame = sealed(bodies.public_key, bytes(4000))
+        for number in range(OPEN):
+            hold(frame, len(frame) + 1, key)
+            until_sync(partial(_is_asked, shim, number + 1), every=0.01, what="a request")
+        key, frame = sealed(bodies.public_key, bytes(16 << 20))
+        hold(frame[:-1], len(frame), key)
+        assert _highest_memory(bodies) < MEMORY
+
+
+def _is_asked(shim: RunningShim, count: int) -> bool:
+    return len(shim.upstream.targets) >= count
+
+
+def _highest_memory(bodies: RunningBodies) -> int:
+    """Return the peak memory of the part in bytes."""
+    assert bodies.process is not None
+    text = Path(f"/proc/{bodies.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    assert found is not None
+    return int(found[1]) * 1024

@@ -38,6 +38,7 @@ class Http2Request:
         self.headers: dict[str, str] = {}
         self.body = b""
         self.ended = False
+        self.reset = False
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +89,7 @@ class Http2Request:
                 self._h2.acknowledge_received_data(event.flow_controlled_length, self._stream)
             elif isinstance(event, StreamEnded | StreamReset):
                 self.ended = True
+                self.reset = isinstance(event, StreamReset)
         self._flush()
 
     def _flush(self) -> None:

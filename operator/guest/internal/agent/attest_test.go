@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -16,6 +18,7 @@ import (
 	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/certificate"
+	"cloister.dev/guest/internal/ehbp"
 	"cloister.dev/guest/internal/measured"
 )
 
@@ -156,6 +159,62 @@ func TestEvidenceBindsTheKeyOfTheConstantPathAlone(t *testing.T) {
 	keys, err := base64.StdEncoding.DecodeString(document.CryptoMaterial)
 	if err != nil || !strings.Contains(string(keys), `"tls_spki_sha256":"`+strings.Repeat("1", 64)) {
 		t.Errorf("%s %v", keys, err)
+	}
+}
+
+// Evidence of an enclave with encrypted bodies always names their key, and that of the constant path.
+func TestEvidenceBindsTheKeyForEncryptedBodies(t *testing.T) {
+	if ehbp.PublicKey != "/run/cloister/ehbp/hpke.pub" {
+		t.Errorf("the key is read from %s", ehbp.PublicKey)
+	}
+	fingerprint, public := filepath.Join(t.TempDir(), "tls.spki"), filepath.Join(t.TempDir(), "hpke.pub")
+	if err := os.WriteFile(fingerprint, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := attesting(t, func(s *Spec) { s.Attestation.BindsKey, s.BodiesSocket = true, "/run/cloister/ehbp/ehbp.sock" })
+	attester, err := a.attesterOf(t.TempDir(), fingerprint, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := attester.Document(t.Context(), nil, ""); !errors.Is(err, attestation.ErrNoKey) {
+		t.Errorf("without the key: %v", err)
+	}
+	if err := os.WriteFile(public, []byte(strings.Repeat("2", 64)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	document, err := attester.Document(t.Context(), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := base64.StdEncoding.DecodeString(document.CryptoMaterial)
+	if err != nil || !strings.Contains(string(keys), `"hpke_x25519":"`+strings.Repeat("2", 64)) {
+		t.Errorf("%s %v", keys, err)
+	}
+}
+
+// The shim serves only when what it asks is there.
+func TestTheShimWaitsForThePartsThatItAsks(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket := filepath.Join(t.TempDir(), "x.sock")
+	for _, name := range []func(s *Spec){func(s *Spec) { s.GateSocket = socket }, func(s *Spec) { s.BodiesSocket = socket }} {
+		a := attesting(t, name)
+		a.spec.Shim, a.spec.Unmeasured.Hostnames = netip.MustParseAddrPort(listener.Addr().String()), nil
+		if a.shimServes() {
+			t.Error("it does not wait")
+		}
+		if err := os.WriteFile(socket, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !a.shimServes() {
+			t.Error("it waits for more")
+		}
+		if err := os.Remove(socket); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
