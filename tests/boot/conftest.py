@@ -9,16 +9,19 @@ import pytest
 from dev.cluster import LocalClusterError, Progress
 from dev.cluster.requirements import install_packages
 from dev.measured_boot.documents import Documents
+from dev.measured_boot.errors import MachineError
+from dev.measured_boot.kernel import find_kernel
 from dev.measured_boot.machine import Machine
 from dev.measured_boot.workshop import Workshop
 
 
 @pytest.fixture(scope="session")
 def workshop() -> Iterator[Workshop]:
-    """Build what machines have in common; where QEMU cannot be had, skip and say so."""
+    """Build what machines have in common; where that cannot be had, skip and say so."""
     try:
         install_packages(["measured-boot"], Progress())
-    except LocalClusterError as error:
+        find_kernel()
+    except (LocalClusterError, MachineError) as error:
         pytest.skip(str(error))
     # pytest's folders have paths that are too long for sockets.
     with tempfile.TemporaryDirectory(prefix="boot-") as folder:

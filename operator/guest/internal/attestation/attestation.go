@@ -93,10 +93,7 @@ func (a *Attester) Document(ctx context.Context, nonce []byte, host string) (att
 }
 
 func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attestdoc.Document, error) {
-	if a.machine != nil {
-		return a.machine.document(claim)
-	}
-	if a.service == nil {
+	if a.service == nil && a.machine == nil {
 		return dummyDocument(claim)
 	}
 	select {
@@ -104,6 +101,9 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 		defer func() { <-a.turns }()
 	case <-ctx.Done():
 		return attestdoc.Document{}, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
+	}
+	if a.machine != nil {
+		return a.machine.document(claim)
 	}
 	if a.settings.GPUs > 0 {
 		challenge, err := claim.DeviceChallenge()
