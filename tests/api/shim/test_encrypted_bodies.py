@@ -161,6 +161,19 @@ def test_a_kill_within_a_response_is_an_error_and_the_key_stays(client: str) -> 
         assert bodies.log == ""
 
 
+def test_a_kill_within_a_request_never_gives_the_container_an_end() -> None:
+    pieces = [letter * FRAME for letter in "abc"]
+    with encrypted(ehbp="required") as (shim, bodies):
+        with foreign_request("python", url(shim), "/upload", pieces=pieces) as request:
+            until_sync(partial(_has_received, shim, FRAME), what="a piece")
+            bodies.kill()
+            request.send_more()
+            request.send_more()
+            ended = request.next()
+        assert ended.get("status", 502) == 502, ended
+        until_sync(lambda: shim.upstream.cut == 1, what="the cut at the container")
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_response_that_the_container_cuts_is_an_error(shim: RunningShim, client: str) -> None:
     with foreign_request(client, url(shim), "/cut", pieces=["{}"]) as request:

@@ -25,6 +25,8 @@ class Upstream:
     """Event that a stream waits for after its first event."""
     received: int = 0
     """Received bytes of the body of the current or last POST."""
+    cut: int = 0
+    """Number of bodies in chunks that ended early."""
     targets: list[str] = field(default_factory=list)
     """Targets of all requests that reached it, in order."""
     server: ThreadingHTTPServer | None = None
@@ -96,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.upstream.received += len(piece)
                 kept += piece if self.path == "/echo" else b""
         except ConnectionError:
+            self.upstream.cut += 1
             self.close_connection = True
             return
         if self.path == "/echo":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,7 +110,17 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 			Remedy: "name what you have of --host-profile, --documents (or --settings), --guest-image and --shim-image (or --images-lock)",
 		})
 	}
+	made.bodiesKey = keyForBodies(shown.document)
 	return made
+}
+
+// keyForBodies returns the key for encrypted bodies of a verified document; empty if there is none.
+func keyForBodies(document []byte) string {
+	parts, err := attestdoc.Parse(document)
+	if err != nil {
+		return "" // it was verified, so it can be read
+	}
+	return hex.EncodeToString(parts.HPKE)
 }
 
 // compute computes the measurement from the inputs and the published one.

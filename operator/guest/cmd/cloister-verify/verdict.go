@@ -27,10 +27,12 @@ type verdict struct {
 	// measurement is the digest of the expected document; zeros while there is none.
 	measurement [sha256.Size]byte
 	steps       []step
-	onWord      []string
-	notes       []string
-	insecure    []string
-	failure     *verify.Failure
+	// bodiesKey is the key for encrypted bodies that verified evidence binds; empty if there is none.
+	bodiesKey string
+	onWord    []string
+	notes     []string
+	insecure  []string
+	failure   *verify.Failure
 }
 
 func (v *verdict) passed(name, compared string) {
@@ -79,6 +81,9 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 		what = v.release + " by " + what
 	}
 	fmt.Fprintf(out, "verified: %s runs %s; see docs/verify.md for what that does not prove\n", v.host, what)
+	if v.bodiesKey != "" {
+		fmt.Fprintf(out, "key for encrypted bodies (hpke_x25519): %s\n", v.bodiesKey)
+	}
 	return code
 }
 
@@ -94,5 +99,6 @@ func (v verdict) writeJSON(out io.Writer) {
 		"verified": v.failure == nil, "failure": v.failure, "host": v.host, "time": v.at.UTC().Format(time.RFC3339),
 		"release": v.release, "measurement": measurement, "steps": append([]step{}, v.steps...),
 		"on_operators_word": listed(v.onWord), "notes": listed(v.notes), "insecure": listed(v.insecure),
+		"hpke_x25519": v.bodiesKey,
 	})
 }

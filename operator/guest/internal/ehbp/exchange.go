@@ -44,6 +44,7 @@ func (s *server) open(writer http.ResponseWriter, request *http.Request) (*excha
 	control := http.NewResponseController(writer)
 	deadline := func(until time.Time) { _ = control.SetReadDeadline(until) } // else the body may be slow
 	body := newRequestBody(request.Context(), request.Body, recipient, s.memory, deadline)
+	body.grace = s.grace
 	return &exchange{encapsulated, exported, body}, body.start()
 }
 

@@ -373,6 +373,7 @@ func TestMoreRequestsThanPlaces(t *testing.T) {
 
 func TestASlowFrameIsRefused(t *testing.T) {
 	served := run(t, false, echo)
+	served.server.grace = 100 * time.Millisecond
 	from := newClient(t, served.server.identity.public())
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, served.url+"/x", http.NoBody)
 	if err != nil {
@@ -383,10 +384,8 @@ func TestASlowFrameIsRefused(t *testing.T) {
 	request.Body, request.ContentLength = read, -1
 	request.Header.Set(EncapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
 	go func() { _, _ = write.Write(length(100)) }()
-	begun := time.Now()
-	said := problemOf(t, served.do(t, request))
-	if took := time.Since(begun); said != *slowFrame || took < frameGrace-time.Second {
-		t.Errorf("%+v after %s", said, took)
+	if said := problemOf(t, served.do(t, request)); said != *slowFrame {
+		t.Errorf("%+v", said)
 	}
 }
 

@@ -46,6 +46,8 @@ type requestBody struct {
 	// deadline sets until when the source may be read; the zero time is no limit.
 	deadline func(time.Time)
 	ctx      context.Context
+	// grace is how long a frame may take before its rate counts.
+	grace time.Duration
 
 	plain []byte
 	first bool // no frame was opened yet
@@ -58,7 +60,7 @@ type requestBody struct {
 }
 
 func newRequestBody(ctx context.Context, source io.Reader, opener opener, memory *semaphore.Weighted, deadline func(time.Time)) *requestBody {
-	return &requestBody{ctx: ctx, source: source, opener: opener, memory: memory, deadline: deadline, first: true}
+	return &requestBody{ctx: ctx, source: source, opener: opener, memory: memory, deadline: deadline, grace: frameGrace, first: true}
 }
 
 // start opens the first frame. It returns io.EOF for a body without a byte.
@@ -175,7 +177,7 @@ func (b *requestBody) read(size int) ([]byte, error) {
 	defer b.until(time.Time{})
 	frame, begun := make([]byte, size), time.Now()
 	for have := 0; have < size; {
-		b.until(begun.Add(frameGrace + time.Duration(have)*time.Second/frameRate))
+		b.until(begun.Add(b.grace + time.Duration(have)*time.Second/frameRate))
 		count, err := b.source.Read(frame[have:])
 		have += count
 		if err != nil && have < size {

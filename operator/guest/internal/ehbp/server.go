@@ -38,10 +38,12 @@ type server struct {
 	memory   *semaphore.Weighted
 	slots    *semaphore.Weighted
 	proxy    *httputil.ReverseProxy
+	// grace is that of the frames of requests.
+	grace time.Duration
 }
 
 func newServer(found identity, spec Spec) *server {
-	made := &server{identity: found, required: spec.Required, memory: semaphore.NewWeighted(maxMemory), slots: semaphore.NewWeighted(maxExchanges)}
+	made := &server{identity: found, required: spec.Required, memory: semaphore.NewWeighted(maxMemory), slots: semaphore.NewWeighted(maxExchanges), grace: frameGrace}
 	made.proxy = made.newProxy(spec.Upstream.String())
 	return made
 }
