@@ -34,6 +34,7 @@ from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.issuer import authority_of, open_queue
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.sweep import CertificateSweep
+from cloister_api.collateral.cache import CollateralCache
 from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
@@ -143,6 +144,8 @@ class Context:
     """Checks that change nothing."""
     certificates: Certificates
     """Certificates of enclaves."""
+    collateral: CollateralCache
+    """What the makers of processors publish."""
     accounts: Accounts
     """Regular keys and usage."""
     related: RelatedServices
@@ -223,6 +226,8 @@ async def running(
         orders, utilization = CertificateOrders(engine), UtilizationStore(engine)
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = certificates_of(base, orders, queue)
+        collateral = CollateralCache(settings.collateral, clock)
+        stack.push_async_callback(collateral.aclose)
         expiry = expiry_of(base, orders, certificates)
         metering = metering_of(base) if installation.metering else None
         context = build(
@@ -235,6 +240,7 @@ async def running(
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
+            collateral=collateral,
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),
@@ -307,6 +313,7 @@ def build(
     admin_key_desk: AdminKeyDesk,
     resolver: ReleaseResolver,
     certificates: Certificates,
+    collateral: CollateralCache,
     accounts: Accounts,
     utilization: UtilizationStore,
     gpus: GpuCollector,
@@ -350,6 +357,7 @@ def build(
         updater=updater,
         validation=validation,
         certificates=certificates,
+        collateral=collateral,
         accounts=accounts,
         related=related,
         release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),

@@ -36,6 +36,7 @@ from cloister_api.routes import (
     billing,
     catalog,
     certificates,
+    collateral,
     container_status,
     containers,
     deployments,
@@ -67,6 +68,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     containers.router,
     container_status.router,
     certificates.router,
+    collateral.router,
     keys.router,
     catalog.router,
     deployments.router,
@@ -228,7 +230,7 @@ async def either(wait: Coroutine[None, None, object], stop: asyncio.Event) -> No
 
 
 def open_paths(app: FastAPI) -> dict[str, OpenPath]:
-    """Return the paths that take bodies without an admin key, and how their headers are judged."""
+    """Return the paths with callers of their own, and how their headers are judged."""
 
     async def enclave(headers: Headers) -> CachedEnclave:
         return await running_context(app).certificates.holder(headers.get("authorization"))
@@ -245,6 +247,7 @@ def open_paths(app: FastAPI) -> dict[str, OpenPath]:
     return {
         shim.CHECK_PATH: OpenPath(),
         certificates.PATH: OpenPath(enclave),
+        collateral.PATH: OpenPath(enclave),
         REPORT_PATH: OpenPath(report, MAX_REPORT),
         webhooks.RELEASES_PATH: OpenPath(release),
         webhooks.STRIPE_PATH: OpenPath(payment),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from cloister_api.certificates.settings import CertificateSettings
+from cloister_api.collateral.settings import CollateralSettings
 from cloister_api.ledger.settings import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_api.sessions.settings import DashboardSettings
@@ -171,6 +172,8 @@ class ApiSettings(SettingsSection):
     """How registries are reached."""
     certificates: CertificateSettings | None = None
     """Who signs certificates of enclaves; unset = no issuer, and /api/shim/cert answers 503."""
+    collateral: CollateralSettings = Field(default_factory=CollateralSettings)
+    """Where certificates, revocation lists and levels of processors with a TEE are fetched."""
     catalog: Path | None = None
     """File of the model catalog, a JSON array, reloaded when it changes; unset = no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
@@ -264,6 +267,9 @@ class ApiSettings(SettingsSection):
         )
         kubeconfig = resolved(directory, self.kubeconfig)
         certificates = self.certificates and self.certificates.anchored(directory)
+        collateral = self.collateral.model_copy(
+            update={"ca_file": resolved(directory, self.collateral.ca_file)}
+        )
         webhooks = self.webhooks.model_copy(
             update={"release_secret_file": resolved(directory, self.webhooks.release_secret_file)}
         )
@@ -281,6 +287,7 @@ class ApiSettings(SettingsSection):
                 "ledger": ledger,
                 "kubeconfig": kubeconfig,
                 "certificates": certificates,
+                "collateral": collateral,
                 "catalog": catalog,
                 "dashboard": dashboard,
                 "stripe": stripe,

@@ -14,6 +14,7 @@ __all__ = [
     "CACHE_CONTROL",
     "CONSISTENCY_TOKEN",
     "ETAG",
+    "ISSUER_CHAINS",
     "LINK",
     "LOCATION",
     "RATE_LIMIT",
@@ -77,6 +78,14 @@ CONSISTENCY_TOKEN = ResponseHeader(
     "X-Consistency-Token",
     "Version of what was written; a read that sends it back, at any replica, sees at least that.",
 )
+ISSUER_CHAINS = tuple(
+    ResponseHeader(name, "Certificates of the issuer in PEM, percent-encoded, as Intel sends them.")
+    for name in (
+        "TCB-Info-Issuer-Chain",
+        "SGX-Enclave-Identity-Issuer-Chain",
+        "SGX-PCK-CRL-Issuer-Chain",
+    )
+)
 CACHE_CONTROL = ResponseHeader("Cache-Control", "`no-store`: the body holds values of keys.")
 WWW_AUTHENTICATE = ResponseHeader("WWW-Authenticate", "`Bearer`.")
 RESPONSE_HEADERS = (
@@ -90,6 +99,7 @@ RESPONSE_HEADERS = (
     CONSISTENCY_TOKEN,
     CACHE_CONTROL,
     WWW_AUTHENTICATE,
+    *ISSUER_CHAINS,
 )
 
 

@@ -59,7 +59,7 @@ def measured_documents(plan: EnclavePlan, settings: BuildSettings) -> dict[str, 
         documents[BODIES_KEY] = bodies_document(plan)
     signed, gated = is_signed(plan), needs_key_gate(plan.config.shim)
     if signed and settings.api is not None:
-        documents[CERTIFICATE_KEY] = certificate_document(settings.api)
+        documents[CERTIFICATE_KEY] = certificate_document(settings.api, plan.host.spec)
     if gated:
         documents[GATE_KEY] = gate_document(plan, settings)
     texts = {name: written(document) for name, document in documents.items()}

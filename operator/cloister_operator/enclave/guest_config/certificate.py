@@ -7,6 +7,7 @@ certificate nothing starts. The document's fields are those of the guest's packa
 from typing import Any
 
 from cloister_crds.config import TlsMode
+from cloister_crds.kinds.host import TEE, HostSpec
 from cloister_operator.enclave.container.probes import stage_probe
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
 from cloister_operator.enclave.shim_tls import certificate_folder
@@ -24,6 +25,7 @@ __all__ = [
     "CERTIFICATE_DOCUMENT_DIRECTORY",
     "CERTIFICATE_KEY",
     "CHAIN_FILE",
+    "DEFAULT_SERVICE",
     "FINGERPRINT_FILE",
     "SHIM_STORAGE",
     "TOKEN_DIRECTORY",
@@ -55,6 +57,8 @@ CHAIN_FILE = f"{CERTIFICATE_DIRECTORY}/tls.crt"
 """Exists as soon as the key has a certificate."""
 SHIM_STORAGE = f"{CERTIFICATE_DIRECTORY}/shim"
 """Where the shim finds the certificates."""
+DEFAULT_SERVICE = "http://127.0.0.1:8006"
+"""REST server of the guest components, in a confidential virtual machine per Pod."""
 _VERSION = 2
 _DOCUMENT = f"{CERTIFICATE_DOCUMENT_DIRECTORY}/{CERTIFICATE_KEY}"
 _TERMINATION = "/dev/termination-log"
@@ -90,16 +94,28 @@ def api_address(
     return address
 
 
-def certificate_document(api: ApiIdentity) -> dict[str, Any]:
+def certificate_document(api: ApiIdentity, host: HostSpec) -> dict[str, Any]:
     """Build the sidecar's document.
+
+    Parameters
+    ----------
+    api
+        The API.
+    host
+        The Host; of its processors with a TEE the sidecar also keeps what their maker publishes.
 
     Returns
     -------
     dict[str, Any]
         The document of ``guest certificate``.
     """
+    collateral = {}
+    if host.tee is not TEE.NONE:
+        service = host.attestation_service or DEFAULT_SERVICE
+        collateral = {"collateral": {"tee": str(host.tee), "service": service}}
     return {
         "version": _VERSION,
+        **collateral,
         "api": api_address(api),
         "tokenFile": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}",
         "directory": CERTIFICATE_DIRECTORY,

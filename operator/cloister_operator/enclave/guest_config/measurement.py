@@ -6,11 +6,10 @@ from cloister_crds.kinds.host import TEE, HostSpec, TEEUnit
 from cloister_crds.measurement import Measurement
 from cloister_crds.measurement.enclave import POLICY_FILE
 from cloister_crds.measurement.initdata import ANNOTATION
-from cloister_operator.enclave.guest_config.certificate import is_signed
+from cloister_operator.enclave.guest_config.certificate import DEFAULT_SERVICE, is_signed
 from cloister_operator.enclave.plan import EnclavePlan
 
 __all__ = [
-    "DEFAULT_SERVICE",
     "INITDATA_ANNOTATION",
     "MEASUREMENT_ANNOTATION",
     "RULES_ANNOTATION",
@@ -20,8 +19,6 @@ __all__ = [
     "node_socket",
 ]
 
-DEFAULT_SERVICE = "http://127.0.0.1:8006"
-"""REST server of the guest components, in a confidential virtual machine per Pod."""
 MEASURED_BOOT = "measured-boot"
 """Source of evidence for ``guest keep``: the command line that the machine's kernel was measured
 with."""

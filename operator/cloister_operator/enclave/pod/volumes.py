@@ -437,6 +437,9 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
         CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
     )
     result.mount_sidecar(CERTIFICATE, TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    socket = node_socket(plan)
+    if socket is not None:
+        result.mount_sidecar(CERTIFICATE, _ATTESTATION_VOLUME, socket, read_only=True)
     for car in (CERTIFICATE, SHIM, AGENT):
         result.mount_sidecar(
             car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE

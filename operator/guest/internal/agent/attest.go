@@ -53,12 +53,12 @@ func (a *agent) attest(ctx context.Context) {
 
 // attesterOf returns what creates attestation documents: for the measurement in the guest's directory,
 // and for the TLS key whose fingerprint is in a file, else for those that the shim presents; with encrypted
-// bodies also for their public key, in another file.
+// bodies also for their public key, in another file. The collateral is beside the fingerprint.
 func (a *agent) attesterOf(directory, fingerprint, bodies string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
 	settings := attestation.Settings{
 		TEE: measurement.Host.TEE, MeasuredBoot: measurement.Host.MeasuredBoot, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
-		Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames,
+		Collateral: filepath.Join(filepath.Dir(fingerprint), certificate.CollateralFile), Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames,
 	}
 	if a.spec.BodiesSocket != "" {
 		settings.HPKE = bodies

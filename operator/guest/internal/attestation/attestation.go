@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"sync/atomic"
 
@@ -126,7 +127,31 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 	if err != nil {
 		return attestdoc.Document{}, err
 	}
-	return claim.Document(raw.format, raw.report, raw.collateral)
+	collateral, err := a.collateral(raw.collateral)
+	if err != nil {
+		return attestdoc.Document{}, err
+	}
+	return claim.Document(raw.format, raw.report, collateral)
+}
+
+// collateral returns what came with the evidence, and what is in the file.
+func (a *Attester) collateral(found map[string][]byte) (map[string][]byte, error) {
+	if a.settings.Collateral == "" {
+		return found, nil
+	}
+	content, err := readBounded(a.settings.Collateral)
+	if errors.Is(err, os.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	kept, err := attestdoc.ParseCollateral(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.settings.Collateral, err)
+	}
+	maps.Copy(kept, found)
+	return kept, nil
 }
 
 func dummyDocument(claim attestdoc.Claim) (attestdoc.Document, error) {

@@ -48,7 +48,7 @@ func newService(address string) *service {
 // HostData returns the digest that the processor reports of what the machine was started with, from
 // evidence of an attestation service.
 func HostData(ctx context.Context, tee, address string) ([]byte, error) {
-	if err := checkService(tee, address); err != nil {
+	if err := CheckService(tee, address); err != nil {
 		return nil, err
 	}
 	reportData := make([]byte, reportDataSize)
@@ -61,6 +61,20 @@ func HostData(ctx context.Context, tee, address string) ([]byte, error) {
 		return nil, err
 	}
 	return found.hostData, found.compare(reportData, nil)
+}
+
+// RawReport returns the format of the processor's evidence, and evidence that binds nothing: it says
+// which processor this is.
+func RawReport(ctx context.Context, tee, address string) (string, []byte, error) {
+	if err := CheckService(tee, address); err != nil {
+		return "", nil, err
+	}
+	evidence, err := newService(address).evidence(ctx, make([]byte, reportDataSize))
+	if err != nil {
+		return "", nil, err
+	}
+	raw, err := readRaw(tee, evidence)
+	return raw.format, raw.report, err
 }
 
 // evidence requests evidence of the processor that binds report data.

@@ -52,6 +52,9 @@ type Settings struct {
 	// HPKE is the file with the public key for encrypted bodies in hexadecimal digits; empty means that
 	// the enclave has none.
 	HPKE string
+	// Collateral is the file with what the makers publish of the processor; it may be missing. Empty
+	// means that there is never one.
+	Collateral string
 	// GPUs is the number of GPUs of the enclave.
 	GPUs int
 }
@@ -74,7 +77,7 @@ func (s Settings) Validate() error {
 	if s.Initdata != nil && initdataAlgorithms[s.TEE] == "" {
 		wrong("initdata", "nothing measures it without a TEE")
 	}
-	for field, value := range map[string]string{"key": s.Key, "hpke": s.HPKE} {
+	for field, value := range map[string]string{"key": s.Key, "hpke": s.HPKE, "collateral": s.Collateral} {
 		if value != "" && !isCleanPath(value) {
 			wrong(field, "%q is not an absolute, clean path", value)
 		}
@@ -92,10 +95,11 @@ func (s Settings) checkService() error {
 	if s.MeasuredBoot {
 		return measuredboot.CheckAddress(s.Service)
 	}
-	return checkService(s.TEE, s.Service)
+	return CheckService(s.TEE, s.Service)
 }
 
-func checkService(tee, service string) error {
+// CheckService returns an error unless the address can be that of the attestation service of a machine.
+func CheckService(tee, service string) error {
 	if tee == TEENone {
 		if service != "" {
 			return errors.New("must be empty without a TEE")

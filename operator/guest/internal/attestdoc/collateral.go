@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+
+	"cloister.dev/guest/internal/strictjson"
 )
 
 // Types of collateral: the answers of AMD's Key Distribution Service and of Intel's Provisioning
@@ -46,6 +48,15 @@ func CollateralOf(found map[string][]byte) []Collateral {
 		}
 	}
 	return made
+}
+
+// ParseCollateral reads a list of collateral as a document has it, and returns the bytes by type.
+func ParseCollateral(text []byte) (map[string][]byte, error) {
+	listed, err := strictjson.DecodeExact[[]Collateral](text)
+	if err != nil {
+		return nil, err
+	}
+	return readCollateral(listed)
 }
 
 // readCollateral returns the bytes of collateral by its type.

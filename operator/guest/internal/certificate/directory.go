@@ -33,6 +33,8 @@ const (
 	CertificateFile = "tls.crt"
 	// FingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
 	FingerprintFile = "tls.spki"
+	// CollateralFile is what the makers publish of the machine's processor, for attestation.
+	CollateralFile = "collateral.json"
 	// RequestFile is the pending signing request.
 	RequestFile = "request.pem"
 	// StatusFile is the status.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/strictjson"
 )
 
@@ -60,6 +61,13 @@ func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 	client, err := apiclient.NewClient(spec.API)
 	if err != nil {
 		return err
+	}
+	if spec.Collateral != nil {
+		keeper := &collateral.Keeper{
+			Spec: *spec.Collateral, Client: client, At: spec.API.At, Token: spec.token,
+			Path: directory(spec.Directory).path(CollateralFile), Log: log,
+		}
+		go keeper.Run(ctx)
 	}
 	err = newRunner(spec, client, log).run(ctx)
 	if errors.Is(err, errPatience) {

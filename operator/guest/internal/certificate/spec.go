@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"cloister.dev/guest/internal/apiclient"
+	"cloister.dev/guest/internal/collateral"
 	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/unmeasured"
 )
@@ -40,6 +41,8 @@ type Spec struct {
 	TerminationFile string `json:"terminationFile,omitempty"`
 	// PatienceSeconds is how long there may be no certificate until the sidecar exits to show the reason; 0 means 20.
 	PatienceSeconds int `json:"patienceSeconds,omitempty"`
+	// Collateral is where the machine's evidence is, for which collateral is kept; nil without a TEE.
+	Collateral *collateral.Spec `json:"collateral,omitempty"`
 
 	// Hostnames are the host names of the certificate, the public one first; they are not measured.
 	Hostnames []string `json:"-"`
@@ -81,6 +84,11 @@ func (d Spec) Validate() error {
 	}
 	add(d.ShimStore != "" && !strings.HasPrefix(path.Clean(d.ShimStore), path.Clean(d.Directory)+"/"), "shimStore: must lie in directory")
 	add(d.TerminationFile != "" && !path.IsAbs(d.TerminationFile), "terminationFile: needs an absolute path")
+	if d.Collateral != nil {
+		if err := d.Collateral.Validate(); err != nil {
+			add(true, "collateral.%w", err)
+		}
+	}
 	add(d.PatienceSeconds < 0, "patienceSeconds: must not be negative")
 	return errors.Join(problems...)
 }

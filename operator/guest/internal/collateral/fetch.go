@@ -3,6 +3,7 @@
 package collateral
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,12 +29,12 @@ func FromMakers(address string) (map[string][]string, []byte, error) {
 		return nil, nil, fmt.Errorf("%s is not an address of a maker's service", address)
 	}
 	client := &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return get(client, address, "")
+	return get(context.Background(), client, address, "")
 }
 
 // get requests an address, with a bearer token unless it is empty.
-func get(client *http.Client, address, token string) (map[string][]string, []byte, error) {
-	request, err := http.NewRequest(http.MethodGet, address, nil)
+func get(ctx context.Context, client *http.Client, address, token string) (map[string][]string, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, nil, err
 	}

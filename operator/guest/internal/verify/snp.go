@@ -60,7 +60,7 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	held := source{read.Collateral, want.Fetch}
 	chain := &spb.CertificateChain{VcekCert: read.Collateral[attestdoc.AMDVCEK], VlekCert: read.Collateral[attestdoc.AMDVLEK]}
 	if chain.VcekCert == nil && chain.VlekCert == nil && want.Fetch != nil {
-		_, fetched, err := want.Fetch(VCEKAddress(report))
+		_, fetched, err := want.Fetch(vcekAddress(report))
 		if err != nil {
 			return refuse(ClassSignature, "signature", "the certificate of the processor's key cannot be fetched: "+err.Error(), "allow requests to kdsintf.amd.com, or ask the enclave's operator for collateral in the document")
 		}
@@ -88,8 +88,8 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	return nil
 }
 
-// VCEKAddress returns where AMD publishes the certificate of the key that signed a report.
-func VCEKAddress(report *spb.Report) string {
+// vcekAddress returns where AMD publishes the certificate of the key that signed a report.
+func vcekAddress(report *spb.Report) string {
 	return kds.VCEKCertURL(kds.ProductLineFromFms(report.GetCpuid1EaxFms()), report.GetChipId(), kds.TCBVersion(report.GetReportedTcb()))
 }
 

@@ -15,6 +15,7 @@ from cloister_operator.enclave.guest_config.certificate import (
     CERTIFICATE_DIRECTORY,
     CERTIFICATE_KEY,
     TOKEN_DIRECTORY,
+    certificate_document,
 )
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY
 from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
@@ -26,7 +27,7 @@ from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.settings import OperatorSettings
-from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, plan_of
+from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, host_of, plan_of
 
 PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"))
 AROUND = ClusterNetwork(api=PLACE)
@@ -114,6 +115,29 @@ def test_the_documents_name_api_hosts_and_places() -> None:
     told = found[UNMEASURED_KEY]
     assert told["hostnames"] == ["web.acme.containers.example"]
     assert told["cluster"]["api"] == ["192.0.2.1", "192.0.2.2"]
+
+
+@pytest.mark.parametrize(
+    ("host", "service"),
+    [
+        ({"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata"}, "http://127.0.0.1:8006"),
+        (
+            {"tee": "TDX", "teeUnit": "Node", "attestationService": "unix:///run/aa/api.sock"},
+            "unix:///run/aa/api.sock",
+        ),
+    ],
+)
+def test_of_a_processor_with_a_tee_it_keeps_what_the_maker_publishes(
+    host: dict[str, Any], service: str
+) -> None:
+    plan = replace(signed(), host=host_of(**host))
+    found = certificate_document(ApiIdentity(PLACE.url, ""), plan.host.spec)
+    assert found["collateral"] == {"tee": host["tee"], "service": service}
+    containers = build_pod(plan, SETTINGS)["spec"]["containers"]
+    (built,) = [each for each in containers if each["name"] == "certificate"]
+    sockets = [each for each in built["volumeMounts"] if each["name"] == "attestation"]
+    assert len(sockets) == service.startswith("unix://")
+    assert all(each["readOnly"] for each in sockets)
 
 
 def test_the_shim_has_no_other_certificate_to_serve() -> None:

@@ -1,0 +1,1 @@
+"""What makers of processors publish about them, cached for enclaves (docs/measurement.md)."""

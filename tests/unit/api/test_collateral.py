@@ -1,0 +1,191 @@
+"""The cache of what makers of processors publish, against fakes of their services over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from cloister_api.collateral import cache as caching
+from cloister_api.collateral.cache import CollateralCache
+from cloister_api.collateral.makers import UnusableAnswer, piece_of, valid_until
+from cloister_api.collateral.settings import CollateralSettings
+from cloister_api.errors import ApiError
+from cloister_clients.clock import utc_now
+from tests.support.programs.maker_services import CHIP, LEVELS, MakerServices, maker_services
+
+AMD, INTEL = "https://kdsintf.amd.com", "https://api.trustedservices.intel.com"
+LISTED = f"{AMD}/vcek/v1/Milan/crl"
+TCB = f"{INTEL}/tdx/certification/v4/tcb?fmspc=50806f000000"
+ALL = (
+    LISTED,
+    f"{AMD}/vlek/v1/Genoa/crl",
+    f"{AMD}/vcek/v1/Turin/cert_chain",
+    f"{AMD}/vcek/v1/Milan/{CHIP}?{LEVELS}",
+    f"{AMD}/vcek/v1/Turin/{CHIP[:16]}?fmcSPL=1&{LEVELS}",
+    TCB,
+    f"{INTEL}/tdx/certification/v4/qe/identity",
+    f"{INTEL}/sgx/certification/v4/pckcrl?ca=platform&encoding=der",
+    "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der",
+)
+
+
+class World:
+    """A cache, the makers, and the time."""
+
+    def __init__(self, makers: MakerServices) -> None:
+        self.now = utc_now().replace(microsecond=0)
+        self.makers = makers
+        makers.now = self.now
+        base = makers.base
+        settings = CollateralSettings(amd=base, intel=base, intel_certificates=base)
+        self.cache = CollateralCache(settings, lambda: self.now)
+
+    async def refusal(self, address: str) -> ApiError:
+        """Return the error of a request."""
+        with pytest.raises(ApiError) as caught:
+            await self.cache.get(address)
+        return caught.value
+
+
+@pytest.fixture
+def makers() -> Iterator[MakerServices]:
+    with maker_services() as services:
+        yield services
+
+
+@pytest.fixture
+async def world(makers: MakerServices) -> AsyncIterator[World]:
+    made = World(makers)
+    yield made
+    await made.cache.aclose()
+
+
+@pytest.mark.parametrize("address", ALL)
+async def test_an_answer_is_the_makers_byte_for_byte(world: World, address: str) -> None:
+    answer = await world.cache.get(address)
+    path = "/" + address.split("/", 3)[3]
+    assert world.makers.requests == [path]
+    assert await world.cache.get(address) is answer
+    assert len(world.makers.requests) == 1, "the second one is from memory"
+    named = {"issuer-chain" in each for each in answer.headers}
+    assert named == ({True} if "intel" in address and "Root" not in address else set())
+    assert answer.valid_until == world.now + world.makers.life
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "https://example.com/vcek/v1/Milan/crl",
+        f"{AMD}.example.com/vcek/v1/Milan/crl",
+        f"{AMD}@example.com/vcek/v1/Milan/crl",
+        "http://kdsintf.amd.com/vcek/v1/Milan/crl",
+        f"{AMD}/vcek/v1/../../admin/crl",
+        f"{AMD}/vcek/v1/Milan/crl?x=1",
+        f"{AMD}/vcek/v1/Milan/crl\n",
+        f"{AMD}/vcek/v1/Milan/{CHIP}",
+        f"{AMD}/vlek/v1/Milan/{CHIP}?{LEVELS}",
+        f"{INTEL}/tdx/certification/v4/tcb?fmspc=50806F00000",
+        f"{INTEL}/sgx/certification/v4/pckcert?encrypted_ppid=00",
+    ],
+)
+async def test_no_other_address_is_fetched(world: World, address: str) -> None:
+    error = await world.refusal(address)
+    assert error.status == 400
+    assert world.makers.requests == []
+
+
+async def test_it_is_fetched_again_before_it_ends(world: World) -> None:
+    world.makers.life = timedelta(hours=10)
+    await world.cache.get(LISTED)
+    world.now += timedelta(hours=4)
+    await world.cache.get(LISTED)
+    assert len(world.makers.requests) == 1
+    world.now += timedelta(hours=2)
+    world.makers.now = world.now
+    assert (await world.cache.get(LISTED)).fetched_at == world.now
+    world.makers.life = timedelta(days=300)
+    world.now += timedelta(hours=6)
+    world.makers.now = world.now
+    await world.cache.get(LISTED)
+    world.now += timedelta(days=1)
+    await world.cache.get(LISTED)
+    assert len(world.makers.requests) == 4, "after a day at the latest"
+
+
+@pytest.mark.parametrize("trouble", ["status", "garbage", "chain", "expired"])
+async def test_while_a_maker_is_away_what_is_valid_is_kept(world: World, trouble: str) -> None:
+    first = await world.cache.get(TCB)
+    world.now += timedelta(days=20)
+    world.makers.status = 503 if trouble == "status" else 200
+    world.makers.garbage = trouble == "garbage"
+    world.makers.without_chain = trouble == "chain"
+    if trouble != "expired":
+        world.makers.now = world.now
+    else:
+        world.makers.life = timedelta(days=1)
+    assert await world.cache.get(TCB) is first
+    assert await world.cache.get(TCB) is first
+    assert len(world.makers.requests) == 2, "a minute's rest after a failure"
+    world.now += timedelta(days=11)
+    error = await world.refusal(TCB)
+    assert (error.status, error.retry_after) == (503, 60)
+    assert "settings collateral" in str(error)
+
+
+async def test_what_was_never_there_is_unavailable_with_the_reason(world: World) -> None:
+    world.makers.status = 429
+    assert "it answered 429" in str(await world.refusal(LISTED))
+    assert "it answered 429" in str(await world.refusal(LISTED))
+    assert len(world.makers.requests) == 1
+    world.now += timedelta(minutes=1)
+    world.makers.status = 200
+    await world.cache.get(LISTED)
+
+
+async def test_one_request_serves_all_who_wait(world: World) -> None:
+    answers = await asyncio.gather(*(world.cache.get(LISTED) for _ in range(20)))
+    assert len(set(map(id, answers))) == 1
+    assert len(world.makers.requests) == 1
+
+
+async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "MOST", 2)
+    for address in ALL[:3]:
+        await world.cache.get(address)
+    await world.cache.get(ALL[0])
+    assert len(world.makers.requests) == 4
+
+
+async def test_a_proxy_is_used_where_one_is_set(makers: MakerServices) -> None:
+    settings = CollateralSettings(amd="http://kds.invalid", proxy=makers.base, intel=makers.base)
+    cache = CollateralCache(settings, utc_now)
+    await cache.get(LISTED)
+    assert makers.requests == ["http://kds.invalid/vcek/v1/Milan/crl"]
+    await cache.aclose()
+
+
+def test_what_says_no_end_is_unusable() -> None:
+    for form, body in (("crl", b"x"), ("certificate", b"x"), ("chain", b""), ("tcbInfo", b"{}")):
+        with pytest.raises(UnusableAnswer):
+            valid_until(form, body)
+    with pytest.raises(UnusableAnswer):
+        valid_until("tcbInfo", b'{"tcbInfo": {"nextUpdate": "2026-01-01T00:00:00"}}')
+
+
+def test_a_mirror_may_have_a_path() -> None:
+    settings = CollateralSettings(amd="https://mirror.example/amd")
+    piece = piece_of(LISTED, settings)
+    assert piece is not None
+    assert piece.url == "https://mirror.example/amd/vcek/v1/Milan/crl"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"amd": "kdsintf.amd.com"}, {"amd": "https://a.example/"}, {"proxy": "socks5://p"}],
+)
+def test_addresses_that_are_none_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        CollateralSettings.model_validate(wrong)
