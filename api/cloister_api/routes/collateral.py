@@ -28,7 +28,8 @@ class CollateralResponse(Response):
     openapi_extra={"security": [{"enclaveToken": []}]},
 )
 async def get_collateral(
-    request: Request, address: Annotated[str, Query(max_length=512, description="Address of AMD or Intel.")]
+    request: Request,
+    address: Annotated[str, Query(max_length=512, description="Address of AMD or Intel.")],
 ) -> Response:
     """Return what AMD or Intel publishes at an address; the guard has authenticated the enclave."""
     answer = await context_of(request).collateral.get(address)
