@@ -226,8 +226,6 @@ async def running(
         orders, utilization = CertificateOrders(engine), UtilizationStore(engine)
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = certificates_of(base, orders, queue)
-        collateral = CollateralCache(settings.collateral, clock)
-        stack.push_async_callback(collateral.aclose)
         expiry = expiry_of(base, orders, certificates)
         metering = metering_of(base) if installation.metering else None
         context = build(
@@ -240,7 +238,7 @@ async def running(
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
-            collateral=collateral,
+            collateral=await stack.enter_async_context(open_collateral(base)),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),
@@ -329,12 +327,10 @@ def build(
     updater = updater_of(base, reader, resolver, claims)
     replacements = Replacements(client, cache, reader, settings.gitops_managers)
     creator = creator_of(base, reader, resolver, claims, idempotency, replacements)
-    validation = validation_of(base, reader, resolver, claims, replacements)
     records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
     related = related_services(
         settings, domain, clock, client, cache, reader, resolver, updater, idempotency, records
     )
-    webhook_secret = read_webhook_secret(settings.webhooks.release_secret_file)
     return Context(
         settings=settings,
         installation=base.installation,
@@ -355,17 +351,39 @@ def build(
         measurements=MeasurementReader(client),
         creator=creator,
         updater=updater,
-        validation=validation,
+        validation=validation_of(base, reader, resolver, claims, replacements),
         certificates=certificates,
         collateral=collateral,
         accounts=accounts,
         related=related,
-        release_webhooks=ReleaseWebhooks(client, cache, webhook_secret, clock),
+        release_webhooks=release_webhooks_of(base),
         utilization=utilization,
         gpus=gpus,
         payments=payments,
         state_metrics=state_metrics,
     )
+
+
+def release_webhooks_of(base: Infrastructure) -> ReleaseWebhooks:
+    """Build the service of release webhooks.
+
+    Raises
+    ------
+    SettingsError
+        When the secret cannot be read.
+    """
+    secret = read_webhook_secret(base.settings.webhooks.release_secret_file)
+    return ReleaseWebhooks(base.client, base.cache, secret, base.clock)
+
+
+@contextlib.asynccontextmanager
+async def open_collateral(base: Infrastructure) -> AsyncIterator[CollateralCache]:
+    """Open the cache of collateral, and close its connections at the end."""
+    cache = CollateralCache(base.settings.collateral, base.clock)
+    try:
+        yield cache
+    finally:
+        await cache.aclose()
 
 
 def members_of(base: Infrastructure, keys: AdminKeyDesk) -> MemberDesk:

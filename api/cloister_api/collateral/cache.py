@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import httpx
 
-from cloister_api.collateral.makers import Piece, UnusableAnswer, piece_of, valid_until
+from cloister_api.collateral.makers import CollateralPiece, UnusableAnswer, piece_of, valid_until
 from cloister_api.collateral.settings import CollateralSettings
 from cloister_api.errors import ApiError, bad_request, unavailable
 from cloister_clients.clock import Clock
@@ -53,7 +53,7 @@ class Answer:
 
 
 class CollateralCache:
-    """Answers of the makers.
+    """The makers' answers.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class CollateralCache:
         async with self._locks[hash(piece.url) % LANES]:
             return await self._answer(piece)
 
-    async def _answer(self, piece: Piece) -> Answer:
+    async def _answer(self, piece: CollateralPiece) -> Answer:
         """Return an answer that is fresh, else a new one, else one that is still valid."""
         now, held = self._clock(), self._answers.get(piece.url)
         if held is not None and held.is_fresh(now):
@@ -123,7 +123,7 @@ class CollateralCache:
             return held
         raise not_available(piece, problem)
 
-    async def _fetched(self, piece: Piece, now: datetime) -> Answer:
+    async def _fetched(self, piece: CollateralPiece, now: datetime) -> Answer:
         """Fetch an answer and keep it.
 
         Raises
@@ -153,7 +153,7 @@ class CollateralCache:
         return answer
 
 
-def not_available(piece: Piece, problem: str) -> ApiError:
+def not_available(piece: CollateralPiece, problem: str) -> ApiError:
     """503 with what is wrong at the maker's."""
     host = httpx.URL(piece.url).host
     return unavailable(

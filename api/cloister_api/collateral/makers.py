@@ -13,7 +13,7 @@ from cryptography import x509
 
 from cloister_api.collateral.settings import CollateralSettings
 
-__all__ = ["Piece", "UnusableAnswer", "piece_of", "valid_until"]
+__all__ = ["CollateralPiece", "UnusableAnswer", "piece_of", "valid_until"]
 
 _LEVELS = r"(fmcSPL=\d{1,3}&)?blSPL=\d{1,3}&teeSPL=\d{1,3}&snpSPL=\d{1,3}&ucodeSPL=\d{1,3}"
 _AMD = "https://kdsintf.amd.com"
@@ -26,7 +26,7 @@ class UnusableAnswer(Exception):  # noqa: N818 - says what is wrong
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CollateralPiece:
     """One piece of collateral."""
 
     url: str
@@ -68,7 +68,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str, str | None], ...] = (
 )
 
 
-def piece_of(address: str, settings: CollateralSettings) -> Piece | None:
+def piece_of(address: str, settings: CollateralSettings) -> CollateralPiece | None:
     """Return what is at an address of a maker, and where it is fetched.
 
     Parameters
@@ -80,7 +80,7 @@ def piece_of(address: str, settings: CollateralSettings) -> Piece | None:
 
     Returns
     -------
-    Piece or None
+    CollateralPiece or None
         None = there is no collateral at that address.
     """
     bases = {
@@ -90,7 +90,7 @@ def piece_of(address: str, settings: CollateralSettings) -> Piece | None:
     }
     for maker, pattern, form, header in _FORMS:
         if address.startswith(f"{maker}/") and pattern.fullmatch(address[len(maker) :]):
-            return Piece(bases[maker] + address[len(maker) :], form, header)
+            return CollateralPiece(bases[maker] + address[len(maker) :], form, header)
     return None
 
 
@@ -100,7 +100,7 @@ def valid_until(form: str, body: bytes) -> datetime:
     Parameters
     ----------
     form
-        As `Piece.form`.
+        As `CollateralPiece.form`.
     body
         The answer.
 
