@@ -226,8 +226,7 @@ async def running(
         orders, utilization = CertificateOrders(engine), UtilizationStore(engine)
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = certificates_of(base, orders, queue)
-        expiry = expiry_of(base, orders, certificates)
-        metering = metering_of(base) if installation.metering else None
+        expiry, metering = expiry_of(base, orders, certificates), metering_of(base)
         context = build(
             base,
             state_metrics=StateMetrics(admin_keys, accounts.key_cache, metering, expiry),
@@ -238,7 +237,7 @@ async def running(
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
-            collateral=await stack.enter_async_context(open_collateral(base)),
+            collateral=await stack.enter_async_context(CollateralCache(settings.collateral, clock)),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),
@@ -376,16 +375,6 @@ def release_webhooks_of(base: Infrastructure) -> ReleaseWebhooks:
     return ReleaseWebhooks(base.client, base.cache, secret, base.clock)
 
 
-@contextlib.asynccontextmanager
-async def open_collateral(base: Infrastructure) -> AsyncIterator[CollateralCache]:
-    """Open the cache of collateral, and close its connections at the end."""
-    cache = CollateralCache(base.settings.collateral, base.clock)
-    try:
-        yield cache
-    finally:
-        await cache.aclose()
-
-
 def members_of(base: Infrastructure, keys: AdminKeyDesk) -> MemberDesk:
     """Build the service of members."""
     return MemberDesk(
@@ -473,8 +462,10 @@ def collector_of(
     )
 
 
-def metering_of(base: Infrastructure) -> Metering:
-    """Build the metering of run time."""
+def metering_of(base: Infrastructure) -> Metering | None:
+    """Build the metering of run time; None = the operator does not want it."""
+    if not base.installation.metering:
+        return None
     lease = Lease(base.engine, METERING_LEASE, str(uuid.uuid4()), METERING_SECONDS)
     store = MeteringStore(base.engine)
     return Metering(base.client, base.cache, store, lease, base.clock)

@@ -5,6 +5,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 import httpx
 
@@ -84,7 +85,10 @@ class CollateralCache:
         self._failures: OrderedDict[str, tuple[datetime, str]] = OrderedDict()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def aclose(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         """Close the connections to the makers."""
         await self._client.aclose()
 

@@ -58,8 +58,8 @@ def makers() -> Iterator[MakerServices]:
 @pytest.fixture
 async def world(makers: MakerServices) -> AsyncIterator[World]:
     made = World(makers)
-    yield made
-    await made.cache.aclose()
+    async with made.cache:
+        yield made
 
 
 @pytest.mark.parametrize("address", ALL)
@@ -161,10 +161,9 @@ async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatc
 
 async def test_a_proxy_is_used_where_one_is_set(makers: MakerServices) -> None:
     settings = CollateralSettings(amd="http://kds.invalid", proxy=makers.base, intel=makers.base)
-    cache = CollateralCache(settings, utc_now)
-    await cache.get(LISTED)
+    async with CollateralCache(settings, utc_now) as cache:
+        await cache.get(LISTED)
     assert makers.requests == ["http://kds.invalid/vcek/v1/Milan/crl"]
-    await cache.aclose()
 
 
 def test_what_says_no_end_is_unusable() -> None:
