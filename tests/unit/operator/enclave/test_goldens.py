@@ -128,7 +128,7 @@ def rich_host() -> Any:
 
 
 def confidential() -> dict[str, dict[str, Any]]:
-    """Build for Hosts with a TEE: machines of the enclaves' own, and nodes that are machines."""
+    """Build for Hosts whose machines give evidence: enclaves' own, and nodes that are machines."""
     built: dict[str, dict[str, Any]] = {}
     for tee in ("SNP", "TDX"):
         policy = {"name": "policy.rego", "content": "package agent_policy\n"}
@@ -147,6 +147,9 @@ def confidential() -> dict[str, dict[str, Any]]:
                 unpacked = gzip.decompress(b64decode(told[ANNOTATION])).decode()
                 assert unpacked == config_map["data"][INITDATA_FILE]
                 told[ANNOTATION] = f"{INITDATA_FILE} of the ConfigMap, packed"
+    boot = plan_of(WEB, host=host_of(measuredBoot=True, runtimeClassName="measured-machine"))
+    built["config-map-measured-boot"] = unfolded(build_config_map(boot, SETTINGS, SURROUNDINGS))
+    built["pod-measured-boot"] = build_pod(boot, SETTINGS)
     return built
 
 
