@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from cloister_crds.config import ModelSpec
+from cloister_crds.config import EncryptedBodies, ModelSpec, Shim
 from cloister_crds.measurement.guest_rules import pod_text, policy_text
 from cloister_operator.enclave.guest_policy.pod_data import pod_data
 from cloister_operator.enclave.plan import EnclavePlan
@@ -65,6 +65,19 @@ PLANS: dict[str, Callable[[], EnclavePlan]] = {
         config=config_of(WEB.model_copy(update={"gpus": "all"}), gpus=1),
         host=host_of(**SNP, gpu={"resource": "nvidia.com/pgpu", "counts": [1]}),
         summary={"cpus": 2, "memoryMB": 8192, "gpus": 1},
+    ),
+    "encrypted bodies": functools.partial(
+        plan_of,
+        config=config_of(
+            WEB,
+            shim=Shim(
+                upstream_port=8080,
+                paths=("/*",),
+                upstream_container="web",
+                ehbp=EncryptedBodies.OPTIONAL,
+            ),
+        ),
+        host=host_of(**SNP),
     ),
     "models": functools.partial(
         plan_of,
