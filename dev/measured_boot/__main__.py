@@ -32,7 +32,7 @@ def main(*, keep: bool, record: Path | None) -> None:
     It is not confidential: whoever runs it owns the TPM.
     """
     try:
-        install_packages(["measured-boot"], Progress())
+        install_packages(["measured-boot", "tpm"], Progress())
         with tempfile.TemporaryDirectory(prefix="boot-") as folder:
             code = _run(Path(folder), keep=keep, record=record)
     except (LocalClusterError, MachineError) as error:

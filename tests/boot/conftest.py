@@ -19,7 +19,7 @@ from dev.measured_boot.workshop import Workshop
 def workshop() -> Iterator[Workshop]:
     """Build what machines have in common; where that cannot be had, skip and say so."""
     try:
-        install_packages(["measured-boot"], Progress())
+        install_packages(["measured-boot", "tpm"], Progress())
         find_kernel()
     except (LocalClusterError, MachineError) as error:
         pytest.skip(str(error))

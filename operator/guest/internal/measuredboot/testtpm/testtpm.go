@@ -31,6 +31,8 @@ type TPM struct {
 	Address string
 	// Authorities are the certificates of the local authority that certified it, in PEM.
 	Authorities []byte
+	// Authority is that authority.
+	Authority enrol.Authority
 }
 
 // Start manufactures a TPM with a local authority of its own and starts it. It skips the test where the
@@ -54,7 +56,7 @@ func Start(t *testing.T) TPM {
 		_ = process.Process.Signal(unix.SIGTERM)
 		_ = process.Wait()
 	})
-	made := TPM{Address: "tpm+unix://" + socket}
+	made := TPM{Address: "tpm+unix://" + socket, Authority: authority}
 	await(t, func() error {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
@@ -62,7 +64,7 @@ func Start(t *testing.T) TPM {
 		}
 		return err
 	})
-	made.enrol(t, authority)
+	made.enrol(t)
 	for _, name := range []string{"swtpm-localca-rootca-cert.pem", "issuercert.pem"} {
 		text, err := os.ReadFile(filepath.Join(directory, "ca", name))
 		must(t, err)
@@ -99,12 +101,12 @@ func manufacture(t *testing.T, directory string) enrol.Authority {
 	return read
 }
 
-func (p TPM) enrol(t *testing.T, authority enrol.Authority) {
+func (p TPM) enrol(t *testing.T) {
 	t.Helper()
 	machine, err := measuredboot.Open(p.Address)
 	must(t, err)
 	defer machine.Close()
-	must(t, authority.Enrol(machine, time.Now()))
+	must(t, p.Authority.Enrol(machine, time.Now()))
 }
 
 // Extend extends the registers as firmware does that writes an event log.
