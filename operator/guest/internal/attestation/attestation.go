@@ -97,12 +97,11 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 	if a.service == nil && a.machine == nil {
 		return dummyDocument(claim)
 	}
-	select {
-	case a.turns <- struct{}{}:
-		defer func() { <-a.turns }()
-	case <-ctx.Done():
-		return attestdoc.Document{}, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return attestdoc.Document{}, err
 	}
+	defer leave()
 	if a.machine != nil {
 		return a.machine.document(claim)
 	}
@@ -132,6 +131,16 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 		return attestdoc.Document{}, err
 	}
 	return claim.Document(raw.format, raw.report, collateral)
+}
+
+// enter waits for a turn at the attestation service; the result ends it.
+func (a *Attester) enter(ctx context.Context) (func(), error) {
+	select {
+	case a.turns <- struct{}{}:
+		return func() { <-a.turns }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the attestation service is busy: %w", ctx.Err())
+	}
 }
 
 // collateral returns what came with the evidence, and what is in the file.

@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-
-	"cloister.dev/guest/internal/attestdoc"
 )
 
 // FileName is the name of the attestation document in the service directory.
@@ -37,13 +35,25 @@ func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
 	defer cancel()
-	document, err := a.Document(ctx, nonce, hostOf(request))
+	document, err := a.served(ctx, nonce, hostOf(request))
 	if err != nil {
 		writer.Header().Set("Retry-After", "5")
 		writeError(writer, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	writeJSON(writer, http.StatusOK, document)
+}
+
+// served returns the document for a request.
+func (a *Attester) served(ctx context.Context, nonce []byte, host string) (any, error) {
+	if nonce != nil {
+		return a.Document(ctx, nonce, host)
+	}
+	keys, err := a.keys(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return a.plain(ctx, keys)
 }
 
 // readNonce reads the nonce of a query; nil if it has none.
@@ -109,7 +119,7 @@ func (a *Attester) Write(ctx context.Context, directory string) error {
 	if a.written.Load() != nil && *a.written.Load() == keys {
 		return nil
 	}
-	document, err := a.documentOf(ctx, attestdoc.Claim{Keys: keys, Measurement: a.settings.Measurement, Initdata: a.settings.Initdata})
+	document, err := a.plain(ctx, keys)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type Settings struct {
 	TEE string
 	// MeasuredBoot says that a TPM measured the machine, which has no TEE.
 	MeasuredBoot bool
+	// Name is the service name of the installation.
+	Name string
 	// Service is the attestation service: http://127.0.0.1:PORT, or unix:// and the path
 	// of a socket. With a measured boot it is the TPM: tpm:// and the path of a device, or tpm+unix://
 	// and that of a socket. Empty without either.
