@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"cloister.dev/guest/internal/measuredboot"
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/verify"
 )
 
@@ -21,7 +21,7 @@ func (o *options) checkMeasuredBoot() error {
 		return errors.New("--same-boot: it belongs to --measured-boot")
 	}
 	var rest string
-	o.boot = &measuredboot.Counters{}
+	o.boot = &bootverify.Counters{}
 	found, _ := fmt.Sscanf(o.sameBoot+"\n", "%d,%d,%d%s", &o.boot.Resets, &o.boot.Restarts, &o.boot.Clock, &rest)
 	if found != 3 {
 		return fmt.Errorf("--same-boot: %q is not three numbers, RESETS,RESTARTS,CLOCK", o.sameBoot)
@@ -39,13 +39,13 @@ func readMeasuredBoot(chosen options) (*verify.MeasuredBoot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if made.Platform, err = measuredboot.ReadPlatform(text); err != nil {
+	if made.Platform, err = bootverify.ReadPlatform(text); err != nil {
 		return nil, badInput("--measured-boot", err, "name the platform file of the machines; docs/measured-boot.md describes it")
 	}
 	if text, err = readFile("--insecure-tpm-root", chosen.bootRoot); err != nil {
 		return nil, err
 	}
-	if made.InsecureAuthorities, err = measuredboot.ReadAuthorities(text); err != nil {
+	if made.InsecureAuthorities, err = bootverify.ReadAuthorities(text); err != nil {
 		return nil, badInput("--insecure-tpm-root", err, "name a PEM file with the root and what it signed")
 	}
 	return made, nil

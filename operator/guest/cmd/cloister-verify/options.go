@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-sev-guest/kds"
 
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/enclaveconn"
-	"cloister.dev/guest/internal/measuredboot"
 )
 
 const usage = `cloister-verify HOST[:PORT] --repo OWNER/NAME --tag TAG --platform HEX[,HEX…] [options]
@@ -57,7 +57,7 @@ type options struct {
 	launch     [][]byte
 	leastTCB   kds.TCBParts
 	verifiedAt time.Time
-	boot       *measuredboot.Counters
+	boot       *bootverify.Counters
 }
 
 func (o *options) flags(messages io.Writer) *flag.FlagSet {

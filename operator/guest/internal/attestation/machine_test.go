@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/measuredboot/testtpm"
 )
 
 // bootOf is the machine whose document is in the test data, with a TPM that has its registers, and the
 // measurement that its command line names.
-func bootOf(t *testing.T) (*Attester, measuredboot.Expectation) {
+func bootOf(t *testing.T) (*Attester, bootverify.Expectation) {
 	t.Helper()
 	data := filepath.Join("..", "measuredboot", "testdata")
 	text, err := os.ReadFile(filepath.Join(data, "document.json"))
@@ -34,16 +35,16 @@ func bootOf(t *testing.T) (*Attester, measuredboot.Expectation) {
 	must(t, err)
 	platformText, err := os.ReadFile(filepath.Join(data, "platform.json"))
 	must(t, err)
-	platform, err := measuredboot.ReadPlatform(platformText)
+	platform, err := bootverify.ReadPlatform(platformText)
 	must(t, err)
-	authorities, err := measuredboot.ReadAuthorities(tpm.Authorities)
+	authorities, err := bootverify.ReadAuthorities(tpm.Authorities)
 	must(t, err)
 	attester.machine.EventLog, attester.machine.commandLine = filepath.Join(directory, "events"), filepath.Join(directory, "cmdline")
 	must(t, os.WriteFile(attester.machine.EventLog, evidence.EventLog, 0o600))
 	digest := sha256.Sum256(parts.Measurement)
-	line := strings.Replace(platform.CommandLine, measuredboot.Place, fmt.Sprintf("sha256:%x", digest), 1)
+	line := strings.Replace(platform.CommandLine, bootverify.Place, fmt.Sprintf("sha256:%x", digest), 1)
 	must(t, os.WriteFile(attester.machine.commandLine, []byte(line+"\n"), 0o600))
-	return attester, measuredboot.Expectation{Measurement: digest, Platform: platform, Authorities: authorities, Now: time.Now()}
+	return attester, bootverify.Expectation{Measurement: digest, Platform: platform, Authorities: authorities, Now: time.Now()}
 }
 
 func TestMeasuredBoot(t *testing.T) {
@@ -64,7 +65,7 @@ func TestMeasuredBoot(t *testing.T) {
 	must(t, err)
 	evidence, err := attester.machine.quote(claim)
 	must(t, err)
-	_, err = measuredboot.Verify(evidence.Bytes(), want)
+	_, err = bootverify.Verify(evidence.Bytes(), want)
 	must(t, err)
 }
 
@@ -76,8 +77,8 @@ func TestMeasuredBootThatIsNotOfTheMeasurement(t *testing.T) {
 		reason string
 		change func()
 	}{
-		"another measurement":  {"it names the measurement", func() { attester.machine.measurement[0]++ }},
-		"another command line": {"measured another one", func() { must(t, os.WriteFile(attester.machine.commandLine, append([]byte("x "), line...), 0o600)) }},
+		"another measurement":  {"names the measurement", func() { attester.machine.measurement[0]++ }},
+		"another command line": {"names the measurement \"\"", func() { must(t, os.WriteFile(attester.machine.commandLine, []byte("quiet\n"), 0o600)) }},
 		"no command line":      {"cannot be read", func() { must(t, os.Remove(attester.machine.commandLine)) }},
 		"an empty log":         {"0 bytes", func() { must(t, os.WriteFile(attester.machine.EventLog, nil, 0o600)) }},
 		"no TPM":               {"cannot be opened", func() { attester.machine.Address = "tpm+unix:///nowhere" }},

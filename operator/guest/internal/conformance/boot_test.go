@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/bundle"
 	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/verify"
@@ -65,8 +66,8 @@ func (m *maker) trustedBoot(known client) *verify.MeasuredBoot {
 	if len(known.BootPlatform) == 0 || string(known.BootPlatform) == "{}" {
 		return nil
 	}
-	platform, first := measuredboot.ReadPlatform(known.BootPlatform)
-	authorities, second := measuredboot.ReadAuthorities(bootFile(m.t, "authorities.pem"))
+	platform, first := bootverify.ReadPlatform(known.BootPlatform)
+	authorities, second := bootverify.ReadAuthorities(bootFile(m.t, "authorities.pem"))
 	if first != nil || second != nil {
 		m.t.Fatal(first, second)
 	}
@@ -84,11 +85,11 @@ func (m *maker) boots(bases map[string]base) []vector {
 		m.bootClient("another measurement", "the client computed another measurement", client{Measurement: "sha256:" + zeros}, verify.ClassMeasurement),
 		m.bootClient("another key", "the connection has another key", client{SPKI: hex.EncodeToString(spkiOf(m.foreign)), Certificate: m.foreign.Raw}, verify.ClassKey),
 		m.bootClient("later", "the TPM's certificate has expired", client{Time: bases[boot].bundle.Time.AddDate(1, 0, 0).Format(time.RFC3339)}, verify.ClassSignature),
-		m.bootPlatform("another kernel", "kernel", func(platform *measuredboot.Platform) { platform.Kernel = zeros }, verify.ClassLaunch),
-		m.bootPlatform("another initial file system", "initrd", func(platform *measuredboot.Platform) { platform.Initrd = zeros }, verify.ClassLaunch),
-		m.bootPlatform("another firmware", "register 0", func(platform *measuredboot.Platform) { platform.Registers["0"] = zeros }, verify.ClassLaunch),
-		m.bootPlatform("other settings of the firmware", "register 7", func(platform *measuredboot.Platform) { platform.Registers["7"] = zeros }, verify.ClassLaunch),
-		m.bootPlatform("another command line", "command_line", func(platform *measuredboot.Platform) { platform.CommandLine += " debug" }, verify.ClassMeasurement),
+		m.bootPlatform("another kernel", "kernel", func(platform *bootverify.Platform) { platform.Kernel = zeros }, verify.ClassLaunch),
+		m.bootPlatform("another initial file system", "initrd", func(platform *bootverify.Platform) { platform.Initrd = zeros }, verify.ClassLaunch),
+		m.bootPlatform("another firmware", "register 0", func(platform *bootverify.Platform) { platform.Registers["0"] = zeros }, verify.ClassLaunch),
+		m.bootPlatform("other settings of the firmware", "register 7", func(platform *bootverify.Platform) { platform.Registers["7"] = zeros }, verify.ClassLaunch),
+		m.bootPlatform("another command line", "command_line", func(platform *bootverify.Platform) { platform.CommandLine += " debug" }, verify.ClassMeasurement),
 	}
 	for _, each := range []struct {
 		name, about string
@@ -121,9 +122,9 @@ func (m *maker) bootClient(name, about string, known client, code verify.Class) 
 	return vector{Name: "boot " + name, About: about, Base: boot, Client: &known, Verdict: verdict{Code: code}}
 }
 
-func (m *maker) bootPlatform(name, field string, change func(*measuredboot.Platform), code verify.Class) vector {
+func (m *maker) bootPlatform(name, field string, change func(*bootverify.Platform), code verify.Class) vector {
 	m.t.Helper()
-	platform, err := measuredboot.ReadPlatform(bootFile(m.t, "platform.json"))
+	platform, err := bootverify.ReadPlatform(bootFile(m.t, "platform.json"))
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package measuredboot makes and verifies evidence of a measured boot: a quote of the machine's TPM 2.0
+// Package measuredboot makes evidence of a measured boot: a quote of the machine's TPM 2.0
 // over what the firmware measured until the kernel ran, with the log of these measurements.
 //
 // Whoever runs a virtual machine owns its TPM. Such evidence shows that the chain from firmware to
@@ -6,12 +6,16 @@
 package measuredboot
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
 	"cloister.dev/guest/internal/strictjson"
 )
+
+// digestSize is the size of a SHA-256 in bytes.
+const digestSize = sha256.Size
 
 // Registers is the number of registers that are quoted: PCR 0 to 9, which firmware and the kernel's EFI
 // stub write, of the bank of SHA-256. What runs later can extend others only.
@@ -42,18 +46,18 @@ func Parse(text []byte) (Evidence, error) {
 	if err != nil {
 		return Evidence{}, err
 	}
-	_, err = read.values()
+	_, err = read.Values()
 	return read, err
 }
 
-// values returns the bytes of the registers.
-func (e Evidence) values() ([][]byte, error) {
+// Values returns the bytes of the registers.
+func (e Evidence) Values() ([][]byte, error) {
 	if len(e.Registers) != Registers {
 		return nil, fmt.Errorf("registers: %d instead of %d", len(e.Registers), Registers)
 	}
 	values := make([][]byte, Registers)
 	for index, text := range e.Registers {
-		value, err := readDigest(text)
+		value, err := ReadDigest(text)
 		if err != nil {
 			return nil, fmt.Errorf("registers[%d]: %w", index, err)
 		}
@@ -62,8 +66,8 @@ func (e Evidence) values() ([][]byte, error) {
 	return values, nil
 }
 
-// readDigest reads a SHA-256 in its only form.
-func readDigest(text string) ([]byte, error) {
+// ReadDigest reads a SHA-256 in its only form.
+func ReadDigest(text string) ([]byte, error) {
 	value, err := hex.DecodeString(text)
 	if err != nil || len(value) != digestSize || hex.EncodeToString(value) != text {
 		return nil, fmt.Errorf("%.80q is not %d lower-case hexadecimal digits", text, 2*digestSize)

@@ -71,7 +71,7 @@ func (m *Machine) Evidence(reportData []byte) (Evidence, error) {
 			return Evidence{}, fmt.Errorf("the TPM does not quote: %w", err)
 		}
 		made.Quote, made.Signature, made.Registers = quoted.Quoted.Bytes(), tpm2.Marshal(quoted.Signature), registers
-		if err := checkRegisters(made); err == nil {
+		if err := made.CheckRegisters(); err == nil {
 			return made, nil
 		}
 	}

@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/measuredboot"
 )
 
 // MeasuredBoot is what a client trusts of machines with a measured boot.
 type MeasuredBoot struct {
 	// Platform is firmware, kernel and initial file system.
-	Platform measuredboot.Platform
+	Platform bootverify.Platform
 	// InsecureAuthorities certify the keys of TPMs. Whoever owns a virtual TPM chooses what it quotes.
-	InsecureAuthorities measuredboot.Authorities
+	InsecureAuthorities bootverify.Authorities
 	// Since are the counters of an earlier document of the same boot; nil means that any boot will do.
-	Since *measuredboot.Counters
+	Since *bootverify.Counters
 }
 
 // bootSteps are class and remedy of each step at which evidence of a measured boot is refused.
@@ -51,7 +52,7 @@ func checkMeasuredBoot(read attestdoc.Parts, want Expected) error {
 		return refuse(ClassMeasurement, "measurement", "it is not that of an enclave with a measured boot", "use a Host with measuredBoot: true, or one with a TEE")
 	}
 	want.pass("measurement", fmt.Sprintf("sha256:%x, without debug, by a measured boot", want.Measurement))
-	found, err := measuredboot.Verify(read.Report, measuredboot.Expectation{
+	found, err := bootverify.Verify(read.Report, bootverify.Expectation{
 		ReportData: read.ReportData, Measurement: want.Measurement, Platform: want.MeasuredBoot.Platform,
 		Authorities: want.MeasuredBoot.InsecureAuthorities, Now: want.Now, Since: want.MeasuredBoot.Since,
 	})

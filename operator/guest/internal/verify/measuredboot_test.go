@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/measuredboot"
+	"cloister.dev/guest/internal/bootverify"
 )
 
 func bootFile(t *testing.T, name string) []byte {
@@ -29,11 +29,11 @@ func bootScene(t *testing.T) ([]byte, Expected) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	platform, err := measuredboot.ReadPlatform(bootFile(t, "platform.json"))
+	platform, err := bootverify.ReadPlatform(bootFile(t, "platform.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	authorities, err := measuredboot.ReadAuthorities(bootFile(t, "authorities.pem"))
+	authorities, err := bootverify.ReadAuthorities(bootFile(t, "authorities.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +85,12 @@ func TestMeasuredBoot(t *testing.T) {
 		"another nonce":       {ClassFreshness, func(want *Expected) { want.Nonce = make([]byte, 32) }},
 		"another measurement": {ClassMeasurement, func(want *Expected) { want.Measurement[0]++ }},
 		"another key":         {ClassKey, func(want *Expected) { want.Key[0]++ }},
-		"another root":        {ClassSignature, func(want *Expected) { want.MeasuredBoot.InsecureAuthorities = measuredboot.Authorities{} }},
+		"another root":        {ClassSignature, func(want *Expected) { want.MeasuredBoot.InsecureAuthorities = bootverify.Authorities{} }},
 		"another kernel":      {ClassLaunch, func(want *Expected) { want.MeasuredBoot.Platform.Kernel = want.MeasuredBoot.Platform.Initrd }},
 		"another firmware":    {ClassLaunch, func(want *Expected) { want.MeasuredBoot.Platform.Registers["0"] = want.MeasuredBoot.Platform.Initrd }},
 		"another initrd":      {ClassLaunch, func(want *Expected) { want.MeasuredBoot.Platform.Initrd = want.MeasuredBoot.Platform.Kernel }},
 		"another command":     {ClassMeasurement, func(want *Expected) { want.MeasuredBoot.Platform.CommandLine += " debug" }},
-		"another boot":        {ClassFreshness, func(want *Expected) { want.MeasuredBoot.Since = &measuredboot.Counters{Resets: 99} }},
+		"another boot":        {ClassFreshness, func(want *Expected) { want.MeasuredBoot.Since = &bootverify.Counters{Resets: 99} }},
 		"expired":             {ClassSignature, func(want *Expected) { want.Now = want.Now.AddDate(1, 0, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package measuredboot_test
+package bootverify_test
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/attestdoc"
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/measuredboot/testtpm"
 )
@@ -18,7 +19,7 @@ import (
 type scene struct {
 	tpm     testtpm.TPM
 	machine *measuredboot.Machine
-	want    measuredboot.Expectation
+	want    bootverify.Expectation
 }
 
 var reportData = append(make([]byte, 32), []byte("report data of a test, 32 bytes.")...)
@@ -35,13 +36,13 @@ func newScene(t *testing.T) *scene {
 }
 
 // expectation is that of the recorded boot.
-func expectation(t *testing.T, authorities []byte) measuredboot.Expectation {
+func expectation(t *testing.T, authorities []byte) bootverify.Expectation {
 	t.Helper()
-	platform, err := measuredboot.ReadPlatform(recorded(t, "platform.json"))
+	platform, err := bootverify.ReadPlatform(recorded(t, "platform.json"))
 	must(t, err)
-	trusted, err := measuredboot.ReadAuthorities(authorities)
+	trusted, err := bootverify.ReadAuthorities(authorities)
 	must(t, err)
-	return measuredboot.Expectation{Measurement: sha256.Sum256(recordedParts(t).Measurement), Platform: platform, Authorities: trusted}
+	return bootverify.Expectation{Measurement: sha256.Sum256(recordedParts(t).Measurement), Platform: platform, Authorities: trusted}
 }
 
 func (s *scene) evidence(t *testing.T) measuredboot.Evidence {
@@ -52,9 +53,9 @@ func (s *scene) evidence(t *testing.T) measuredboot.Evidence {
 }
 
 // refused fails the test unless evidence is refused at a step.
-func refused(t *testing.T, evidence []byte, want measuredboot.Expectation, step measuredboot.Step) {
+func refused(t *testing.T, evidence []byte, want bootverify.Expectation, step measuredboot.Step) {
 	t.Helper()
-	_, err := measuredboot.Verify(evidence, want)
+	_, err := bootverify.Verify(evidence, want)
 	var refusal *measuredboot.Refusal
 	if !errors.As(err, &refusal) || refusal.Step != step {
 		t.Errorf("%v instead of a refusal at the step %q", err, step)
@@ -85,15 +86,15 @@ func logFile(t *testing.T) string {
 
 func recorded(t *testing.T, name string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", name))
+	content, err := os.ReadFile(filepath.Join("..", "measuredboot", "testdata", name))
 	must(t, err)
 	return content
 }
 
 // platformOf is a platform as its file says, with one field changed.
-func platformOf(t *testing.T, change func(fields map[string]any)) measuredboot.Platform {
+func platformOf(t *testing.T, change func(fields map[string]any)) bootverify.Platform {
 	t.Helper()
-	platform, err := measuredboot.ReadPlatform(changed(t, change))
+	platform, err := bootverify.ReadPlatform(changed(t, change))
 	must(t, err)
 	return platform
 }

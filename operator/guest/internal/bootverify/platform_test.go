@@ -1,10 +1,10 @@
-package measuredboot_test
+package bootverify_test
 
 import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/measuredboot"
+	"cloister.dev/guest/internal/bootverify"
 )
 
 func TestPlatformFiles(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPlatformFiles(t *testing.T) {
 		"unknown field":           {"extra", func(fields map[string]any) { fields["extra"] = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := measuredboot.ReadPlatform(changed(t, one.change))
+			_, err := bootverify.ReadPlatform(changed(t, one.change))
 			if err == nil || !strings.Contains(err.Error(), one.problem) {
 				t.Errorf("%v does not name %s", err, one.problem)
 			}

@@ -1,4 +1,4 @@
-package measuredboot
+package bootverify
 
 import (
 	"crypto/sha256"
@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/measuredboot/commandline"
 	"cloister.dev/guest/internal/strictjson"
 )
-
-const digestSize = sha256.Size
 
 // PlatformFormat is the format of platform files.
 const PlatformFormat = "https://cloister.dev/measured-boot-platform/v1"
@@ -52,22 +51,22 @@ func ReadPlatform(text []byte) (Platform, error) {
 		return Platform{}, fmt.Errorf("command_line: must have %s=%s once; without it nothing binds the measurement", commandline.Parameter, Place)
 	}
 	for name, digest := range map[string]string{"initrd": read.Initrd, "kernel": read.Kernel} {
-		if _, err := readDigest(digest); err != nil {
+		if _, err := measuredboot.ReadDigest(digest); err != nil {
 			return Platform{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for index := range Registers {
+	for index := range measuredboot.Registers {
 		name := fmt.Sprint(index)
 		value, given := read.Registers[name]
 		if compared := isCompared(index); compared != given {
 			return Platform{}, fmt.Errorf("registers: %s must be there, except 4 and 9, which kernel, initrd and command_line decide", name)
 		}
-		if _, err := readDigest(value); given && err != nil {
+		if _, err := measuredboot.ReadDigest(value); given && err != nil {
 			return Platform{}, fmt.Errorf("registers.%s: %w", name, err)
 		}
 	}
-	if len(read.Registers) != Registers-2 {
-		return Platform{}, fmt.Errorf("registers: only 0 to %d are quoted", Registers-1)
+	if len(read.Registers) != measuredboot.Registers-2 {
+		return Platform{}, fmt.Errorf("registers: only 0 to %d are quoted", measuredboot.Registers-1)
 	}
 	return read, nil
 }
@@ -76,7 +75,7 @@ func ReadPlatform(text []byte) (Platform, error) {
 func isCompared(index int) bool { return index != kernelRegister && index != commandRegister }
 
 // command returns the digest of the command line that names a measurement.
-func (p Platform) command(measurement [digestSize]byte) []byte {
+func (p Platform) command(measurement [sha256.Size]byte) []byte {
 	digest := commandline.Digest(strings.Replace(p.CommandLine, Place, "sha256:"+hex.EncodeToString(measurement[:]), 1))
 	return digest[:]
 }

@@ -1,4 +1,4 @@
-package measuredboot_test
+package bootverify_test
 
 import (
 	"bytes"
@@ -8,16 +8,17 @@ import (
 
 	"github.com/google/go-tpm/tpm2"
 
+	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/measuredboot"
 	"cloister.dev/guest/internal/measuredboot/testtpm"
 )
 
 func TestQuoteOfARealTPM(t *testing.T) {
 	it := newScene(t)
-	first, err := measuredboot.Verify(it.evidence(t).Bytes(), it.want)
+	first, err := bootverify.Verify(it.evidence(t).Bytes(), it.want)
 	must(t, err)
 	it.want.Since = &first
-	second, err := measuredboot.Verify(it.evidence(t).Bytes(), it.want)
+	second, err := bootverify.Verify(it.evidence(t).Bytes(), it.want)
 	must(t, err)
 	if second.Resets != first.Resets || second.Clock < first.Clock {
 		t.Errorf("%v after %v", second, first)
@@ -30,7 +31,7 @@ func TestEvidenceOfARealMachine(t *testing.T) {
 	at, err := time.Parse(time.RFC3339, string(recorded(t, "recorded-at")))
 	must(t, err)
 	want.ReportData, want.Now = parts.ReportData, at
-	_, err = measuredboot.Verify(parts.Report, want)
+	_, err = bootverify.Verify(parts.Report, want)
 	must(t, err)
 	want.Measurement[0]++
 	refused(t, parts.Report, want, measuredboot.StepCommandLine)
@@ -40,31 +41,31 @@ func TestRefusesOtherExpectations(t *testing.T) {
 	it := newScene(t)
 	evidence := it.evidence(t).Bytes()
 	other := testtpm.Start(t)
-	unknown, err := measuredboot.ReadAuthorities(other.Authorities)
+	unknown, err := bootverify.ReadAuthorities(other.Authorities)
 	must(t, err)
 	zeros := strings.Repeat("0", 64)
 	for name, one := range map[string]struct {
 		step   measuredboot.Step
-		change func(want *measuredboot.Expectation)
+		change func(want *bootverify.Expectation)
 	}{
-		"other nonce":       {measuredboot.StepReportData, func(want *measuredboot.Expectation) { want.ReportData = make([]byte, 64) }},
-		"other measurement": {measuredboot.StepCommandLine, func(want *measuredboot.Expectation) { want.Measurement[0]++ }},
-		"other authority":   {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Authorities = unknown }},
-		"no authority":      {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Authorities = measuredboot.Authorities{} }},
-		"expired":           {measuredboot.StepCertificate, func(want *measuredboot.Expectation) { want.Now = time.Now().AddDate(1, 0, 0) }},
-		"other boot": {measuredboot.StepSameBoot, func(want *measuredboot.Expectation) {
-			want.Since = &measuredboot.Counters{Resets: 99}
+		"other nonce":       {measuredboot.StepReportData, func(want *bootverify.Expectation) { want.ReportData = make([]byte, 64) }},
+		"other measurement": {measuredboot.StepCommandLine, func(want *bootverify.Expectation) { want.Measurement[0]++ }},
+		"other authority":   {measuredboot.StepCertificate, func(want *bootverify.Expectation) { want.Authorities = unknown }},
+		"no authority":      {measuredboot.StepCertificate, func(want *bootverify.Expectation) { want.Authorities = bootverify.Authorities{} }},
+		"expired":           {measuredboot.StepCertificate, func(want *bootverify.Expectation) { want.Now = time.Now().AddDate(1, 0, 0) }},
+		"other boot": {measuredboot.StepSameBoot, func(want *bootverify.Expectation) {
+			want.Since = &bootverify.Counters{Resets: 99}
 		}},
-		"other kernel": {measuredboot.StepKernel, func(want *measuredboot.Expectation) {
+		"other kernel": {measuredboot.StepKernel, func(want *bootverify.Expectation) {
 			want.Platform = platformOf(t, func(fields map[string]any) { fields["kernel"] = zeros })
 		}},
-		"other initial file system": {measuredboot.StepInitrd, func(want *measuredboot.Expectation) {
+		"other initial file system": {measuredboot.StepInitrd, func(want *bootverify.Expectation) {
 			want.Platform = platformOf(t, func(fields map[string]any) { fields["initrd"] = zeros })
 		}},
-		"other command line": {measuredboot.StepCommandLine, func(want *measuredboot.Expectation) {
+		"other command line": {measuredboot.StepCommandLine, func(want *bootverify.Expectation) {
 			want.Platform = platformOf(t, func(fields map[string]any) { fields["command_line"] = "debug " + fields["command_line"].(string) })
 		}},
-		"other firmware": {measuredboot.StepFirmware, func(want *measuredboot.Expectation) {
+		"other firmware": {measuredboot.StepFirmware, func(want *bootverify.Expectation) {
 			want.Platform = platformOf(t, func(fields map[string]any) { fields["registers"].(map[string]any)["0"] = zeros })
 		}},
 	} {
@@ -99,7 +100,7 @@ func TestRefusesChangedEvidence(t *testing.T) {
 		"event log edited": {measuredboot.StepEventLog, func(e *measuredboot.Evidence) {
 			claimed := it.want
 			claimed.Measurement[0]++
-			e.EventLog = bytes.Replace(e.EventLog, measuredboot.CommandDigest(it.want), measuredboot.CommandDigest(claimed), 1)
+			e.EventLog = bytes.Replace(e.EventLog, bootverify.CommandDigest(it.want), bootverify.CommandDigest(claimed), 1)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,6 @@
-package measuredboot
+// Package bootverify verifies evidence of a measured boot, offline, as a client does. The guest imports
+// nothing of it, since what replays event logs would be memory of each enclave.
+package bootverify
 
 import (
 	"bytes"
@@ -6,53 +8,15 @@ import (
 	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/asn1"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"math/big"
 	"time"
 
 	"github.com/google/go-tpm/tpm2"
+
+	"cloister.dev/guest/internal/measuredboot"
 )
-
-// Step is a step of the verification, in the order in which they are done.
-type Step string
-
-// Steps.
-const (
-	StepEvidence    Step = "evidence"
-	StepCertificate Step = "certificate"
-	StepSignature   Step = "quote signature"
-	StepReportData  Step = "report data"
-	StepRegisters   Step = "registers"
-	StepEventLog    Step = "event log"
-	StepFirmware    Step = "firmware"
-	StepKernel      Step = "kernel"
-	StepInitrd      Step = "initrd"
-	StepCommandLine Step = "command line"
-	StepSameBoot    Step = "same boot"
-)
-
-// Refusal is why evidence is refused.
-type Refusal struct {
-	// Step is the step that failed.
-	Step Step
-	// Problem is what was found.
-	Problem string
-}
-
-// Error returns the step and the problem.
-func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Step, r.Problem) }
-
-func refuse(step Step, format string, values ...any) error {
-	return &Refusal{step, fmt.Sprintf(format, values...)}
-}
-
-// AttestationKeyUsage is the extended key usage of certificates for attestation keys of TPMs
-// (tcg-kp-AIKCertificate).
-var AttestationKeyUsage = asn1.ObjectIdentifier{2, 23, 133, 8, 3}
 
 // Authorities are those who may certify an attestation key.
 type Authorities struct {
@@ -110,23 +74,23 @@ type Expectation struct {
 	Since *Counters
 }
 
-// Verify returns the counters of evidence that proves what is expected; else the error is a *Refusal.
+// Verify returns the counters of evidence that proves what is expected; else the error is a *measuredboot.Refusal.
 func Verify(evidence []byte, want Expectation) (Counters, error) {
-	read, err := Parse(evidence)
+	read, err := measuredboot.Parse(evidence)
 	if err != nil {
-		return Counters{}, refuse(StepEvidence, "%v", err)
+		return Counters{}, measuredboot.Refuse(measuredboot.StepEvidence, "%v", err)
 	}
 	if err := checkSignature(read, want); err != nil {
 		return Counters{}, err
 	}
-	quoted, err := readQuote(read.Quote)
+	quoted, err := read.Quoted()
 	if err != nil {
 		return Counters{}, err
 	}
 	if !bytes.Equal(quoted.ExtraData.Buffer, want.ReportData) {
-		return Counters{}, refuse(StepReportData, "the quote binds %x instead of %x", quoted.ExtraData.Buffer, want.ReportData)
+		return Counters{}, measuredboot.Refuse(measuredboot.StepReportData, "the quote binds %x instead of %x", quoted.ExtraData.Buffer, want.ReportData)
 	}
-	if err := checkRegisters(read); err != nil {
+	if err := read.CheckRegisters(); err != nil {
 		return Counters{}, err
 	}
 	if err := checkMachine(read, want); err != nil {
@@ -137,84 +101,48 @@ func Verify(evidence []byte, want Expectation) (Counters, error) {
 }
 
 // checkSignature verifies the certificate and the signature.
-func checkSignature(read Evidence, want Expectation) error {
+func checkSignature(read measuredboot.Evidence, want Expectation) error {
 	certificate, err := x509.ParseCertificate(read.Certificate)
 	if err != nil {
-		return refuse(StepCertificate, "%v", err)
+		return measuredboot.Refuse(measuredboot.StepCertificate, "%v", err)
 	}
 	if want.Authorities.roots == nil {
-		return refuse(StepCertificate, "no root is trusted; name that of whoever certified the TPM")
+		return measuredboot.Refuse(measuredboot.StepCertificate, "no root is trusted; name that of whoever certified the TPM")
 	}
 	if _, err := certificate.Verify(x509.VerifyOptions{
 		Roots: want.Authorities.roots, Intermediates: want.Authorities.intermediates, CurrentTime: want.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}); err != nil {
-		return refuse(StepCertificate, "%v", err)
+		return measuredboot.Refuse(measuredboot.StepCertificate, "%v", err)
 	}
 	if !isForAttestation(certificate) {
-		return refuse(StepCertificate, "it is not for an attestation key: the extended key usage %s is missing", AttestationKeyUsage)
+		return measuredboot.Refuse(measuredboot.StepCertificate, "it is not for an attestation key: the extended key usage %s is missing", measuredboot.AttestationKeyUsage)
 	}
 	key, isECDSA := certificate.PublicKey.(*ecdsa.PublicKey)
 	if !isECDSA || key.Curve != elliptic.P256() {
-		return refuse(StepCertificate, "its key is not one of the curve P-256")
+		return measuredboot.Refuse(measuredboot.StepCertificate, "its key is not one of the curve P-256")
 	}
 	signature, err := tpm2.Unmarshal[tpm2.TPMTSignature](read.Signature)
 	if err != nil || !bytes.Equal(tpm2.Marshal(signature), read.Signature) {
-		return refuse(StepSignature, "it cannot be read: %v", err)
+		return measuredboot.Refuse(measuredboot.StepSignature, "it cannot be read: %v", err)
 	}
 	signed, err := signature.Signature.ECDSA()
 	if err != nil || signed.Hash != tpm2.TPMAlgSHA256 {
-		return refuse(StepSignature, "it is not ECDSA with SHA-256")
+		return measuredboot.Refuse(measuredboot.StepSignature, "it is not ECDSA with SHA-256")
 	}
 	digest := sha256.Sum256(read.Quote)
 	if r, s := new(big.Int).SetBytes(signed.SignatureR.Buffer), new(big.Int).SetBytes(signed.SignatureS.Buffer); !ecdsa.Verify(key, digest[:], r, s) {
-		return refuse(StepSignature, "it is not that of the certified key")
+		return measuredboot.Refuse(measuredboot.StepSignature, "it is not that of the certified key")
 	}
 	return nil
 }
 
 func isForAttestation(certificate *x509.Certificate) bool {
 	for _, usage := range certificate.UnknownExtKeyUsage {
-		if usage.Equal(AttestationKeyUsage) {
+		if usage.Equal(measuredboot.AttestationKeyUsage) {
 			return true
 		}
 	}
 	return false
-}
-
-// readQuote reads what the TPM signed. The restricted key signs nothing else that begins so.
-func readQuote(quote []byte) (tpm2.TPMSAttest, error) {
-	read, err := tpm2.Unmarshal[tpm2.TPMSAttest](quote)
-	if err != nil || !bytes.Equal(tpm2.Marshal(read), quote) {
-		return tpm2.TPMSAttest{}, refuse(StepSignature, "what is signed cannot be read: %v", err)
-	}
-	if read.Magic != tpm2.TPMGeneratedValue || read.Type != tpm2.TPMSTAttestQuote {
-		return tpm2.TPMSAttest{}, refuse(StepSignature, "what is signed is not a quote of a TPM")
-	}
-	return *read, nil
-}
-
-// checkRegisters returns an error unless the quote is over the registers' values.
-func checkRegisters(read Evidence) error {
-	quoted, err := readQuote(read.Quote)
-	if err != nil {
-		return err
-	}
-	about, err := quoted.Attested.Quote()
-	if err != nil {
-		return refuse(StepRegisters, "%v", err)
-	}
-	if wanted := tpm2.Marshal(selection()); !bytes.Equal(tpm2.Marshal(about.PCRSelect), wanted) {
-		return refuse(StepRegisters, "the quote is over others than PCR 0 to %d of SHA-256", Registers-1)
-	}
-	values, err := read.values()
-	if err != nil {
-		return refuse(StepRegisters, "%v", err)
-	}
-	digest := sha256.Sum256(bytes.Join(values, nil))
-	if !bytes.Equal(digest[:], about.PCRDigest.Buffer) {
-		return refuse(StepRegisters, "the values have the digest %s, the quote is over %s", hex.EncodeToString(digest[:]), hex.EncodeToString(about.PCRDigest.Buffer))
-	}
-	return nil
 }
 
 // follow returns an error unless the counters are of the same boot as earlier ones, and not older.
@@ -223,9 +151,9 @@ func (c Counters) follow(since *Counters) error {
 	case since == nil:
 		return nil
 	case c.Resets != since.Resets || c.Restarts != since.Restarts:
-		return refuse(StepSameBoot, "the machine has booted or resumed since: resets %d, restarts %d, before %d and %d", c.Resets, c.Restarts, since.Resets, since.Restarts)
+		return measuredboot.Refuse(measuredboot.StepSameBoot, "the machine has booted or resumed since: resets %d, restarts %d, before %d and %d", c.Resets, c.Restarts, since.Resets, since.Restarts)
 	case c.Clock < since.Clock:
-		return refuse(StepSameBoot, "the quote is older than the one before: clock %d, before %d", c.Clock, since.Clock)
+		return measuredboot.Refuse(measuredboot.StepSameBoot, "the quote is older than the one before: clock %d, before %d", c.Clock, since.Clock)
 	}
 	return nil
 }

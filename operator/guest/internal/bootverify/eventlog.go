@@ -1,4 +1,4 @@
-package measuredboot
+package bootverify
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-eventlog/register"
 	"github.com/google/go-eventlog/tcg"
 
-	"cloister.dev/guest/internal/measuredboot/commandline"
+	"cloister.dev/guest/internal/measuredboot"
 )
 
 // Types of events, as the TCG's firmware profile numbers them.
@@ -22,10 +22,10 @@ const (
 )
 
 // checkMachine replays the event log and compares the machine with the platform.
-func checkMachine(read Evidence, want Expectation) error {
-	values, err := read.values()
+func checkMachine(read measuredboot.Evidence, want Expectation) error {
+	values, err := read.Values()
 	if err != nil {
-		return refuse(StepRegisters, "%v", err)
+		return measuredboot.Refuse(measuredboot.StepRegisters, "%v", err)
 	}
 	events, err := replay(read.EventLog, values)
 	if err != nil {
@@ -33,7 +33,7 @@ func checkMachine(read Evidence, want Expectation) error {
 	}
 	for index, value := range read.Registers {
 		if wanted := want.Platform.Registers[fmt.Sprint(index)]; isCompared(index) && value != wanted {
-			return refuse(StepFirmware, "PCR %d is %s, that of the platform %s", index, value, wanted)
+			return measuredboot.Refuse(measuredboot.StepFirmware, "PCR %d is %s, that of the platform %s", index, value, wanted)
 		}
 	}
 	if err := checkKernel(events[kernelRegister], want.Platform.Kernel); err != nil {
@@ -42,33 +42,12 @@ func checkMachine(read Evidence, want Expectation) error {
 	return checkStart(events[commandRegister], want)
 }
 
-// CheckCommandLine returns an error unless evidence is of a boot with a command line, and this names a
-// measurement. It says nothing about who signed the evidence.
-func CheckCommandLine(read Evidence, line string, measurement [sha256.Size]byte) error {
-	values, err := read.values()
-	if err != nil {
-		return refuse(StepRegisters, "%v", err)
-	}
-	events, err := replay(read.EventLog, values)
-	if err != nil {
-		return err
-	}
-	if named, wanted := commandline.Measurement(line), fmt.Sprintf("sha256:%x", measurement); named != wanted {
-		return refuse(StepCommandLine, "it names the measurement %q, the enclave's is %s", named, wanted)
-	}
-	digest := commandline.Digest(line)
-	if started := events[commandRegister]; len(started) == 0 || !bytes.Equal(started[0].Digest, digest[:]) {
-		return refuse(StepCommandLine, "the kernel measured another one than it shows")
-	}
-	return nil
-}
-
 // replay returns the events of each register. Their digests give the registers' values; types and data
 // prove nothing, except where the data has the digest.
 func replay(log []byte, values [][]byte) ([][]tcg.Event, error) {
 	parsed, err := tcg.ParseEventLog(log, tcg.ParseOpts{})
 	if err != nil {
-		return nil, refuse(StepEventLog, "%v", err)
+		return nil, measuredboot.Refuse(measuredboot.StepEventLog, "%v", err)
 	}
 	registers := make([]register.MR, len(values))
 	for index, value := range values {
@@ -76,7 +55,7 @@ func replay(log []byte, values [][]byte) ([][]tcg.Event, error) {
 	}
 	found, err := parsed.Verify(registers)
 	if err != nil {
-		return nil, refuse(StepEventLog, "%v", err)
+		return nil, measuredboot.Refuse(measuredboot.StepEventLog, "%v", err)
 	}
 	events := make([][]tcg.Event, len(values))
 	for _, event := range found {
@@ -84,7 +63,7 @@ func replay(log []byte, values [][]byte) ([][]tcg.Event, error) {
 	}
 	for index, value := range values {
 		if len(events[index]) == 0 && !bytes.Equal(value, make([]byte, sha256.Size)) {
-			return nil, refuse(StepEventLog, "PCR %d is %x without an event", index, value)
+			return nil, measuredboot.Refuse(measuredboot.StepEventLog, "PCR %d is %x without an event", index, value)
 		}
 	}
 	return events, nil
@@ -99,17 +78,17 @@ func checkKernel(events []tcg.Event, kernel string) error {
 		switch {
 		case isNoise:
 		case event.Type != eventApplication:
-			return refuse(StepKernel, "an event of type %#x in PCR %d says something else than which program was started", uint32(event.Type), kernelRegister)
+			return measuredboot.Refuse(measuredboot.StepKernel, "an event of type %#x in PCR %d says something else than which program was started", uint32(event.Type), kernelRegister)
 		case digest != kernel:
-			return refuse(StepKernel, "the firmware started a program with the digest %s, the platform's kernel has %s", digest, kernel)
+			return measuredboot.Refuse(measuredboot.StepKernel, "the firmware started a program with the digest %s, the platform's kernel has %s", digest, kernel)
 		case started != "":
-			return refuse(StepKernel, "the firmware started the kernel twice")
+			return measuredboot.Refuse(measuredboot.StepKernel, "the firmware started the kernel twice")
 		default:
 			started = digest
 		}
 	}
 	if started == "" {
-		return refuse(StepKernel, "the firmware started no program")
+		return measuredboot.Refuse(measuredboot.StepKernel, "the firmware started no program")
 	}
 	return nil
 }
@@ -118,13 +97,13 @@ func checkKernel(events []tcg.Event, kernel string) error {
 // once each.
 func checkStart(events []tcg.Event, want Expectation) error {
 	if len(events) != 2 || events[0].Type != eventTag || events[1].Type != eventTag {
-		return refuse(StepCommandLine, "PCR %d has %d events instead of those of the command line and of the initial file system", commandRegister, len(events))
+		return measuredboot.Refuse(measuredboot.StepCommandLine, "PCR %d has %d events instead of those of the command line and of the initial file system", commandRegister, len(events))
 	}
 	if digest := want.Platform.command(want.Measurement); !bytes.Equal(events[0].Digest, digest) {
-		return refuse(StepCommandLine, "the kernel was started with a command line of the digest %x, with the measurement sha256:%x it is %x", events[0].Digest, want.Measurement, digest)
+		return measuredboot.Refuse(measuredboot.StepCommandLine, "the kernel was started with a command line of the digest %x, with the measurement sha256:%x it is %x", events[0].Digest, want.Measurement, digest)
 	}
 	if digest := hex.EncodeToString(events[1].Digest); digest != want.Platform.Initrd {
-		return refuse(StepInitrd, "the initial file system has the digest %s, that of the platform %s", digest, want.Platform.Initrd)
+		return measuredboot.Refuse(measuredboot.StepInitrd, "the initial file system has the digest %s, that of the platform %s", digest, want.Platform.Initrd)
 	}
 	return nil
 }
