@@ -27,5 +27,4 @@ createInterface({ input: process.stdin }).once("line", async (line) => {
   } catch (error) {
     say({ error: error.constructor.name, message: error.message });
   }
-  process.exit(0);
 });
