@@ -19,6 +19,8 @@ import pytest
 
 from dev.cluster.binaries import cache_folder
 
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+
 GUEST = Path("operator/guest")
 DATA = Path("tests/data/tinfoil")
 REPORT_DATA, MEASUREMENT, HOST_DATA = 0x50, 0x90, 0xC0

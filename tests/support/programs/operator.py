@@ -238,6 +238,8 @@ class Installation:
             "overcommit": {"cpuPercent": 1, "memoryPercent": 1},
             **(host or {}),
         }
+        if spec.get("tee", "None") != "None":
+            del spec["overcommit"]  # the memory of a confidential machine is fixed
         self.apply(manifest("Host", self.host, spec))
         organization = {
             "namespace": self.namespace,
