@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"cloister.dev/guest/internal/atomicfile"
 	"cloister.dev/guest/internal/measured"
 	"cloister.dev/guest/internal/models"
 	"cloister.dev/guest/internal/network"
@@ -188,10 +189,5 @@ func replace(path string, data []byte, mode fs.FileMode) error {
 	if present, err := os.ReadFile(path); err == nil && string(present) == string(data) {
 		return nil
 	}
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	_ = os.Remove(temporary)
-	if err := os.WriteFile(temporary, data, mode); err != nil {
-		return fmt.Errorf("%s cannot be written: %w", path, err)
-	}
-	return os.Rename(temporary, path)
+	return atomicfile.Write(path, data, mode)
 }

@@ -5,14 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+
+	"cloister.dev/guest/internal/atomicfile"
 )
 
 // FileName is the name of the attestation document in the service directory.
@@ -127,27 +127,9 @@ func (a *Attester) Write(ctx context.Context, directory string) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(directory, FileName), content); err != nil {
+	if err := atomicfile.Write(filepath.Join(directory, FileName), content, 0o644); err != nil {
 		return err
 	}
 	a.written.Store(&keys)
-	return nil
-}
-
-// replace replaces a file atomically.
-func replace(path string, content []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-		return fmt.Errorf("%s cannot be written: %w", path, err)
-	}
 	return nil
 }

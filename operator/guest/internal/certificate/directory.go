@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"cloister.dev/guest/internal/atomicfile"
 )
 
 // Names of the files in the directory.
@@ -68,23 +70,7 @@ func (d directory) path(name string) string { return filepath.Join(string(d), na
 
 // write replaces a file atomically.
 func (d directory) write(name string, content []byte, mode os.FileMode) error {
-	temporary := d.path("." + name + ".new")
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if _, err := file.Write(content); err != nil {
-		return err
-	}
-	// Set explicitly, whatever the umask is.
-	if err := file.Chmod(mode); err != nil {
-		return err
-	}
-	return os.Rename(temporary, d.path(name))
+	return atomicfile.Write(d.path(name), content, mode)
 }
 
 // openKey returns the enclave's key, generated if there is none, and publishes its fingerprint.

@@ -9,11 +9,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"cloister.dev/guest/internal/atomicfile"
 	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/attestdoc"
 )
@@ -139,16 +138,5 @@ func write(path string, listed []attestdoc.Collateral) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".collateral-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err = errors.Join(err, file.Chmod(0o444), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
+	return atomicfile.Write(path, content, 0o444)
 }

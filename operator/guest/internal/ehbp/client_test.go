@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"cloister.dev/guest/internal/shimsocket"
 )
 
 // client encrypts one request, and decrypts its response.
@@ -131,7 +133,7 @@ func run(t *testing.T, required bool, container http.HandlerFunc) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := listen(spec.socket())
+	listener, err := shimsocket.Listen(spec.socket())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"cloister.dev/guest/internal/atomicfile"
 )
 
 // Labels of the protocol, which bind keys to it.
@@ -45,7 +47,7 @@ func openIdentity(spec Spec) (identity, error) {
 		return identity{}, fmt.Errorf("the key for encrypted bodies cannot be had: %w", err)
 	}
 	public := hex.EncodeToString(found.public()) + "\n"
-	return found, replace(filepath.Join(spec.Directory, PublicKeyFile), []byte(public), 0o644)
+	return found, atomicfile.Write(filepath.Join(spec.Directory, PublicKeyFile), []byte(public), 0o644)
 }
 
 func makeIdentity(file string) (identity, error) {
@@ -57,28 +59,7 @@ func makeIdentity(file string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	return made, replace(file, content, 0o600)
-}
-
-// replace replaces a file atomically.
-func replace(path string, content []byte, mode os.FileMode) error {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if _, err := file.Write(content); err != nil {
-		return err
-	}
-	// Set explicitly, whatever the umask is.
-	if err := file.Chmod(mode); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return made, atomicfile.Write(file, content, 0o600)
 }
 
 func (i identity) public() []byte { return i.private.PublicKey().Bytes() }

@@ -3,17 +3,17 @@ package ehbp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"cloister.dev/guest/internal/shimsocket"
 )
 
 const (
@@ -65,28 +65,11 @@ func Run(ctx context.Context, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(spec.socket())
+	listener, err := shimsocket.Listen(spec.socket())
 	if err != nil {
 		return err
 	}
 	return serve(ctx, listener, newServer(found, spec))
-}
-
-// listen creates the socket. Only the shim connects to it: no other container but the agent has its
-// directory mounted.
-func listen(path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the socket of a previous process cannot be removed: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("the socket for the shim cannot be had: %w", err)
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
 }
 
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {

@@ -9,9 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
+
+	"cloister.dev/guest/internal/shimsocket"
 )
 
 // Paths of the shim's requests.
@@ -56,27 +57,11 @@ func Run(ctx context.Context, spec Spec, logger *slog.Logger) error {
 		}
 		server.keys = newKeyCache(*spec.Keys, ask, logger)
 	}
-	listener, err := listen(spec.Socket)
+	listener, err := shimsocket.Listen(spec.Socket)
 	if err != nil {
 		return err
 	}
 	return serve(ctx, listener, server.handler())
-}
-
-// listen creates the socket. Only the shim reaches it: no other container has its directory mounted.
-func listen(path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the socket of a previous gate cannot be removed: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("the gate cannot listen: %w", err)
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
 }
 
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"cloister.dev/guest/internal/shimsocket"
 )
 
 type asking struct {
@@ -170,7 +172,7 @@ func TestRun(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", spec.Socket)
 	}}}
 	for range 2 { // the second replaces the socket of the first
-		listener, err := listen(spec.Socket)
+		listener, err := shimsocket.Listen(spec.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"cloister.dev/guest/internal/allowlist"
+	"cloister.dev/guest/internal/atomicfile"
 	"cloister.dev/guest/internal/dns"
 	"cloister.dev/guest/internal/firewall"
 	"cloister.dev/guest/internal/link"
@@ -142,7 +143,7 @@ func (n *Network) writeStatusLoop(ctx context.Context, failed <-chan error) erro
 			return err
 		}
 		if text != written {
-			if err := writeStatus(n.plan.StatusFile, text); err != nil {
+			if err := atomicfile.Write(n.plan.StatusFile, []byte(text), 0o644); err != nil {
 				return err
 			}
 			written = text

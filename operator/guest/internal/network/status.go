@@ -2,9 +2,6 @@ package network
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"cloister.dev/guest/internal/allowlist"
 	"cloister.dev/guest/internal/strictjson"
@@ -41,12 +38,4 @@ func ReadStatus(path string) (Status, error) { return strictjson.DecodeFile[Stat
 func (s Status) encode() (string, error) {
 	data, err := json.Marshal(s)
 	return string(data) + "\n", err
-}
-
-func writeStatus(path, text string) error {
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("the status cannot be written: %w", err)
-	}
-	return os.Rename(temporary, path)
 }

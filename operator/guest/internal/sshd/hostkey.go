@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/crypto/ssh"
+
+	"cloister.dev/guest/internal/atomicfile"
 )
 
 // hostKey reads the host key, or generates it: it is generated in the enclave and never
@@ -30,7 +31,7 @@ func hostKey(spec Spec) (ssh.Signer, error) {
 		return nil, fmt.Errorf("the host key %s cannot be read: %w", spec.HostKeyFile, err)
 	}
 	line := ssh.MarshalAuthorizedKey(signer.PublicKey())
-	if err := replace(spec.PublicKeyFile, line, 0o644); err != nil {
+	if err := atomicfile.Write(spec.PublicKeyFile, line, 0o644); err != nil {
 		return nil, fmt.Errorf("the public host key: %w", err)
 	}
 	return signer, nil
@@ -46,24 +47,7 @@ func makeKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	data := pem.EncodeToMemory(block)
-	return data, replace(path, data, 0o600)
-}
-
-// replace replaces a file atomically.
-func replace(path string, data []byte, mode os.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Chmod(mode), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
+	return data, atomicfile.Write(path, data, 0o600)
 }
 
 // rsaBits returns the length of an RSA key in bits; 0 for another type.
