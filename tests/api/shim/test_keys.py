@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.key_gate import RunningGate, running_gate
+from tests.support.programs.guest_part import RunningPart
+from tests.support.servers.key_gate import running_gate
 from tests.support.servers.shim import HOSTNAME, RunningShim, ShimResponse, running_shim
 from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.key_check import KeyCheck, running_key_check
@@ -30,7 +31,7 @@ class KeyProtectedShim:
 
     shim: RunningShim
     """Caddy and the upstream."""
-    gate: RunningGate
+    gate: RunningPart
     """The gate."""
     check: KeyCheck
     """The stand-in."""

@@ -6,7 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers.key_gate import RunningGate, running_gate
+from tests.support.programs.guest_part import RunningPart
+from tests.support.servers.key_gate import running_gate
 from tests.support.servers.shim import RunningShim, running_shim
 from tests.support.stand_ins.http_server import Reply
 from tests.support.stand_ins.key_check import KeyCheck, running_key_check
@@ -23,7 +24,7 @@ SLOW = 0.001
 
 
 @contextmanager
-def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningGate, KeyCheck]]:
+def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningPart, KeyCheck]]:
     """Run shim and gate with a rate limit."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rate")))

@@ -1,9 +1,8 @@
 """The real ``guest gate`` as a process on this machine, for `tests.support.servers.shim`."""
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cloister_crds.config import Shim
@@ -12,54 +11,11 @@ from cloister_operator.enclave.guest_config.unmeasured import unmeasured_documen
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.plan import ApiIdentity
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
-from tests.support.programs.measured_guest import measured_guest, write_measured
+from tests.support.programs.guest_part import RunningPart
+from tests.support.programs.measured_guest import write_measured
 from tests.support.servers.shim import HOSTNAME
-from tests.support.waiting import accepts, until_sync
 
-__all__ = ["RunningGate", "running_gate"]
-
-
-@dataclass
-class RunningGate:
-    """A gate that can be killed and restarted."""
-
-    folder: Path
-    """Folder of its document, socket and log."""
-    process: "subprocess.Popen[bytes] | None" = None
-    """The process while it runs."""
-
-    @property
-    def socket(self) -> Path:
-        """Its socket."""
-        return self.folder / "g"
-
-    @property
-    def log(self) -> str:
-        """Its log."""
-        return (self.folder / "gate.log").read_text()
-
-    def start(self) -> None:
-        """Start it and wait until it responds."""
-        with (self.folder / "gate.log").open("ab") as stream:
-            self.process = subprocess.Popen(
-                [measured_guest(), "gate", "-spec", self.folder / "gate.json"],
-                cwd=self.folder,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-            )
-        until_sync(self._answers, within=60, what="a gate")
-
-    def _answers(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.log
-        return accepts(self.socket)
-
-    def kill(self) -> None:
-        """Kill it; idempotent."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(20)
-            self.process = None
+__all__ = ["running_gate"]
 
 
 @contextlib.contextmanager
@@ -70,7 +26,7 @@ def running_gate(
     *,
     cache_seconds: float = 1,
     domain: str = HOSTNAME,
-) -> Iterator[RunningGate]:
+) -> Iterator[RunningPart]:
     """Run a gate as in an enclave of this file.
 
     Parameters
@@ -93,7 +49,7 @@ def running_gate(
     around = ClusterNetwork(api=ApiEndpoint(api or "", ("127.0.0.1",)))
     told = unmeasured_document(plan, around) | {"keyDomain": domain}
     write_measured(folder, {"gate.json": document}, unmeasured=told)
-    gate = RunningGate(folder)
+    gate = RunningPart(folder, "gate", folder / "g")
     gate.start()
     try:
         yield gate
