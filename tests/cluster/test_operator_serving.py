@@ -67,14 +67,14 @@ def test_the_pod_is_unprivileged(installation: Installation) -> None:
     assert int(facts["CapEff"], 16) == 0
     assert facts["NoNewPrivs"] == "1"
     assert facts["Seccomp"] == "2"
-    listing = installation.kubectl(*inside, "ls", "/cloister")
-    assert listing.split() == [
-        "attestation.json",
-        "config.yml",
-        "container-status.json",
-        "mpk",
-        "secrets",
-    ]
+    published = ["attestation.json", "config.yml", "container-status.json", "mpk", "secrets"]
+
+    def all_published() -> bool:
+        return installation.kubectl(*inside, "ls", "/cloister").split() == published
+
+    until_sync(
+        all_published, within=10, what="the attestation document, which needs the shim's key"
+    )
     mounts = installation.kubectl(*inside, "cat", "/proc/mounts")
     options = {line.split()[1]: line.split()[3].split(",") for line in mounts.splitlines()}
     assert "ro" in options["/"]

@@ -25,7 +25,13 @@ const (
 	// evidence: it may start later than the Pod.
 	evidenceTimeout = time.Minute
 	evidenceEvery   = 2 * time.Second
-	documentEvery   = 5 * time.Second
+	// documentFirst is the pause before attestation.json is tried a second time, and doubles until it is
+	// there: the TLS key is made late in the boot.
+	documentFirst = 200 * time.Millisecond
+	// documentEvery is how often the file with the key's fingerprint is read again, and presentedEvery
+	// how often the shim is asked for its key, by a handshake: it makes another one in hours.
+	documentEvery  = 5 * time.Second
+	presentedEvery = time.Minute
 )
 
 // evidenceCheck requests and checks evidence once.
@@ -113,17 +119,26 @@ func (a *agent) settleEvidence(stage string, checked attestation.CheckResult, er
 
 // writeAttestation writes attestation.json whenever the TLS key has changed.
 func (a *agent) writeAttestation(ctx context.Context, attester *attestation.Attester) {
-	message := ""
+	message, pause := "", documentFirst
 	for {
 		err := attester.Write(ctx, a.spec.ServiceDirectory)
 		if err != nil && !errors.Is(err, attestation.ErrNoKey) && ctx.Err() == nil && err.Error() != message {
 			message = err.Error()
 			a.log.Warn("the attestation document is not written", "error", err)
 		}
+		if err == nil {
+			pause = presentedEvery
+			if a.spec.Attestation.BindsKey {
+				pause = documentEvery
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(documentEvery):
+		case <-time.After(pause):
+		}
+		if err != nil {
+			pause = min(2*pause, documentEvery)
 		}
 	}
 }
