@@ -1,51 +1,40 @@
-"""The package `tinfoil` of PyPI judges what an enclave of the service name tinfoil serves.
+"""Packages of others judge what an enclave of the service name tinfoil serves.
 
-Only its root certificates are replaced, by those of the processor that stands in. The agent's own
-code makes the document.
+They are `tinfoil` of PyPI and `@tinfoilsh/verifier` of npm. Only their root certificates are
+replaced, by those of the processor that stands in. The agent's own code makes the document.
 """
 
-import fcntl
 import gzip
-import hashlib
 import json
+import re
 import shutil
 import subprocess
-import sys
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dev.cluster.binaries import cache_folder
+from tests.support.programs.foreign_packages import Language, foreign_packages, interpreter
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 
 GUEST = Path("operator/guest")
 DATA = Path("tests/data/tinfoil")
+REFUSED = "verification failed|signature is invalid"
 REPORT_DATA, MEASUREMENT, HOST_DATA = 0x50, 0x90, 0xC0
 
 
-@pytest.fixture(scope="module")
-def client() -> list[str]:
-    """Return the command of the client, in an environment made once from pinned hashes."""
-    digest = hashlib.sha256()
-    for file in sorted(DATA.iterdir()):
-        digest.update(file.read_bytes())
-    place = cache_folder() / "tinfoil-client" / digest.hexdigest()[:12]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            scratch = place.with_suffix(".new")
-            shutil.rmtree(scratch, ignore_errors=True)
-            shutil.copytree(DATA, scratch)
-            pip = ["venv/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-            hashes = ["--require-hashes", "--only-binary", ":all:", "-r", "requirements.txt"]
-            for command in ([sys.executable, "-m", "venv", "venv"], [*pip, *hashes]):
-                subprocess.run(command, cwd=scratch, check=True)
-            scratch.rename(place)
-    return [str(place / "venv" / "bin" / "python"), str(place / "verify-client")]
+PROGRAMS: dict[Language, str] = {"python": "verify-client", "javascript": "verify-client.mjs"}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def client(request: pytest.FixtureRequest) -> list[str]:
+    """Return the command of a client."""
+    if request.param == "javascript" and shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    place = foreign_packages(DATA, request.param)
+    return [interpreter(place, request.param), str(place / PROGRAMS[request.param])]
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +87,10 @@ def test_one_bit_of_key_or_measurement_is_refused(
     found = judged(client, served, {str(at): damaged(document, at) for at in places})
     assert found.keys() == {str(at) for at in places}
     for at, said in found.items():
-        assert "verification failed" in str(said), f"byte {at}: {said}"
+        assert re.search(REFUSED, str(said)), f"byte {at}: {said}"
 
 
 def test_with_its_own_roots_the_client_refuses(client: list[str], served: dict[str, Any]) -> None:
     document = json.loads(served["document"])
     (said,) = judged(client, served, {"honest": document}, own=False).values()
-    assert "verification failed" in str(said)
+    assert re.search(REFUSED, str(said)), said

@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.support.programs.ehbp_clients import CLIENTS, foreign_request
+from tests.support.programs.foreign_packages import Language
 from tests.support.servers.encrypted_bodies import RunningBodies, running_bodies
 from tests.support.servers.key_gate import running_gate
 from tests.support.servers.shim import RunningShim, running_shim
@@ -58,7 +59,7 @@ def url(shim: RunningShim) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_of_others_gets_its_response(shim: RunningShim, client: str) -> None:
+def test_a_client_of_others_gets_its_response(shim: RunningShim, client: Language) -> None:
     text = "grüezi " * 20_000
     with foreign_request(client, url(shim), "/echo", pieces=[text, "end"]) as request:
         request.send_more()
@@ -69,7 +70,7 @@ def test_a_client_of_others_gets_its_response(shim: RunningShim, client: str) ->
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_container_sees_the_request_as_without_encryption(
-    shim: RunningShim, client: str
+    shim: RunningShim, client: Language
 ) -> None:
     target = "/a%2Fb/%7e?x=1;y&%zz"
     more = {"X-Own": "1", "X-Forwarded-For": "192.0.2.9", "X-Real-IP": "192.0.2.9"}
@@ -89,7 +90,7 @@ def test_the_container_sees_the_request_as_without_encryption(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_response_is_a_stream(shim: RunningShim, client: str) -> None:
+def test_a_response_is_a_stream(shim: RunningShim, client: Language) -> None:
     with foreign_request(client, url(shim), "/stream", pieces=["{}"]) as request:
         assert request.next()["status"] == 200
         assert request.next() == {"piece": "data: first\n\n"}
@@ -114,7 +115,7 @@ def _has_received(shim: RunningShim, count: int) -> bool:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_stale_key_is_told_and_nothing_processed(shim: RunningShim, client: str) -> None:
+def test_a_stale_key_is_told_and_nothing_processed(shim: RunningShim, client: Language) -> None:
     stale = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
     with foreign_request(client, url(shim), "/echo", pieces=["hello"], key=stale) as request:
         assert request.next()["error"] == "KeyConfigMismatchError"
@@ -123,7 +124,7 @@ def test_a_stale_key_is_told_and_nothing_processed(shim: RunningShim, client: st
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_published_key_is_that_of_the_configuration(
-    world: tuple[RunningShim, RunningBodies], client: str
+    world: tuple[RunningShim, RunningBodies], client: Language
 ) -> None:
     shim, bodies = world
     response = shim.request("/.well-known/hpke-keys")
@@ -135,7 +136,7 @@ def test_the_published_key_is_that_of_the_configuration(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_request_without_a_body_is_not_encrypted(shim: RunningShim, client: str) -> None:
+def test_a_request_without_a_body_is_not_encrypted(shim: RunningShim, client: Language) -> None:
     with foreign_request(client, url(shim), "/x", method="GET") as request:
         status, text = request.response()
     assert (status, json.loads(text)["method"]) == (200, "GET")
@@ -143,7 +144,7 @@ def test_a_request_without_a_body_is_not_encrypted(shim: RunningShim, client: st
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_kill_within_a_response_is_an_error_and_the_key_stays(client: str) -> None:
+def test_a_kill_within_a_response_is_an_error_and_the_key_stays(client: Language) -> None:
     with encrypted(ehbp="required") as (shim, bodies):
         key = bodies.public_key
         with foreign_request(client, url(shim), "/stream", pieces=["{}"]) as request:
@@ -175,7 +176,7 @@ def test_a_kill_within_a_request_never_gives_the_container_an_end() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_response_that_the_container_cuts_is_an_error(shim: RunningShim, client: str) -> None:
+def test_a_response_that_a_container_cuts_is_an_error(shim: RunningShim, client: Language) -> None:
     with foreign_request(client, url(shim), "/cut", pieces=["{}"]) as request:
         events = [request.next(), request.next(), request.next()]
     assert events[:2] == [events[0], {"piece": "half"}]
@@ -190,7 +191,7 @@ def test_browsers_of_other_origins_may_read_the_nonce(shim: RunningShim) -> None
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_keys_and_rates_hold_for_encrypted_requests(client: str) -> None:
+def test_keys_and_rates_hold_for_encrypted_requests(client: Language) -> None:
     fields: dict[str, Any] = {
         "authenticated": True,
         "authenticated_endpoints": ("/*",),

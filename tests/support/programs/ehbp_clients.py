@@ -1,25 +1,18 @@
-"""The clients of others for encrypted bodies, unmodified: `tinfoil-ehbp` of PyPI, `ehbp` of npm.
-
-Each has an environment of its own, made once in the cache from pinned hashes.
-"""
+"""The clients of others for encrypted bodies, unmodified: `tinfoil-ehbp` of PyPI, `ehbp` of npm."""
 
 import contextlib
-import fcntl
-import hashlib
 import json
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dev.cluster.binaries import cache_folder
+from tests.support.programs.foreign_packages import Language, foreign_packages, interpreter
 
 __all__ = ["CLIENTS", "ForeignRequest", "foreign_request"]
 
-CLIENTS = ("python", "javascript")
+CLIENTS: tuple[Language, ...] = ("python", "javascript")
 """Names of the clients."""
 _DATA = Path(__file__).parents[2] / "data" / "ehbp"
 
@@ -61,7 +54,7 @@ class ForeignRequest:
 
 @contextlib.contextmanager
 def foreign_request(
-    client: str,
+    client: Language,
     url: str,
     path: str,
     *,
@@ -89,14 +82,11 @@ def foreign_request(
     headers
         Further headers.
     """
-    place = _environment(client)
-    interpreters: dict[str, tuple[str | Path, str]] = {
-        "python": (place / "venv" / "bin" / "python", "python-client"),
-        "javascript": (shutil.which("node") or "node", "client.mjs"),
-    }
+    place = foreign_packages(_DATA, client)
+    programs: dict[Language, str] = {"python": "python-client", "javascript": "client.mjs"}
     order = {"url": url, "path": path, "pieces": list(pieces), "method": method, "key": key}
     with subprocess.Popen(
-        interpreters[client],
+        (interpreter(place, client), programs[client]),
         cwd=place,
         # The shim of the tests has a certificate of its own.
         env={"NODE_TLS_REJECT_UNAUTHORIZED": "0", "NODE_NO_WARNINGS": "1"},
@@ -111,36 +101,3 @@ def foreign_request(
             yield ForeignRequest(process)
         finally:
             process.kill()
-
-
-def _environment(client: str) -> Path:
-    """Return the folder of a client's environment; make it unless it exists with these pins."""
-    digest = hashlib.sha256()
-    for file in sorted(_DATA.iterdir()):
-        digest.update(file.read_bytes())
-    place = cache_folder() / "ehbp-clients" / digest.hexdigest()[:12] / client
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            scratch = place.with_suffix(".new")
-            shutil.rmtree(scratch, ignore_errors=True)
-            shutil.copytree(_DATA, scratch)
-            _install(client, scratch)
-            scratch.rename(place)
-    return place
-
-
-def _install(client: str, place: Path) -> None:
-    """Install the pinned packages; `venv` finds its interpreter wherever it is moved."""
-    pip = ("venv/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-    commands: dict[str, list[tuple[str, ...]]] = {
-        "python": [
-            (sys.executable, "-m", "venv", "venv"),
-            (*pip, "--require-hashes", "--only-binary", ":all:", "-r", "requirements.txt"),
-        ],
-        "javascript": [("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")],
-    }
-    for command in commands[client]:
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
