@@ -54,7 +54,7 @@ test-install: earlier ## Charts and images on a real node: install, upgrade from
 
 .PHONY: test-guest
 test-guest: venv ## Tests of the Go program for enclaves, in network namespaces of their own
-	@$(BIN)/pytest tests/guest -q
+	@$(BIN)/pytest tests/guest -q -n $(WORKERS) --dist loadfile
 
 .PHONY: test-api
 test-api: venv ## Tests against a real API server on which no operator runs
