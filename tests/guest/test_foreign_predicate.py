@@ -23,6 +23,8 @@ GUEST = Path("operator/guest")
 DATA = Path("tests/data/tinfoil")
 REFUSED = "verification failed|signature is invalid"
 REPORT_DATA, MEASUREMENT, HOST_DATA = 0x50, 0x90, 0xC0
+SIGNATURE = (0x2A0, 0x2E8)
+"""First bytes of its two numbers; the client of npm ignores the last ones, which pad them."""
 
 
 PROGRAMS: dict[Language, str] = {"python": "verify-client", "javascript": "verify-client.mjs"}
@@ -76,13 +78,14 @@ def test_the_client_accepts_it_and_finds_key_and_measurement(
     assert found == {"honest": ["09" * 48, served["tls"], served["hpke"]]}
 
 
-def test_one_bit_of_key_or_measurement_is_refused(
+def test_one_bit_of_key_measurement_or_signature_is_refused(
     client: list[str], served: dict[str, Any]
 ) -> None:
     document = json.loads(served["document"])
     places = [
         *(REPORT_DATA, REPORT_DATA + 31, REPORT_DATA + 32, REPORT_DATA + 63),
         *(MEASUREMENT, MEASUREMENT + 47, HOST_DATA, HOST_DATA + 31),
+        *SIGNATURE,
     ]
     found = judged(client, served, {str(at): damaged(document, at) for at in places})
     assert found.keys() == {str(at) for at in places}
