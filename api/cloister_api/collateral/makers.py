@@ -4,7 +4,6 @@ Sources: AMD, "Versioned Chip Endorsement Key (VCEK) Certificate and KDS Interfa
 Intel, "API Documentation for Intel SGX and TDX Provisioning Certification Service", version 4.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +11,12 @@ from datetime import datetime
 from cryptography import x509
 
 from cloister_api.collateral.settings import CollateralSettings
+from cloister_clients.foreign_json import parse_json
 
 __all__ = ["CollateralPiece", "UnusableAnswer", "piece_of", "valid_until"]
 
+MOST_VALUES = 20_000
+"""Values of an answer in JSON; Intel's have some hundreds."""
 _LEVELS = r"(fmcSPL=\d{1,3}&)?blSPL=\d{1,3}&teeSPL=\d{1,3}&snpSPL=\d{1,3}&ucodeSPL=\d{1,3}"
 _AMD = "https://kdsintf.amd.com"
 _INTEL = "https://api.trustedservices.intel.com"
@@ -118,7 +120,7 @@ def valid_until(form: str, body: bytes) -> datetime:
             chain = x509.load_pem_x509_certificates(body)
             end = min(each.not_valid_after_utc for each in chain)
         else:
-            end = datetime.fromisoformat(json.loads(body)[form]["nextUpdate"])
+            end = datetime.fromisoformat(parse_json(body, most=MOST_VALUES)[form]["nextUpdate"])
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableAnswer(f"it is not a {form}") from error
     if end is None or end.tzinfo is None:

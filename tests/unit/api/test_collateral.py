@@ -174,6 +174,12 @@ def test_what_says_no_end_is_unusable() -> None:
         valid_until("tcbInfo", b'{"tcbInfo": {"nextUpdate": "2026-01-01T00:00:00"}}')
 
 
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_json_that_is_nested_deeply_is_unusable(depth: int) -> None:
+    with pytest.raises(UnusableAnswer):
+        valid_until("tcbInfo", b'{"tcbInfo": ' + b"[" * depth + b"]" * depth + b"}")
+
+
 def test_a_mirror_may_have_a_path() -> None:
     settings = CollateralSettings(amd="https://mirror.example/amd")
     piece = piece_of(LISTED, settings)
