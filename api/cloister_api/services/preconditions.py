@@ -82,10 +82,9 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
     KubeError
         When the cluster does not respond.
     """
-    meta = present.metadata
-    if has_version(meta.resource_version, match):
+    if not names_version(match):
         return present
-    kind = type(present)
+    meta, kind = present.metadata, type(present)
     try:
         live = kind.read(await client.get(of(kind), meta.name, meta.namespace))
     except NotFound as error:

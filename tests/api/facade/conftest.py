@@ -1,6 +1,11 @@
 """Fixtures of the facade's tests."""
 
-from tests.support.faults.interrupted_calls import entitled_world, proxied_settings, proxy
+from tests.support.faults.interrupted_calls import (
+    entitled_world,
+    proxied,
+    proxied_settings,
+    proxy,
+)
 from tests.support.programs.facade import (
     facade,
     facade_registry,
@@ -15,6 +20,7 @@ __all__ = [
     "facade_registry",
     "facade_settings",
     "other_world",
+    "proxied",
     "proxied_settings",
     "proxy",
     "world",

@@ -5,8 +5,6 @@ No operator runs: the tests write the status as it would. Each cell of the manua
 """
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +12,7 @@ import pytest
 
 from tests.support.faults.fault_kinds import HeldWrites
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 COMMIT = "c" * 40
@@ -201,13 +199,6 @@ async def test_a_stop_works_where_a_gitops_manager_owns_the_tag(
         assert (await client.post(f"{path}/stop")).status_code == 200
     spec = await spec_of(world)
     assert (spec["state"], spec["tag"]) == ("Stopped", "v1.1.0")
-
-
-@pytest.fixture(scope="module")
-def proxied(proxied_settings: Path) -> Iterator[Facade]:
-    """Provide a facade that reaches the cluster through the proxy."""
-    with start_facade(proxied_settings) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,6 @@ until the caller has its error. Then a reader sees what was there before or the 
 call sent again does it, with nothing left over but what the operator deletes.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.support.clients.openapi_check import described
@@ -16,17 +13,10 @@ from tests.support.faults.fault_kinds import Loss, ServerDeath
 from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.faults.interrupted_calls import InterruptedCall, await_entitlements
 from tests.support.faults.mutations import CALLS, ELSEWHERE, Sent
-from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
+from tests.support.programs.facade import Facade, FacadeInstallation
 
 DEATHS = ("", Loss.ANSWER)
 """How the server dies at each write: refusing it, or having done it."""
-
-
-@pytest.fixture(scope="module")
-def shaken(proxied_settings: Path) -> Iterator[Facade]:
-    """Return a facade that reaches the cluster through the proxy."""
-    with start_facade(proxied_settings) as running:
-        yield running
 
 
 async def dies(trial: InterruptedCall, at: int, loss: str) -> None:
@@ -68,9 +58,9 @@ def test_every_operation_that_changes_something_is_named() -> None:
 
 @pytest.mark.parametrize("operation", CALLS)
 async def test_the_death_of_the_server_leaves_all_or_nothing(
-    operation: str, proxy: FaultyProxy, shaken: Facade, entitled_world: FacadeInstallation
+    operation: str, proxy: FaultyProxy, proxied: Facade, entitled_world: FacadeInstallation
 ) -> None:
-    async with shaken.client(entitled_world.key) as client:
+    async with proxied.client(entitled_world.key) as client:
         await await_entitlements(client)
         trial = InterruptedCall(operation, proxy, entitled_world, client)
         writes = await trial.run_uninterrupted()

@@ -10,6 +10,8 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from tests.support.clients.openapi_check import described
+from tests.support.faults.fault_kinds import HeldEvents
+from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.faults.interrupted_calls import await_entitlements
 from tests.support.faults.mutations import CALLS
 from tests.support.programs.facade import Facade, FacadeInstallation
@@ -39,20 +41,28 @@ async def made(
     ],
 )
 async def test_a_version_that_is_gone_is_not_changed(
-    facade: Facade,
+    proxied: Facade,
+    proxy: FaultyProxy,
     world: FacadeInstallation,
     method: str,
     action: str,
     body: dict[str, object] | None,
 ) -> None:
-    async with facade.client(world.key) as client:
+    async with proxied.client(world.key) as client:
         answer = await made(client, world)
         path, etag = answer.headers["location"], answer.headers["etag"]
-        # Another client changes it; the facade's cache may not even show that yet.
-        patch = {"metadata": {"labels": {"changed": "by-another"}}}
-        await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
-        before = await world.container("web")
-        refused = await client.request(method, path + action, json=body, headers={"If-Match": etag})
+        # Another client changes it, which the facade's cache does not show yet.
+        held = HeldEvents(lambda request: request.kind == "containers")
+        proxy.faults = (held,)
+        try:
+            patch = {"metadata": {"labels": {"changed": "by-another"}}}
+            await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
+            before = await world.container("web")
+            headers = {"If-Match": etag}
+            refused = await client.request(method, path + action, json=body, headers=headers)
+        finally:
+            held.release()
+            proxy.faults = ()
         assert refused.status_code == 412, refused.text
         assert refused.json()["code"] == "PRECONDITION_FAILED"
         assert await world.container("web") == before

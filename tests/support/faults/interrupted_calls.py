@@ -75,6 +75,13 @@ def proxied_settings(proxy: FaultyProxy, facade_settings: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def proxied(proxied_settings: Path) -> Iterator[Facade]:
+    """Provide a facade that reaches the cluster through the proxy."""
+    with start_facade(proxied_settings) as running:
+        yield running
+
+
 @pytest.fixture
 async def entitled_world(world: FacadeInstallation) -> AsyncIterator[FacadeInstallation]:
     """Provide an organization with all entitlements, and a simulated operator for its Domains."""

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, changed_since, not_found
-from cloister_api.services.preconditions import has_version
-from cloister_clients.kube import KubeClient
+from cloister_api.services.preconditions import has_version, names_version
+from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
@@ -98,20 +98,25 @@ class ContainerReader:
             404 when there is none, or it is of another organization; 412 when it has none of the
             versions.
         KubeError
-            When the cache lacks it and the cluster does not respond.
+            When the cache lacks it, or If-Match names versions, and the cluster does not respond.
         """
         if not UUID.match(given):
             raise not_found("container")
-        if await self._fresh(token):
-            held = self._cached(principal.namespace, given)
-            if held is not None and has_version(held.version, match):
-                return replace(held, pinned=match is not None)
-        for held in await self.list_now(principal.namespace):
-            if held.id == given:
-                if has_version(held.version, match):
-                    return replace(held, pinned=match is not None)
-                raise changed_since()
-        raise not_found("container")
+        found = await self._found(principal.namespace, given, token)
+        if not names_version(match):
+            return found
+        # Whatever is decided from here on, refusals too, is of the version that the client names:
+        # the cache may still show it after another client's write.
+        meta = found.container.metadata
+        try:
+            live = await self.now(principal.namespace, meta.name)
+        except NotFound as error:
+            raise not_found("container") from error
+        if live.container.metadata.uid != meta.uid:
+            raise not_found("container")
+        if not has_version(live.version, match):
+            raise changed_since()
+        return replace(live, pinned=True)
 
     async def now(self, namespace: str, name: str) -> CachedContainer:
         """Return a container as the server has it.
@@ -165,6 +170,22 @@ class ContainerReader:
             return entry is None or entry.value.going
 
         await self._cache.containers.until(left, within=self._write_wait)
+
+    async def _found(self, namespace: str, given: str, token: str | None) -> CachedContainer:
+        """Return a container of a namespace from the cache, else from the server.
+
+        Raises
+        ------
+        ApiError
+            404 when there is none.
+        """
+        held = self._cached(namespace, given) if await self._fresh(token) else None
+        if held is not None:
+            return held
+        for held in await self.list_now(namespace):
+            if held.id == given:
+                return held
+        raise not_found("container")
 
     def _cached(self, namespace: str, given: str) -> CachedContainer | None:
         entry = self._cache.containers.by_uid(given)
