@@ -10,7 +10,7 @@ from pathlib import Path
 from dev.cluster.binaries import cache_folder
 from dev.measured_boot.errors import MachineError
 
-__all__ = ["MODULES", "Kernel", "as_loaded", "authenticode", "find_kernel"]
+__all__ = ["MODULES", "Kernel", "as_loaded", "authenticode", "find_kernel", "has_kernel"]
 
 _META = "linux-image-cloud-amd64"
 """Package that depends on the newest kernel."""
@@ -59,7 +59,7 @@ def find_kernel() -> Kernel:
     found = re.search(r"Depends: (linux-image-[0-9]\S+-cloud-amd64)$", depends, re.MULTILINE)
     if found is None:
         raise MachineError(f"apt knows no {_META}: run apt-get update, or use Debian on amd64")
-    folder = cache_folder() / "measured-boot" / found[1]
+    folder = _folder() / found[1]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -67,6 +67,15 @@ def find_kernel() -> Kernel:
             _unpack(found[1], folder)
     image, modules = (sorted(folder.glob(each)) for each in ("boot/vmlinuz-*", "lib/modules/*"))
     return Kernel(image[0], modules[0] / "kernel")
+
+
+def has_kernel() -> bool:
+    """Return whether a kernel was unpacked before."""
+    return any(_folder().glob("*/boot/vmlinuz-*"))
+
+
+def _folder() -> Path:
+    return cache_folder() / "measured-boot"
 
 
 def _unpack(package: str, folder: Path) -> None:
