@@ -7,13 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/report"
 )
 
@@ -28,7 +28,7 @@ const (
 // fileNames are the names of the files that an instance may have.
 var fileNames = []string{report.Process, report.CPU, report.Memory, report.MemoryDetail, report.OOM}
 
-var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var idPattern = pattern.Lazy(`^[0-9a-f]{64}$`)
 
 // listen creates the report socket of a container.
 func (a *agent) listen(name string) (*net.UnixListener, error) {
@@ -127,7 +127,7 @@ func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 // instance that was sent with it is new and has to be watched.
 func (a *agent) handleMessage(about Container, message report.Message, one *instance) (bool, error) {
 	id := message.ContainerID
-	if !idPattern.MatchString(id) {
+	if !idPattern().MatchString(id) {
 		id = ""
 	}
 	process, now := one.handles.identity(), time.Now().UTC()

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/unmeasured"
 )
@@ -142,8 +142,8 @@ type Metrics struct {
 }
 
 var (
-	servicePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	namePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	servicePattern = pattern.Lazy(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	namePattern    = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 )
 
 // ReadSpec reads and validates the measured spec at a path, and what belongs to it.
@@ -155,7 +155,7 @@ func ReadSpec(path string) (Spec, error) {
 	if spec.Measurement, err = measured.Load(); err != nil {
 		return Spec{}, err
 	}
-	if !servicePattern.MatchString(spec.Measurement.Service) {
+	if !servicePattern().MatchString(spec.Measurement.Service) {
 		return Spec{}, fmt.Errorf("%s: service: %q is not a service name", measured.FileName, spec.Measurement.Service)
 	}
 	spec.Unmeasured, err = unmeasured.Beside(path)
@@ -204,7 +204,7 @@ func (d Spec) validateContainers() error {
 	seen := map[string]bool{}
 	for index, one := range d.Containers {
 		field := fmt.Sprintf("containers[%d]", index)
-		if !namePattern.MatchString(one.Name) || seen[one.Name] {
+		if !namePattern().MatchString(one.Name) || seen[one.Name] {
 			problems = append(problems, fmt.Errorf("%s.name: %q is not a container name, or is listed twice", field, one.Name))
 		}
 		seen[one.Name] = true

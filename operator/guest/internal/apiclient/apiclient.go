@@ -15,11 +15,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"time"
 
 	"cloister.dev/guest/internal/measured"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // the guest's image has no CA certificates
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 const (
@@ -147,10 +148,28 @@ func (a Address) validateHost() error {
 	return nil
 }
 
-// pool returns the CA certificates; without CAFile it returns nil, the public CAs.
+// publicAuthorities returns the CA certificates of browsers, for the guest's image has none. They are
+// parsed when the first client needs them: most parts of an enclave connect to nobody.
+var publicAuthorities = sync.OnceValues(func() (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	for root := range bundle.Roots() {
+		certificate, err := x509.ParseCertificate(root.Certificate)
+		if err != nil {
+			return nil, fmt.Errorf("a public CA certificate: %w", err)
+		}
+		if root.Constraint == nil {
+			pool.AddCert(certificate)
+		} else {
+			pool.AddCertWithConstraint(certificate, root.Constraint)
+		}
+	}
+	return pool, nil
+})
+
+// pool returns the CA certificates of CAFile, or the public ones without it.
 func (a Address) pool() (*x509.CertPool, error) {
 	if a.CAFile == "" {
-		return nil, nil
+		return publicAuthorities()
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(a.Authorities) {

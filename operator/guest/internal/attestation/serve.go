@@ -9,16 +9,16 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"cloister.dev/guest/internal/atomicfile"
+	"cloister.dev/guest/internal/pattern"
 )
 
 // FileName is the name of the attestation document in the service directory.
 const FileName = "attestation.json"
 
-var noncePattern = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+var noncePattern = pattern.Lazy(`^[0-9a-fA-F]{64}$`)
 
 // ServeHTTP serves `GET /.well-known/<service>-attestation`, with `?nonce=` and 64
 // hexadecimal digits to bind the response to a request.
@@ -66,7 +66,7 @@ func readNonce(query string) ([]byte, error) {
 	if !found {
 		return nil, nil
 	}
-	if len(given) != 1 || !noncePattern.MatchString(given[0]) {
+	if len(given) != 1 || !noncePattern().MatchString(given[0]) {
 		return nil, errors.New("nonce must be given once, as 64 hexadecimal digits")
 	}
 	nonce, err := hex.DecodeString(given[0])

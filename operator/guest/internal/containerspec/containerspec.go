@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"cloister.dev/guest/internal/capability"
 	"cloister.dev/guest/internal/entrypoint"
 	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/tmpfs"
 )
@@ -150,8 +150,8 @@ var limitNumbers = map[string]int{
 func LimitNumber(name string) int { return limitNumbers[name] }
 
 var (
-	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
-	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	namePattern = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	hostPattern = pattern.Lazy(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
 // Read reads and validates the spec at a path.
@@ -169,10 +169,10 @@ func (c Spec) Validate() error {
 	if c.Version != Version {
 		wrong("version", "%d, this guest reads %d; the operator and the guest are of different releases", c.Version, Version)
 	}
-	if !namePattern.MatchString(c.Name) {
+	if !namePattern().MatchString(c.Name) {
 		wrong("name", "%q is not a container name", c.Name)
 	}
-	if c.Hostname != "" && !hostPattern.MatchString(c.Hostname) {
+	if c.Hostname != "" && !hostPattern().MatchString(c.Hostname) {
 		wrong("hostname", "%q is not a host name", c.Hostname)
 	}
 	if c.IPC != IPCPrivate && c.IPC != IPCShared {

@@ -14,8 +14,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 )
 
@@ -45,7 +45,7 @@ const ExitCode = 67
 // ErrNotMeasured is wrapped by the errors of documents that are not the measured ones.
 var ErrNotMeasured = errors.New("not what was measured")
 
-var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var digestPattern = pattern.Lazy(`^sha256:[0-9a-f]{64}$`)
 
 // Measurement is what of a measurement document the guest works by.
 type Measurement struct {
@@ -103,7 +103,7 @@ func Parse(text []byte) (Measurement, error) {
 			ErrNotMeasured, FileName, read.Version, Version)
 	}
 	for name, digest := range read.Documents {
-		if !digestPattern.MatchString(digest) {
+		if !digestPattern().MatchString(digest) {
 			return Measurement{}, fmt.Errorf("%w: %s: documents[%q]: %q is not sha256: and 64 hexadecimal digits", ErrNotMeasured, FileName, name, digest)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 
 	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/verity"
 )
@@ -50,8 +50,8 @@ type Model struct {
 }
 
 var (
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	repoPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}@[0-9a-f]{40}$`)
+	namePattern = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	repoPattern = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}@[0-9a-f]{40}$`)
 )
 
 // ReadSpec reads and validates the spec at a path.
@@ -79,10 +79,10 @@ func (d Spec) Validate() error {
 	}
 	for index, model := range d.Models {
 		field := fmt.Sprintf("models[%d].", index)
-		if !namePattern.MatchString(model.Name) {
+		if !namePattern().MatchString(model.Name) {
 			wrong(field+"name", "%q is not a model name", model.Name)
 		}
-		if !repoPattern.MatchString(model.Repo) {
+		if !repoPattern().MatchString(model.Repo) {
 			wrong(field+"repo", "%q is not owner/model@commit", model.Repo)
 		}
 		reference, err := verity.ParseReference(model.MPK)

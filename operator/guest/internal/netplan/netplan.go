@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 	"cloister.dev/guest/internal/unmeasured"
 )
@@ -132,10 +132,10 @@ type Resolver struct {
 }
 
 var (
-	networkPattern   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
-	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
-	devicePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,14}$`)
-	labelPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	networkPattern   = pattern.Lazy(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
+	containerPattern = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	devicePattern    = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,14}$`)
+	labelPattern     = pattern.Lazy(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
 // Read reads and validates the measured plan at a path, and completes it with what is not measured.
@@ -167,7 +167,7 @@ func (p Plan) Validate() error {
 		}
 	}
 	add(p.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", p.Version, Version)
-	add(!devicePattern.MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is not a device name", p.Uplink)
+	add(!devicePattern().MatchString(p.Uplink) || p.Uplink == "lo", "uplink: %q is not a device name", p.Uplink)
 	add(!path.IsAbs(p.SocketDirectory), "socketDirectory: %q is not absolute", p.SocketDirectory)
 	add(!path.IsAbs(p.StatusFile), "statusFile: %q is not absolute", p.StatusFile)
 	add(p.FDStoreSocket != "" && !path.IsAbs(p.FDStoreSocket), "keeperSocket: %q is not absolute", p.FDStoreSocket)
@@ -192,7 +192,7 @@ func (p Plan) validateNetworks() error {
 				problems = append(problems, fmt.Errorf(field+format, values...))
 			}
 		}
-		add(!networkPattern.MatchString(network.Name), ".name: %q is not a network name", network.Name)
+		add(!networkPattern().MatchString(network.Name), ".name: %q is not a network name", network.Name)
 		add(!slices.Contains([]string{EgressClosed, EgressAllowlist, EgressOpen}, network.Egress), ".egress: %q is not known", network.Egress)
 		add(network.Egress != EgressAllowlist && len(network.Allow) > 0, ".allow: only with egress allowlist")
 		add(network.Name == ShimNetwork && network.Egress != EgressClosed, ".egress: shim-net is closed")
@@ -224,12 +224,12 @@ func (p Plan) validateNamespaces() error {
 				problems = append(problems, fmt.Errorf(field+format, values...))
 			}
 		}
-		add(!containerPattern.MatchString(namespace.Name) || names[namespace.Name], ".name: %q is not a unique name", namespace.Name)
+		add(!containerPattern().MatchString(namespace.Name) || names[namespace.Name], ".name: %q is not a unique name", namespace.Name)
 		names[namespace.Name] = true
 		add(len(namespace.Containers) == 0 || len(namespace.Containers) > 64, ".containers: 1 to 64")
 		for _, container := range namespace.Containers {
 			key := strings.ToLower(container)
-			add(!containerPattern.MatchString(container) || containers[key], ".containers: %q is not a unique name", container)
+			add(!containerPattern().MatchString(container) || containers[key], ".containers: %q is not a unique name", container)
 			containers[key] = true
 		}
 		exits, attached := 0, map[string]bool{}
@@ -283,7 +283,7 @@ func IsHost(text string) bool {
 		return false
 	}
 	for _, label := range strings.Split(text, ".") {
-		if !labelPattern.MatchString(label) {
+		if !labelPattern().MatchString(label) {
 			return false
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/pattern"
 )
 
 // SocketName is the name of the socket in a container's directory.
@@ -249,7 +249,7 @@ func openFiles(message *Message) ([]*os.File, error) {
 	return files, nil
 }
 
-var idPattern = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+var idPattern = pattern.Lazy(`\b[0-9a-f]{64}\b`)
 
 // containerID returns the runtime's id in the cgroups of process 1; empty where a cgroup
 // namespace hides it.
@@ -265,7 +265,7 @@ func containerID() string {
 // element that has the form of one, cgroups(7).
 func FindID(text string) string {
 	for _, line := range strings.Split(text, "\n") {
-		if found := idPattern.FindAllString(line, -1); len(found) > 0 {
+		if found := idPattern().FindAllString(line, -1); len(found) > 0 {
 			return found[len(found)-1]
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"cloister.dev/guest/internal/containerspec"
 	"cloister.dev/guest/internal/fdpass"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 )
 
@@ -56,7 +56,7 @@ const (
 	maxCells       = 1 << 15
 )
 
-var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+var variablePattern = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 
 // Request is a message of `guest ssh`.
 type Request struct {
@@ -156,7 +156,7 @@ func (s Size) check() error {
 
 // CheckVariable returns an error if a variable of the environment is invalid.
 func CheckVariable(name, value string) error {
-	if !variablePattern.MatchString(name) || len(value) > MaxVariable || strings.ContainsRune(value, 0) {
+	if !variablePattern().MatchString(name) || len(value) > MaxVariable || strings.ContainsRune(value, 0) {
 		return fmt.Errorf("the variable %q is invalid", name)
 	}
 	return nil

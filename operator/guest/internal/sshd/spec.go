@@ -10,11 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 
 	"golang.org/x/crypto/ssh"
 
 	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/unmeasured"
 )
 
@@ -55,8 +55,8 @@ type Target struct {
 }
 
 var (
-	keyNamePattern   = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-	containerPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	keyNamePattern   = pattern.Lazy(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	containerPattern = pattern.Lazy(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 )
 
 // ReadSpec reads and validates the measured spec at a path, and completes it with the keys, which are
@@ -86,7 +86,7 @@ func validateKeys(keys []unmeasured.SSHKey) error {
 	}
 	add(len(keys) == 0 || len(keys) > maxKeys, "sshKeys: 1 to %d", maxKeys)
 	for index, key := range keys {
-		add(!keyNamePattern.MatchString(key.Name), "sshKeys[%d].name: %q is not an object name", index, key.Name)
+		add(!keyNamePattern().MatchString(key.Name), "sshKeys[%d].name: %q is not an object name", index, key.Name)
 		if _, err := parseKey(key.PublicKey); err != nil {
 			add(true, "sshKeys[%d].publicKey (%s): %w", index, key.Name, err)
 		}
@@ -110,7 +110,7 @@ func (d Spec) Validate() error {
 	add(len(d.Containers) == 0 || len(d.Containers) > maxContainers, "containers: 1 to %d", maxContainers)
 	names := map[string]bool{}
 	for index, container := range d.Containers {
-		add(!containerPattern.MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is not a unique name", index, container.Name)
+		add(!containerPattern().MatchString(container.Name) || names[container.Name], "containers[%d].name: %q is not a unique name", index, container.Name)
 		add(!path.IsAbs(container.Socket), "containers[%d].socket: %q is not absolute", index, container.Socket)
 		names[container.Name] = true
 	}

@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 
+	"cloister.dev/guest/internal/pattern"
 	"cloister.dev/guest/internal/strictjson"
 )
 
@@ -31,8 +31,8 @@ const (
 )
 
 var (
-	hostPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
-	textPattern = regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`)
+	hostPattern = pattern.Lazy(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$`)
+	textPattern = pattern.Lazy(`^[^\x00-\x1f\x7f]*$`)
 )
 
 // Document is the document.
@@ -122,7 +122,7 @@ func (d Document) Validate() error {
 		seen[name] = true
 	}
 	for field, value := range map[string]string{"id": d.Labels.ID, "image": d.Labels.Image, "cpuType": d.Labels.CPUType, "gpuType": d.Labels.GPUType} {
-		if len(value) > maxLabel || !textPattern.MatchString(value) {
+		if len(value) > maxLabel || !textPattern().MatchString(value) {
 			wrong("labels."+field, "%q is not a line of at most %d bytes", value, maxLabel)
 		}
 	}
@@ -149,4 +149,4 @@ func (c Cluster) validate() error {
 }
 
 // IsHostname reports whether a text is a host name in lower case.
-func IsHostname(text string) bool { return len(text) <= maxHostname && hostPattern.MatchString(text) }
+func IsHostname(text string) bool { return len(text) <= maxHostname && hostPattern().MatchString(text) }

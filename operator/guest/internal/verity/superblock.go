@@ -15,8 +15,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
+
+	"cloister.dev/guest/internal/pattern"
 )
 
 const (
@@ -62,11 +63,11 @@ type Reference struct {
 	UUID UUID
 }
 
-var referencePattern = regexp.MustCompile(`^([0-9a-f]{64})_([1-9][0-9]{0,17})_([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})$`)
+var referencePattern = pattern.Lazy(`^([0-9a-f]{64})_([1-9][0-9]{0,17})_([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})$`)
 
 // ParseReference parses ROOTHASH_OFFSET_UUID.
 func ParseReference(text string) (Reference, error) {
-	parts := referencePattern.FindStringSubmatch(text)
+	parts := referencePattern().FindStringSubmatch(text)
 	if parts == nil {
 		return Reference{}, fmt.Errorf("%q is not ROOTHASH_OFFSET_UUID", text)
 	}
