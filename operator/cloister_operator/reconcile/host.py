@@ -5,7 +5,7 @@ from datetime import timedelta
 from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
-from cloister_crds.kinds.host import TEE, HostCapacity
+from cloister_crds.kinds.host import HostCapacity
 from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
@@ -42,8 +42,6 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     generation = host.metadata.generation
     finding = await _missing_class(context, host)
     if finding is None:
-        finding = _unbound(host, signed=context.settings.signed_certificates)
-    if finding is None:
         finding = _finding(host, nodes, await context.cluster_network.read())
     reach = api_reachable_condition(*await context.cluster_network.api())
     status = host.status.model_copy(
@@ -79,18 +77,6 @@ async def _missing_class(context: ProcessContext, host: Host) -> ConditionUpdate
         )
         return ConditionUpdate("Ready", status=False, reason="RuntimeClassMissing", message=message)
     return None
-
-
-def _unbound(host: Host, *, signed: bool) -> ConditionUpdate | None:
-    """Report that evidence would not bind a key: a TEE needs keys that are generated inside."""
-    if host.spec.tee is TEE.NONE or signed:
-        return None
-    message = (
-        f"The Host has tee {host.spec.tee}, whose evidence binds the TLS key of each enclave; that "
-        "key is made inside only when the API has certificates signed. Set apiAddress and "
-        "signedCertificates of the operator."
-    )
-    return ConditionUpdate("Ready", status=False, reason="KeyNotBound", message=message)
 
 
 def _finding(host: Host, nodes: int, network: ClusterNetwork) -> ConditionUpdate:

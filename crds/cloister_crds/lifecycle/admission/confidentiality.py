@@ -7,7 +7,6 @@ that evidence; the condition is for the administrator (docs/measurement.md).
 
 from collections.abc import Iterator
 
-from cloister_crds.config.model import ServiceConfig, TlsMode
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.enclave import EnclaveStatus
 from cloister_crds.kinds.host import TEE, Host, TEEUnit
@@ -15,7 +14,7 @@ from cloister_crds.lifecycle.state.conditions import ConditionUpdate
 from cloister_crds.measurement.guest_rules import PUBLISHED_RULES
 from cloister_crds.problems import Problem
 
-__all__ = ["confidentiality_conditions", "key_problems", "tee_problems"]
+__all__ = ["confidentiality_conditions", "tee_problems"]
 
 
 def confidentiality_conditions(
@@ -108,33 +107,6 @@ def tee_problems(spec: ContainerSpec, host: Host) -> Iterator[Problem]:
             f"On Host {host.metadata.name} the nodes are the confidential machines, so "
             f"{host.spec.tee} cannot be switched off for one enclave; leave "
             "spec.disableConfidential out, or name a Host without TEE.",
-        )
-
-
-def key_problems(
-    spec: ContainerSpec, host: Host | None, config: ServiceConfig | None
-) -> Iterator[Problem]:
-    """Yield a problem if a file keeps its TLS key out of the evidence.
-
-    Parameters
-    ----------
-    spec
-        Spec of the Container.
-    host
-        The Host that it would run on; None = not known.
-    config
-        The parsed file; None = not known.
-    """
-    if host is None or config is None:
-        return
-    if host.spec.tee is TEE.NONE or spec.disable_confidential:
-        return
-    if config.shim.tls_mode is TlsMode.SELF_SIGNED:
-        yield Problem(
-            "shim.tls-mode",
-            "KeyNotBound",
-            "shim.tls-mode: self-signed leaves the TLS key out of the evidence of Host "
-            f"{host.metadata.name}, which has tee {host.spec.tee}; leave tls-mode out.",
         )
 
 

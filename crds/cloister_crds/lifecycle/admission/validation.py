@@ -16,7 +16,7 @@ from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
-from cloister_crds.lifecycle.admission.confidentiality import key_problems, tee_problems
+from cloister_crds.lifecycle.admission.confidentiality import tee_problems
 from cloister_crds.lifecycle.admission.enclave_size import size_problems
 from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.host_requirements import host_problems, staging_problems
@@ -468,7 +468,6 @@ FILE_CHECKS: tuple[Check, ...] = (
     _stays_within_resources,
     _requires_what_the_host_offers,
     _accepts_the_network,
-    lambda facts: key_problems(facts.spec, facts.host, facts.config),
     _has_mapped_users,
     _resolves_its_secrets,
     _uses_its_variables,

@@ -314,12 +314,6 @@ _OPEN = (
         "Choose another name, or delete the other container.",
         recheck=True,
     ),
-    _open(
-        "KeyNotBound",
-        "The TLS key of enclaves would not be bound to the evidence of the Host's TEE.",
-        "Ask the administrator to set signedCertificates of the operator; leave tls-mode out of "
-        "the file.",
-    ),
     _open("HostNotFound", "There is no such Host.", "Correct spec.host."),
     _open(
         "NoDefaultHost",

@@ -419,6 +419,19 @@ func TestTheKeyForEncryptedBodiesIsBound(t *testing.T) {
 
 // TestTheShimsOwnKeyIsBound has a shim that makes a key for each of its names, as Caddy does.
 func TestTheShimsOwnKeyIsBound(t *testing.T) {
+	for name, machine := range machines {
+		t.Run(name, func(t *testing.T) {
+			fake, service := machine(), ""
+			if fake != nil {
+				service = fake.listen(t)
+			}
+			checkTheShimsOwnKey(t, newEnclave(t, fake, service))
+		})
+	}
+}
+
+func checkTheShimsOwnKey(t *testing.T, made *enclave) {
+	t.Helper()
 	names := []string{"web.example", "other.example"}
 	keys := map[string]*enclave{names[0]: newEnclave(t, nil, ""), names[1]: newEnclave(t, nil, "")}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -430,7 +443,6 @@ func TestTheShimsOwnKeyIsBound(t *testing.T) {
 	}
 	defer listener.Close()
 	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }()
-	made := newEnclave(t, nil, "")
 	made.settings.Key, made.settings.Hostnames = "", names
 	made.settings.Shim = netip.MustParseAddrPort(listener.Addr().String())
 	attester := made.attester(t)
@@ -442,6 +454,10 @@ func TestTheShimsOwnKeyIsBound(t *testing.T) {
 		made.certificate = keys[name].certificate
 		if err := verify(recorder.Body.Bytes(), made.expected(nil)); err != nil {
 			t.Errorf("%s: %v", host, err)
+		}
+		made.certificate = keys[names[0]].certificate
+		if name == names[1] && verify(recorder.Body.Bytes(), made.expected(nil)) == nil {
+			t.Error("evidence for the key of one name passes for that of another")
 		}
 	}
 	listener.Close()

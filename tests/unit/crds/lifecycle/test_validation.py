@@ -122,10 +122,6 @@ WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         {"hosts": (unready(host_of(), "NoNodes"),)},
         ("spec.host", "HostNotReady"),
     ),
-    "host that binds no key": (
-        {"hosts": (unready(host_of(**CONFIDENTIAL), "KeyNotBound"),)},
-        ("spec.host", "HostNotReady"),
-    ),
     "secret that is not there": (
         {"spec": spec_of(secrets=("NOPE",))},
         ("spec.secrets[0]", "SecretNotFound"),
@@ -299,16 +295,12 @@ def test_all_errors_come_at_once() -> None:
     }
 
 
-def test_a_file_that_leaves_its_key_out_of_the_evidence_is_refused() -> None:
+def test_a_file_whose_shim_makes_its_key_runs_on_a_host_with_a_tee() -> None:
     own = Shim(
         upstream_port=80, paths=("/",), upstream_container="web", tls_mode=TlsMode.SELF_SIGNED
     )
-    refused = ("shim.tls-mode", "KeyNotBound")
     release, hosts = release_of(file_of(shim=own)), (host_of(**CONFIDENTIAL),)
-    assert refused not in found(ask(release=release))
-    assert refused in found(ask(release=release, hosts=hosts))
-    without = spec_of(debug=True, disable_confidential=True)
-    assert refused not in found(ask(release=release, hosts=hosts, spec=without))
+    assert found(ask(release=release, hosts=hosts)) == set()
 
 
 GPUS = organization_of(entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 2, 8)))

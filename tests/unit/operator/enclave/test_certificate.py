@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.tokens import token_audience
 from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.guest_config.agent import AGENT_KEY
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_DIRECTORY,
@@ -154,6 +155,15 @@ def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -
     assert CERTIFICATE_KEY not in found
     caddy = shim_config(plan.config.shim, (), upstream="172.31.255.2")
     assert found[SHIM_KEY] == {"version": 2, "signed": False, "caddy": caddy}
+
+
+@pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
+def test_with_a_tee_the_evidence_is_for_the_key_that_the_shim_presents(plan: EnclavePlan) -> None:
+    host = host_of(tee="SNP", teeUnit="Pod", runtimeClassName="kata")
+    agent = documents(replace(plan, host=host))[AGENT_KEY]
+    assert agent["attestation"] == {"bindsKey": False, "service": "http://127.0.0.1:8006"}
+    assert agent["shim"] == "127.0.0.1:8443"
+    assert agent["stages"]["cpu-attestation"] == {"evidence": True}
 
 
 def test_the_second_network_policy_lets_the_api_through() -> None:
