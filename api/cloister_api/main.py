@@ -144,7 +144,7 @@ def create_app(
 
     def take(principal: Principal) -> tuple[tuple[str, str], ...]:
         replicas = app.state.context.accounts.key_cache.facades
-        return rates.consume(principal.key_id, replicas, asyncio.get_running_loop().time())
+        return rates.consume(principal.caller, replicas, asyncio.get_running_loop().time())
 
     metrics.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
     app.state.shutdown, app.state.metrics = shutdown, metrics

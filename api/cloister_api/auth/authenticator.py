@@ -7,6 +7,7 @@ of the organization, is 403 permanently.
 
 import hmac
 from dataclasses import dataclass
+from datetime import datetime
 
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.organizations import Organizations, administers
@@ -40,6 +41,15 @@ class Principal:
     """Organization that the key belongs to, or whose page it is."""
     session_id: str = ""
     """Identifier of the session of the dashboard; empty = an admin key sends it."""
+    session_ends_at: datetime | None = None
+    """When that session ends at the latest, in UTC; None = there is none."""
+    authenticated_at: datetime | None = None
+    """When who is signed in last proved who they are, in UTC; None = an admin key sends it."""
+
+    @property
+    def caller(self) -> str:
+        """Identifier of the admin key or session."""
+        return self.key_id or self.session_id
 
     @property
     def slug(self) -> str:

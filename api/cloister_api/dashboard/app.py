@@ -36,9 +36,10 @@ from cloister_api.dashboard.pages import (
     usage,
 )
 from cloister_api.dashboard.rendering import Pages
+from cloister_api.dashboard.session_api import SessionApi
 from cloister_api.dashboard.views.listing import ListedContainers
 from cloister_api.errors import ApiError, from_framework, from_kube
-from cloister_api.http.callers import Callers
+from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import Shutdown
 from cloister_api.ledger.keys.sessions import SessionRow
@@ -104,12 +105,12 @@ def dashboard_app(
     metrics: HttpMetrics,
     shutdown: Shutdown,
 ) -> ASGIApp:
-    """Build the dashboard.
+    """Build the dashboard: its pages, and the API for who is signed in.
 
     Parameters
     ----------
     api
-        The API, in whose state pages find what runs.
+        The API, in whose state pages find what runs, with its guard.
     settings
         The dashboard's settings.
     callers
@@ -132,14 +133,8 @@ def dashboard_app(
     def cookie() -> str:
         return cookie_name(running_context(api).installation.service)
 
-    async def static(request: Request) -> Response:
-        found = pages.static.get(request.url.path)
-        if found is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
-        return found.response(request.headers.get("accept-encoding", ""))
-
     app = Starlette(
-        routes=[Route("/static/{digest}/{name}", static), *ROUTES],
+        routes=[Route("/static/{digest}/{name}", _static), *ROUTES],
         exception_handlers={
             ApiError: _on_api_error,
             KubeError: _on_kube_error,
@@ -154,7 +149,7 @@ def dashboard_app(
         return problem_page(pages, error, request_id, session)
 
     app.state.error_page = error_page
-    return DashboardGuard(
+    guard = DashboardGuard(
         app,
         settings=settings,
         find=find,
@@ -165,6 +160,18 @@ def dashboard_app(
         metrics=metrics,
         shutdown=shutdown,
     )
+    for_sessions = SessionApi(
+        api,
+        settings=settings,
+        find=find,
+        cookie=cookie,
+        sessions=lambda: running_context(api).sessions,
+    )
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (for_sessions if needs_key(scope["path"]) else guard)(scope, receive, send)
+
+    return serve
 
 
 def feed_of(api: FastAPI, settings: DashboardSettings, shutdown: Shutdown) -> Feed:
@@ -195,6 +202,15 @@ def problem_page(
     if error.retry_after is not None:
         page.headers["retry-after"] = str(error.retry_after)
     return page
+
+
+async def _static(request: Request) -> Response:
+    """Return a static file."""
+    pages: Pages = request.app.state.pages
+    found = pages.static.get(request.url.path)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return found.response(request.headers.get("accept-encoding", ""))
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.dashboard.origin import SAFE_METHODS, origin_refusal
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
-from cloister_api.errors import ApiError
+from cloister_api.errors import ApiError, forbidden
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.callers import Callers
 from cloister_api.http.metrics import HttpMetrics
@@ -29,7 +29,14 @@ from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.sessions.provider.attempt import safe_next
 from cloister_api.sessions.settings import DashboardSettings
 
-__all__ = ["DashboardGuard", "cookie_name", "is_open"]
+__all__ = [
+    "DashboardGuard",
+    "FindSession",
+    "cookie_name",
+    "is_open",
+    "refuse_elsewhere",
+    "session_in",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +92,65 @@ def sign_in_place(scope: Scope) -> str:
     if leads_home or scope["method"] != "GET" or safe_next(asked) != asked:
         return "/session"
     return f"/session?{urlencode({'next': asked}, safe='/')}"
+
+
+def refuse_elsewhere(
+    settings: DashboardSettings, method: str, headers: Headers, *, navigable: bool
+) -> None:
+    """Refuse a request that is for another host, or comes from a page of another origin.
+
+    Parameters
+    ----------
+    settings
+        The dashboard's address.
+    method
+        HTTP method.
+    headers
+        Headers of the request.
+    navigable
+        Whether links of other sites may lead there.
+
+    Raises
+    ------
+    ApiError
+        421 at another host, 403 from another origin.
+    """
+    if headers.get("host", "").lower() != settings.host:
+        raise ApiError(421, "BAD_REQUEST", f"the dashboard is at {settings.address}")
+    refusal = origin_refusal(
+        settings,
+        method=method,
+        site=headers.get("sec-fetch-site"),
+        mode=headers.get("sec-fetch-mode") if navigable else None,
+        destination=headers.get("sec-fetch-dest"),
+        origin=headers.get("origin"),
+    )
+    if refusal:
+        raise forbidden(refusal)
+
+
+async def session_in(
+    headers: Headers, cookie: str, find: FindSession, *, used: bool
+) -> SessionRow | None:
+    """Return the session of the cookie of a request; None = there is none that lasts.
+
+    Parameters
+    ----------
+    headers
+        Headers of the request.
+    cookie
+        Name of the cookie.
+    find
+        Returns the session of the cookie's value.
+    used
+        Whether somebody uses it now.
+    """
+    try:
+        cookies = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return None
+    given = cookies.get(cookie)
+    return await find(given.value, used=used) if given is not None else None
 
 
 class DashboardGuard:
@@ -180,23 +246,13 @@ class DashboardGuard:
             421 at another host, 403 from another origin, 429 when a session is used too often, and
             what the page raises.
         """
-        host = headers.get("host", "").lower()
-        if host != self._settings.host:
-            raise ApiError(421, "BAD_REQUEST", f"the dashboard is at {self._settings.address}")
-        refusal = origin_refusal(
-            self._settings,
-            method=scope["method"],
-            site=headers.get("sec-fetch-site"),
-            mode=headers.get("sec-fetch-mode"),
-            destination=headers.get("sec-fetch-dest"),
-            origin=headers.get("origin"),
-        )
-        if refusal:
-            raise ApiError(403, "FORBIDDEN", refusal)
+        refuse_elsewhere(self._settings, scope["method"], headers, navigable=True)
         path = scope["path"]
         used = scope["method"] not in SAFE_METHODS or headers.get("sec-fetch-dest") != "empty"
         is_static = path.startswith("/static/")
-        session = None if is_static else await self._session(headers, used=used)
+        session = (
+            None if is_static else await session_in(headers, self._cookie(), self._find, used=used)
+        )
         scope["state"]["session"] = session
         if session is None:
             app: ASGIApp = (
@@ -214,12 +270,3 @@ class DashboardGuard:
             await self._app(scope, receive, response.send)
         finally:
             self._callers.leave(session.user)
-
-    async def _session(self, headers: Headers, *, used: bool) -> SessionRow | None:
-        """Return the session of the cookie; None = there is none that lasts."""
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        given = cookies.get(self._cookie())
-        return await self._find(given.value, used=used) if given is not None else None

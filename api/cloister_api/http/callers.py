@@ -11,11 +11,12 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
+from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, unavailable
 from cloister_api.http.bodies import MAX_BODY, BodyLane, declared_size, replayed
 from cloister_api.settings import LimitSettings
 
-__all__ = ["ARRIVED", "Callers", "OpenPath", "is_awaited", "needs_key"]
+__all__ = ["ARRIVED", "DOOR", "Callers", "Door", "OpenPath", "is_awaited", "needs_key"]
 
 OPEN_PREFIXES = (
     "/api/config/models",
@@ -26,6 +27,11 @@ OPEN_PREFIXES = (
 """Paths under /api that need no admin key (spec 20.6)."""
 ARRIVED = "cloister.arrived"
 """Key of a scope whose body has arrived with the headers, so that to receive it is not to wait."""
+Door = Callable[[Scope, Headers], Awaitable[Principal]]
+"""Returns who sends a request that arrived elsewhere than at the API's listener, or raises
+ApiError."""
+DOOR = "cloister.door"
+"""Key of a scope with the door of its request; without one the caller has an admin key."""
 BUSY = unavailable("the facade serves as many requests as it may; try again", retry_after=1)
 
 

@@ -18,14 +18,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.errors import ApiError, error_response, wrong_method
+from cloister_api.errors import ApiError, error_response, forbidden, wrong_method
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.bodies import MAX_BODY
-from cloister_api.http.callers import Callers, is_awaited, needs_key
+from cloister_api.http.callers import DOOR, Callers, Door, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.tracing import describe_response, request_span
 
-__all__ = ["RequestGuard", "ResponseSender", "Shutdown", "request_id_in"]
+__all__ = ["ORGANIZATION", "RequestGuard", "ResponseSender", "Shutdown", "request_id_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ TakeToken = Callable[[Principal], tuple[tuple[str, str], ...]]
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 CONSISTENCY_TOKEN = b"x-consistency-token"
+ORGANIZATION = "x-organization"
+"""Header that names the organization which is meant."""
 FAILED = ApiError(
     500, "INTERNAL_ERROR", "the facade failed; name the request_id to the administrator"
 )
@@ -173,14 +175,19 @@ class RequestGuard:
     async def _serve_holder(
         self, scope: Scope, headers: Headers, receive: Receive, response: ResponseSender
     ) -> None:
-        """Serve a request of the holder of an admin key.
+        """Serve a request of the holder of an admin key, or of whom another door lets in.
 
         Raises
         ------
         ApiError
-            401 or 403 when the key is not valid, 429 when it is used too often; as `Callers`.
+            401 or 403 when the caller is not admitted, 429 when they call too often; as `Callers`.
         """
-        principal = await self._authenticate(headers.get("authorization"))
+        door: Door | None = scope.get(DOOR)
+        if door is None:
+            principal = await self._authenticate(headers.get("authorization"))
+            refuse_another_organization(headers, principal)
+        else:
+            principal = await door(scope, headers)
         scope["state"]["principal"] = principal
         try:
             response.more += self._take(principal)
@@ -243,6 +250,22 @@ def request_id_in(headers: Headers) -> str:
     """Return the identifier that a request brings, or a new one."""
     given = headers.get("x-request-id", "")
     return given if REQUEST_ID.match(given) else str(uuid.uuid4())
+
+
+def refuse_another_organization(headers: Headers, principal: Principal) -> None:
+    """Refuse a request that means another organization than that of its admin key.
+
+    Raises
+    ------
+    ApiError
+        403.
+    """
+    meant = headers.get(ORGANIZATION)
+    if meant is not None and meant != principal.slug:
+        raise forbidden(
+            f"X-Organization: this admin key is of organization {principal.slug} alone; leave the "
+            "header out, or use a key of the other organization"
+        )
 
 
 def names_version(scope: Scope) -> bool:

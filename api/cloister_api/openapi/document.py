@@ -28,6 +28,7 @@ __all__ = ["METHODS", "document", "operations"]
 
 METHODS = ("get", "post", "put", "patch", "delete")
 ADMIN_KEY = "adminKey"
+SESSION = "session"
 REF = "#/components/schemas/{name}"
 TAGS = {
     "containers": "Containers, the releases they may run, and the hosts they run on.",
@@ -53,6 +54,15 @@ SCHEMES: dict[str, Any] = {
         "scheme": "bearer",
         "bearerFormat": "admin_…",
         "description": "Admin key of an organization; `cloister admin-key create` makes one.",
+    },
+    SESSION: {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "__Host-cloister",
+        "description": "Session of the dashboard, at the dashboard's address and for requests of "
+        "its own pages alone; `cloister` in the name is the setting `service`. Members read, "
+        "administrators change. The header X-Organization names the organization where the person "
+        "is in several.",
     },
     "enclaveToken": {
         "type": "http",
@@ -81,10 +91,11 @@ SCHEMES: dict[str, Any] = {
     },
 }
 TEXT = """\
-Confidential containers for organizations. Every path under `/api` needs an admin key, except \
-where an operation says otherwise. Errors have one form and name the field, the problem and the \
-remedy. A null in a body counts as left out, and a body that is null as none where one may be left \
-out. Unknown fields are refused; key checks, usage reports and webhooks may have more than is read.
+Confidential containers for organizations. Every path under `/api` needs an admin key or a \
+session of the dashboard, except where an operation says otherwise. Errors have one form and name \
+the field, the problem and the remedy. A null in a body counts as left out, and a body that is \
+null as none where one may be left out. Unknown fields are refused; key checks, usage reports and \
+webhooks may have more than is read.
 """
 
 
@@ -229,7 +240,7 @@ def complete(path: str, operation: dict[str, Any]) -> None:
         errors |= {400, 408, 413, 415, 503}
         complete_body(operation["requestBody"])
     if needs_key(path):
-        operation["security"] = [{ADMIN_KEY: []}]
+        operation.setdefault("security", [{ADMIN_KEY: []}, {SESSION: []}])
         # 400: parameters of the query that nobody reads are refused everywhere.
         errors |= {400, 401, 403, 408, 413, 415, 429, 503}
     elif operation.setdefault("security", []):

@@ -5,7 +5,7 @@ from datetime import datetime
 from cloister_clients.clock import utc_text
 from cloister_crds.kinds.meta import ObjectMeta
 
-__all__ = ["created_at", "optional_timestamp", "timestamp"]
+__all__ = ["created_at", "moment_text", "optional_timestamp", "timestamp"]
 
 
 def timestamp(time: datetime) -> str:
@@ -22,3 +22,8 @@ def created_at(meta: ObjectMeta) -> str:
     """Return when an object was created, which the API server has written."""
     assert meta.creation_timestamp is not None
     return timestamp(meta.creation_timestamp)
+
+
+def moment_text(time: datetime | None) -> str | None:
+    """Return a time as the API writes it; None stays None."""
+    return None if time is None else utc_text(time)

@@ -17,6 +17,7 @@ from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
 from cloister_api.schemas.keys import ChangeApiKeyRequest, CreateApiKeyRequest, UpdateApiKeyRequest
+from cloister_api.services.api_keys import veiled
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
@@ -38,7 +39,11 @@ async def list_keys(
     request: Request, limit: Limit = None, cursor: Cursor = None
 ) -> JsonResponse[list[ApiKeyResponse]]:
     """List the regular keys of the organization, oldest first."""
-    records = await context_of(request).accounts.keys.all(principal_of(request))
+    principal = principal_of(request)
+    records = await context_of(request).accounts.keys.all(principal)
+    if principal.session_id:
+        # The page's form reveals a value, with a recent sign-in and a row in the audit trail.
+        records = list(map(veiled, records))
     page, headers = paginate(
         request, records, lambda each: (each.created_at, each.name), limit, cursor
     )

@@ -7,6 +7,8 @@ from cloister_api.schemas.status_responses import ManagerResponse
 from cloister_crds.kinds.organization import Role
 
 __all__ = [
+    "AdminKeyResponse",
+    "AdminKeyValueResponse",
     "BillingResponse",
     "CountsResponse",
     "EntitlementsResponse",
@@ -118,12 +120,46 @@ class SessionResponse(ResponseBody):
     """Who sends a request."""
 
     user: str
-    """User who created the admin key, as the organization names its members."""
-    via: Literal["key"]
-    """How the caller is known: by an admin key."""
-    key_id: Uuid
-    """Identifier of the admin key, as the audit trail has it."""
+    """User who created the admin key or is signed in, as organizations name their members."""
+    via: Literal["key", "session"]
+    """How the caller is known: by an admin key, or by a session of the dashboard."""
+    key_id: Uuid | None
+    """Identifier of the admin key, as the audit trail has it; null = a session."""
+    session_id: Uuid | None
+    """Identifier of the session, as the audit trail has it; null = an admin key."""
     expires_at: Timestamp | None
-    """When the admin key expires; null = never."""
+    """When the admin key expires, or the session ends at the latest; null = never."""
     organizations: list[MembershipResponse]
-    """Organizations that the caller reaches: that of the admin key."""
+    """Organizations that the caller reaches: that of the admin key, or all that name the user."""
+
+
+class AdminKeyResponse(ResponseBody):
+    """An admin key, without its value."""
+
+    id: Uuid
+    """Identifier, as the audit trail has it."""
+    name: str
+    """Name for people."""
+    last_four: str
+    """Last characters of its value."""
+    created_by: str
+    """User who created it, with whose role it ends."""
+    created_at: Timestamp
+    """When it was created."""
+    expires_at: Timestamp | None
+    """When it expires; null = never."""
+    last_used_at: Timestamp | None
+    """When it was last used, a minute late at most; null = never."""
+    revoked_at: Timestamp | None
+    """When it was revoked; null = it was not."""
+    revoked_because: str | None
+    """Why it was revoked; null = it was not."""
+    valid: bool
+    """Whether it counts now."""
+
+
+class AdminKeyValueResponse(ResponseBody):
+    """The value of an admin key."""
+
+    key: str
+    """The value, for `Authorization: Bearer`."""

@@ -6,7 +6,6 @@ or by its number, which all of them see.
 """
 
 import re
-from datetime import datetime
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
@@ -15,6 +14,7 @@ from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.keys.key_material import KeySealer
+from cloister_api.records.timestamps import moment_text
 from cloister_api.schemas.account_responses import ApiKeyResponse
 from cloister_api.schemas.keys import (
     ChangeApiKeyRequest,
@@ -26,7 +26,7 @@ from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
 
-__all__ = ["ApiKeyService"]
+__all__ = ["ApiKeyService", "veiled"]
 
 NUMBER = re.compile("[1-9][0-9]{0,17}")
 """Numbers of keys, all of which the database can compare."""
@@ -210,6 +210,11 @@ def name_taken(name: str) -> ApiError:
     return conflict(f"name: the organization has a key {name!r}; choose another name")
 
 
+def veiled(record: ApiKeyResponse) -> ApiKeyResponse:
+    """Return a record without the value, which a session is shown by a form alone."""
+    return record.model_copy(update={"key": masked(record.key)})
+
+
 def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
     """Return the record of a key (spec 9.1).
 
@@ -236,8 +241,3 @@ def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
         created_at=utc_text(key.created_at),
         last_used_at=moment_text(key.last_used_at),
     )
-
-
-def moment_text(time: datetime | None) -> str | None:
-    """Return a time as the API writes it; None stays None."""
-    return None if time is None else utc_text(time)

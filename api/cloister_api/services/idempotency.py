@@ -57,7 +57,7 @@ class CreateRequest:
             Action of the create in the audit trail.
         """
         content = msgspec.json.encode(body, order="deterministic")
-        text = "\n".join((principal.key_id or principal.session_id, retry_key or "")).encode()
+        text = "\n".join((principal.caller, retry_key or "")).encode()
         return cls(hashlib.sha256(text + b"\n" + content).hexdigest(), retry_key, action)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cloister_api.cache import BY_MEMBER, ClusterCache
-from cloister_api.errors import ApiError, not_found
+from cloister_api.errors import ApiError, forbidden, not_found
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.keys.sessions import SessionLinks, SessionMethod, SessionRow, SessionTable
 from cloister_api.sessions.settings import SessionSettings
@@ -18,7 +18,7 @@ from cloister_clients.clock import Clock
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
 
-__all__ = ["Membership", "Sessions", "is_over", "memberships_of"]
+__all__ = ["Membership", "Sessions", "is_over", "is_recent", "memberships_of", "not_recent"]
 
 SEEN_EVERY = timedelta(minutes=1)
 """How often the use of a session is written at most."""
@@ -254,6 +254,28 @@ def is_over(session: SessionRow, now: datetime, settings: SessionSettings) -> bo
     """Return whether a session has ended, by itself or because somebody ended it."""
     idle = timedelta(minutes=settings.idle_minutes)
     return session.ended_at is not None or session.ends_at <= now or session.seen_at + idle <= now
+
+
+def is_recent(authenticated_at: datetime, now: datetime, settings: SessionSettings) -> bool:
+    """Return whether somebody proved a short while ago who they are.
+
+    Parameters
+    ----------
+    authenticated_at
+        When they last did, in UTC.
+    now
+        The time, in UTC.
+    settings
+        How long that counts.
+    """
+    return now - authenticated_at <= timedelta(minutes=settings.recent_minutes)
+
+
+def not_recent(settings: SessionSettings) -> ApiError:
+    """403: what is asked for needs a recent sign-in."""
+    return forbidden(
+        f"you signed in more than {settings.recent_minutes} minutes ago; sign in again to do this"
+    )
 
 
 def memberships_of(user: str, organizations: list[Organization]) -> list[Membership]:

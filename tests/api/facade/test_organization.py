@@ -128,8 +128,8 @@ async def test_the_caller_is_told_who_they_are(facade: Facade, world: FacadeInst
     own = [{"slug": world.organization, "role": "Admin"}]
     async with facade.client(world.key) as client, facade.client(ending) as other:
         assert await shown(client, "/api/session") == {
-            "user": ADMIN, "via": "key", "key_id": lasting.id, "expires_at": None,
-            "organizations": own,
+            "user": ADMIN, "via": "key", "key_id": lasting.id, "session_id": None,
+            "expires_at": None, "organizations": own,
         }  # fmt: skip
         found = await shown(other, "/api/session")
         assert found["key_id"] != lasting.id

@@ -346,6 +346,7 @@ CALLS: dict[str, Call] = {
 """Operation -> the call."""
 LEDGER = "writes only to the ledger, in one transaction"
 NOTHING = "changes nothing"
+SIGNED_IN = "403 for an admin key; the dashboard's tests interrupt the same services"
 ELSEWHERE: dict[str, str] = {
     "create_key": LEDGER,
     "update_key": LEDGER,
@@ -358,6 +359,11 @@ ELSEWHERE: dict[str, str] = {
     "validate_name": NOTHING,
     "get_key_usage": NOTHING,
     "check_key": NOTHING,
+    "put_member": SIGNED_IN,
+    "remove_member": SIGNED_IN,
+    "create_admin_key": SIGNED_IN,
+    "reveal_admin_key": SIGNED_IN,
+    "revoke_admin_key": SIGNED_IN,
     "report_payment": "one status write of the Organization, which the processor's next event or "
     "the next look at the processor repeats",
 }

@@ -4,6 +4,8 @@ Every call of a service returns `REACHED`: the request passed every check that
 depends on the request alone.
 """
 
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import httpx
@@ -13,6 +15,7 @@ from typing_extensions import override
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError
 from cloister_api.main import create_app
+from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
@@ -42,7 +45,9 @@ PRINCIPAL = Principal(
     "k1",
     "ada@example.test",
     Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}}),
+    authenticated_at=utc_now() + timedelta(days=1),
 )
+"""Somebody who may do everything, as with an admin key and with a session just begun."""
 
 
 class UnreachableService:
@@ -86,6 +91,7 @@ class BareContext:
     cache = type("ClusterCache", (), {"ready": True})()
     audit = DiscardedTrail()
     clock = staticmethod(utc_now)
+    settings = SimpleNamespace(dashboard=SimpleNamespace(session=SessionSettings()))
 
     async def authenticate(self, authorization: str | None) -> Principal:
         """Accept the one valid key."""

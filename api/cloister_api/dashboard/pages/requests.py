@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +19,7 @@ from cloister_api.errors import ApiError, forbidden, from_kube, from_model
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
-from cloister_api.sessions.sessions import Membership
+from cloister_api.sessions.sessions import Membership, is_recent, not_recent
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
@@ -117,11 +116,11 @@ def require_admin(request: Request) -> None:
         raise forbidden(MEMBERS_READ)
 
 
-def is_recent(request: Request) -> bool:
+def signed_in_recently(request: Request) -> bool:
     """Return whether who is signed in proved a short while ago who they are."""
     settings: DashboardSettings = request.app.state.settings
-    age = context_of(request).clock() - session_of(request).authenticated_at
-    return age <= timedelta(minutes=settings.session.recent_minutes)
+    now = context_of(request).clock()
+    return is_recent(session_of(request).authenticated_at, now, settings.session)
 
 
 def require_recent(request: Request) -> None:
@@ -132,10 +131,9 @@ def require_recent(request: Request) -> None:
     ApiError
         403.
     """
-    if not is_recent(request):
+    if not signed_in_recently(request):
         settings: DashboardSettings = request.app.state.settings
-        minutes = settings.session.recent_minutes
-        raise forbidden(f"you signed in more than {minutes} minutes ago; sign in again to do this")
+        raise not_recent(settings.session)
 
 
 def sign_in_again(request: Request, path: str) -> SignInAgain | None:
@@ -148,7 +146,7 @@ def sign_in_again(request: Request, path: str) -> SignInAgain | None:
     path
         Page to come back to.
     """
-    if is_recent(request):
+    if signed_in_recently(request):
         return None
     settings: DashboardSettings = request.app.state.settings
     address = start_address(path, recent=True) if settings.oidc is not None else ""

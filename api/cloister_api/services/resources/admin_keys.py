@@ -1,4 +1,4 @@
-"""Admin keys of an organization, for its administrators in the dashboard.
+"""Admin keys of an organization, for its administrators who are signed in.
 
 An admin key cannot do any of this: a stolen one must not make others.
 """

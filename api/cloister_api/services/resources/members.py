@@ -1,4 +1,4 @@
-"""The members of an organization, for its administrators in the dashboard.
+"""The members of an organization, for its administrators who are signed in.
 
 An admin key cannot do any of this: a stolen one must not make administrators. A change is one
 patch of the Organization in the version that it was decided on, so that it is done or not, and is
@@ -31,6 +31,7 @@ __all__ = [
     "MembersChanged",
     "added",
     "manifest_of",
+    "put_into",
     "with_role",
     "without",
 ]
@@ -133,6 +134,19 @@ class MemberDesk:
         """
         return await self._write(principal, Change(lambda present: added(present, user, role)))
 
+    async def put(self, principal: Principal, user: str, role: str) -> MembersChanged:
+        """Make somebody a member with a role, whatever they were before.
+
+        Raises
+        ------
+        ApiError
+            As `put_into`, and as every change (`_write`).
+        """
+        change = Change(lambda present: put_into(present, user, role))
+        if role == Role.ADMIN:
+            return await self._write(principal, change)
+        return await self._demote(principal, user, change)
+
     async def change_role(
         self, principal: Principal, user: str, role: str, shown: str
     ) -> MembersChanged:
@@ -171,6 +185,17 @@ class MemberDesk:
             As `without`, and as every change (`_write`).
         """
         change = Change(lambda present: without(present, user), shown, entry=user)
+        return await self._demote(principal, user, change)
+
+    async def expel(self, principal: Principal, user: str) -> MembersChanged:
+        """Remove a member as `remove` does, whatever a page showed; who is not there is unknown.
+
+        Raises
+        ------
+        ApiError
+            404 when the user is not a member; as `remove`.
+        """
+        change = Change(lambda present: without_one(present, user), entry=user)
         return await self._demote(principal, user, change)
 
     async def _demote(self, principal: Principal, user: str, change: Change) -> MembersChanged:
@@ -290,6 +315,19 @@ def with_role(organization: Organization, user: str, role: str) -> tuple[Member,
     return administered(user, tuple(wanted if one.user == user else one for one in members))
 
 
+def put_into(organization: Organization, user: str, role: str) -> tuple[Member, ...]:
+    """Return the members with one who has a role, added where they were not there.
+
+    Raises
+    ------
+    ApiError
+        As `added` and `with_role`.
+    """
+    if named(organization, user) is None:
+        return added(organization, user, role)
+    return with_role(organization, user, role)
+
+
 def without(organization: Organization, user: str) -> tuple[Member, ...]:
     """Return the members without one.
 
@@ -299,6 +337,19 @@ def without(organization: Organization, user: str) -> tuple[Member, ...]:
         409 when no administrator would be left.
     """
     return administered(user, tuple(one for one in organization.spec.members if one.user != user))
+
+
+def without_one(organization: Organization, user: str) -> tuple[Member, ...]:
+    """Return the members without one who is there.
+
+    Raises
+    ------
+    ApiError
+        404 when the user is not a member; as `without`.
+    """
+    if named(organization, user) is None:
+        raise not_found("member")
+    return without(organization, user)
 
 
 def administered(user: str, members: tuple[Member, ...]) -> tuple[Member, ...]:

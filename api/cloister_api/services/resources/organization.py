@@ -19,6 +19,7 @@ from cloister_api.schemas.organization_responses import (
     SessionResponse,
 )
 from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_api.sessions.sessions import Membership
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
@@ -49,14 +50,35 @@ class OrganizationReader:
         owners = held.owners if isinstance(held, OwnedOrganization) else {}
         return organization_record(principal.organization, manager_records(owners, self._gitops))
 
-    def session(self, principal: Principal) -> SessionResponse:
-        """Return the record of who sends a request with an admin key, of which one is Admin."""
+    def session(self, principal: Principal, memberships: list[Membership]) -> SessionResponse:
+        """Return the record of who sends a request.
+
+        Parameters
+        ----------
+        principal
+            Who does.
+        memberships
+            Organizations that name them; of an admin key only its own one counts.
+        """
+        if principal.session_ends_at is not None:
+            return SessionResponse(
+                user=principal.user,
+                via="session",
+                key_id=None,
+                session_id=principal.session_id,
+                expires_at=utc_text(principal.session_ends_at),
+                organizations=[
+                    MembershipResponse(slug=each.organization.metadata.name, role=each.role)
+                    for each in memberships
+                ],
+            )
         key = next(key for key in self._admin_keys.all() if key.id == principal.key_id)
         expires = utc_text(key.expires_at) if key.expires_at is not None else None
         return SessionResponse(
             user=principal.user,
             via="key",
             key_id=principal.key_id,
+            session_id=None,
             expires_at=expires,
             organizations=[MembershipResponse(slug=principal.slug, role=Role.ADMIN)],
         )

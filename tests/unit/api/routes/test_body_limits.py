@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from cloister_api.schemas.administration import CreateAdminKeyRequest
 from cloister_api.schemas.certificates import SignCertificateRequest
 from cloister_api.schemas.containers import (
     CreateContainerRequest,
@@ -56,6 +57,10 @@ def variables(count: int) -> dict[str, str]:
 
 
 LIMITS: list[tuple[type[RequestBody], dict[str, Any], str, Any, Any]] = [
+    (CreateAdminKeyRequest, {"name": "ci"}, "name", "a" * 128, "a" * 129),
+    (CreateAdminKeyRequest, {"name": "ci"}, "name", "a", ""),
+    (CreateAdminKeyRequest, {"name": "ci"}, "days", 3650, 3651),
+    (CreateAdminKeyRequest, {"name": "ci"}, "days", 1, 0),
     (CreateContainerRequest, CONTAINER, "name", "a" * 64, "a" * 65),
     (CreateContainerRequest, CONTAINER, "name", "a", ""),
     (CreateContainerRequest, CONTAINER, "repo", f"a/{'b' * 198}", f"a/{'b' * 199}"),

@@ -74,7 +74,8 @@ def declared(operation: dict[str, Any], document: dict[str, Any]) -> set[str]:
             names.add(parameter["name"].lower())
     for scheme in (name for each in operation["security"] for name in each):
         form = components["securitySchemes"][scheme]
-        names.add(form.get("name", "authorization").lower())
+        is_cookie = form.get("in") == "cookie"
+        names.add("cookie" if is_cookie else form.get("name", "authorization").lower())
     return names
 
 
@@ -96,7 +97,7 @@ async def test_a_route_reads_the_headers_that_it_declares_and_no_others(
     assert read - FRAMEWORK <= names
     # The guard authenticates, and services judge signatures before the guard reads bodies.
     judged = {"x-cloister-signature", "x-gitea-signature", "x-hub-signature-256"}
-    assert names - read <= {"authorization", "stripe-signature", *judged}
+    assert names - read <= {"authorization", "cookie", "stripe-signature", *judged}
 
 
 async def test_an_undeclared_header_is_noticed(read: set[str]) -> None:
