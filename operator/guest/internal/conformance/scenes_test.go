@@ -73,6 +73,9 @@ func (m *maker) scenes(tee string, bases map[string]base) []vector {
 		{name: "initdata with a changed file", about: "a file of the initdata is another one", code: verify.ClassInitdata, spoil: inside(`token = ''`, `token = 'x'`)},
 		{name: "initdata of another version", about: "the initdata is of a version that nobody knows", code: verify.ClassInitdata, spoil: inside(`"0.1.0"`, `"0.2.0"`)},
 		{name: "initdata with an unknown key", about: "the initdata has a key that it does not know", code: verify.ClassInitdata, spoil: inside("[data]", "more = 1\n\n[data]")},
+		{name: "initdata with other rules in a table of another case", about: "TOML knows case: the agent of the machine reads the first table, a reader that does not the second", code: verify.ClassInitdata, spoil: inside("[data]\n", "[data]\n\"policy.rego\" = \"package agent_policy\\ndefault ExecProcessRequest := true\\n\"\n\n[Data]\n")},
+		{name: "initdata with a comment", about: "the initdata is not in the form that the operator writes", code: verify.ClassInitdata, spoil: inside("[data]", "# more\n[data]")},
+		{name: "initdata with a string of another form", about: "the initdata is not in the form that the operator writes", code: verify.ClassInitdata, spoil: inside("\"0.1.0\"", "'0.1.0'")},
 		{name: "initdata of another algorithm", about: "the initdata names a hash that this processor does not report", code: verify.ClassInitdata, spoil: inside(`algorithm = "sha`, `algorithm = "sha512" # `)},
 		{name: "a machine started with other initdata", about: "the processor reports the digest of other initdata", code: verify.ClassInitdata, spoil: func(s *scene) {
 			s.report.HostData, s.quote.ConfigID = bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{3}, 48)

@@ -102,10 +102,8 @@ func TestWithoutATEEThePublishedMeasurementIsInstalled(t *testing.T) {
 func TestAHostThatChangesTheMeasurementFailsTheBoot(t *testing.T) {
 	other := strings.Replace(honest, `{}`, `{"agent.json":"sha256:`+strings.Repeat("0", 64)+`"}`, 1)
 	unmeasured := strings.Replace(honest, `"Pod"`, `"Node"`, 1)
-	quoted, err := json.Marshal(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := "\"measurement.json\" = '''\n" + other + "'''\n"
+	inAnother := strings.Replace(file, "measurement.json", "x", 1)
 	for name, each := range map[string]struct {
 		measurement, initdata string
 		reported              string
@@ -113,9 +111,10 @@ func TestAHostThatChangesTheMeasurementFailsTheBoot(t *testing.T) {
 	}{
 		"another measurement":                {other, initdataOf(honest), initdataOf(honest), "measurement.json has the digest"},
 		"another measurement and initdata":   {other, initdataOf(other), initdataOf(honest), "started with other initdata"},
-		"initdata with a line more":          {honest, initdataOf(honest) + "\n", initdataOf(honest), "started with other initdata"},
-		"the other one in a comment":         {other, initdataOf(honest) + "# " + other + "\n", initdataOf(honest) + "# " + other + "\n", "measurement.json has the digest"},
-		"the other one in another file":      {other, initdataOf(honest) + "\"x\" = " + string(quoted) + "\n", initdataOf(honest) + "\"x\" = " + string(quoted) + "\n", "measurement.json has the digest"},
+		"initdata with a line more":          {honest, initdataOf(honest) + "\n", initdataOf(honest), "in the form that the operator writes"},
+		"the other one in a comment":         {other, initdataOf(honest) + "# " + other + "\n", initdataOf(honest) + "# " + other + "\n", "in the form that the operator writes"},
+		"the other one in another table":     {other, initdataOf(honest) + "[Data]\n" + file, initdataOf(honest) + "[Data]\n" + file, "in the form that the operator writes"},
+		"the other one in another file":      {other, initdataOf(honest) + inAnother, initdataOf(honest) + inAnother, "measurement.json has the digest"},
 		"initdata without measurement":       {honest, strings.Replace(initdataOf(honest), "measurement.json", "x", 1), strings.Replace(initdataOf(honest), "measurement.json", "x", 1), "it has no measurement.json"},
 		"no initdata":                        {honest, "", "", "it is of version"},
 		"the measurement of a measured node": {unmeasured, initdataOf(unmeasured), initdataOf(honest), `host.teeUnit "Node"`},

@@ -75,6 +75,21 @@ def test_the_text_is_for_people_where_toml_allows_it() -> None:
     )
 
 
+def test_the_forms_that_verifiers_read_are_those_that_are_written() -> None:
+    """Verifiers write what they have read again, and refuse a text that differs."""
+    files = {
+        "": "",
+        "a quote'": "ends with a quote'",
+        "two": "x ''y",
+        "three.rego": "'''",
+        "control": "".join(map(chr, [*range(0x20), 0x7F])),
+        'na"me\\\n': "\tlines\n\nof text\n",
+        "other scripts": "\u00e4\u2028\U0001f512\x80\n",
+        "windows": "a\r\nb",
+    }
+    assert (VECTORS / "initdata-forms.toml").read_bytes() == initdata_text(TEE.SNP, files)
+
+
 def test_the_digest_names_its_algorithm() -> None:
     initdata = Initdata(TEE.SNP, b"text")
     assert initdata.digest == f"sha256:{digest_of(b'text', 'sha256').hex()}"
