@@ -25,6 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Parsed a serial number which was
 REPORT, SIGNED, R, S, NUMBER = 1184, 0x2A0, 0x2A0, 0x2E8, 72
 SIGNATURE, FIRMWARE, MALFORMED = 20, 21, 11
 Evidence = tuple[bytes, dict[str, bytes]]
+LEVELS = {0x180: 1, 0x181: 2, 0x186: 3, 0x187: 8}
+"""Parts of REPORTED_TCB: offset, and the last number of the extension of the key's certificate."""
+CHIP_ID = slice(0x1A0, 0x1E0)
 
 
 def evidence_of(document: bytes) -> Evidence | None:
@@ -38,7 +41,10 @@ def evidence_of(document: bytes) -> Evidence | None:
 
 
 def is_signed(evidence: Evidence, at: datetime) -> bool:
-    """Return whether the maker in the roots signed the report, and revoked nothing."""
+    """Return whether the maker in the roots signed the report, and revoked nothing.
+
+    Each level of the firmware has a key of its own, which certificate and report must name alike.
+    """
     report, held = evidence
     ask, ark, _ = x509.load_pem_x509_certificates((FOLDER / "roots.pem").read_bytes())
     try:
@@ -54,6 +60,12 @@ def is_signed(evidence: Evidence, at: datetime) -> bool:
         key.verify(encode_dss_signature(*numbers), report[:SIGNED], ec.ECDSA(hashes.SHA384()))
     except (ValueError, KeyError, InvalidSignature):
         return False
+    named = {
+        each.oid.dotted_string.removeprefix("1.3.6.1.4.1.3704.1."): each.value.public_bytes()[2:]
+        for each in vcek.extensions
+    }
+    fits = all(named[f"3.{number}"][-1] == report[at] for at, number in LEVELS.items())
+    chip = report[CHIP_ID] in (named["4"], bytes(64))
     valid = all(
         each.not_valid_before_utc <= at <= each.not_valid_after_utc for each in (ark, ask, vcek)
     )
@@ -61,7 +73,8 @@ def is_signed(evidence: Evidence, at: datetime) -> bool:
     current = until is not None and revoked.last_update_utc <= at <= until
     unused = not any(report[0x208:SIGNED])
     listed = revoked.get_revoked_certificate_by_serial_number(ask.serial_number)
-    return len(report) == REPORT and valid and current and unused and listed is None
+    whole = len(report) == REPORT and unused and fits and chip
+    return whole and valid and current and listed is None
 
 
 def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> None:

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/go-sev-guest/abi"
+	"github.com/google/go-sev-guest/kds"
 
 	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/initdata"
@@ -35,8 +36,8 @@ const (
 	boot = "boot"
 )
 
-// tcb is the level of the test processor: bootloader 3, TEE 1, SNP 8, microcode 115.
-const tcb = 3 | 1<<8 | 8<<48 | 115<<56
+// level is that of the test processor's firmware.
+var level = kds.TCBParts{BlSpl: 3, TeeSpl: 1, SnpSpl: 8, UcodeSpl: 115}
 
 var (
 	now   = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
@@ -61,7 +62,7 @@ type maker struct {
 func newMaker(t *testing.T) *maker {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1)
-	snp, first := teetest.NewSNP(now.AddDate(-1, 0, 0))
+	snp, first := teetest.NewSNPOf(now.AddDate(-1, 0, 0), level)
 	tdx, second := teetest.NewTDX(now.AddDate(-1, 0, 0))
 	text, third := os.ReadFile("../../../../tests/data/measurement/initdata-enclave.toml")
 	if err := errors.Join(first, second, third); err != nil {
@@ -117,7 +118,7 @@ type scene struct {
 func (m *maker) scene(tee string) *scene {
 	made := &scene{
 		tee: tee, measurement: m.measurement, initdata: m.initdata, listAt: now.Add(-time.Hour), answers: teetest.PCS{At: now.Add(-time.Hour)},
-		report: teetest.SNPOptions{Policy: abi.SnpPolicy{SMT: true}, Launch: bytes.Repeat([]byte{9}, 48), TCB: tcb},
+		report: teetest.SNPOptions{Policy: abi.SnpPolicy{SMT: true}, Launch: bytes.Repeat([]byte{9}, 48)},
 		quote:  teetest.TDXOptions{MRTD: bytes.Repeat([]byte{1}, 48)},
 		claim:  attestdoc.Claim{Nonce: nonce, Keys: attestdoc.CryptoMaterial{TLSSPKI: hex.EncodeToString(m.spki())}},
 	}

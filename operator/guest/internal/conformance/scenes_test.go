@@ -106,6 +106,8 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		{name: "debug policy", about: "the host may debug the machine", code: verify.ClassDebug, spoil: func(s *scene) { s.report.Policy.Debug = true }},
 		{name: "migration", about: "the machine may be migrated by an agent", code: verify.ClassDebug, spoil: func(s *scene) { s.report.Policy.MigrateMA = true }},
 		{name: "VMPL 1", about: "the report is of a less privileged level", code: verify.ClassLaunch, spoil: raw(0x30, 1)},
+		{name: "the key of older firmware", about: "the report names other firmware than the certificate of its key: whoever knows an old key signs what they like", code: verify.ClassSignature, spoil: raw(0x186, 9)},
+		{name: "the key of another chip", about: "the report names another chip than the certificate of its key", code: verify.ClassSignature, spoil: raw(0x1A0, 1)},
 		{name: "new enough", about: "the firmware is as new as the client requires: verified", client: &client{MinimumTCB: "3,1,8,115"}, spoil: func(*scene) {}},
 		{name: "old bootloader", about: "the firmware is older than the client requires", code: verify.ClassFirmware, client: &client{MinimumTCB: "4,0,0,0"}, spoil: func(*scene) {}},
 		{name: "old TEE", about: "the firmware is older than the client requires", code: verify.ClassFirmware, client: &client{MinimumTCB: "3,2,0,0"}, spoil: func(*scene) {}},

@@ -49,16 +49,11 @@ func NewGenoa(from time.Time) (*Genoa, error) {
 		return nil, err
 	}
 	signer.Vcek, err = x509.ParseCertificate(der)
-	return &Genoa{&SNP{signer}}, err
+	return &Genoa{&SNP{signer, uint64(tcb)}}, err
 }
 
 // Report returns a signed report of its firmware.
 func (g *Genoa) Report(options SNPOptions) ([]byte, error) {
-	tcb, err := kds.ComposeTCBParts(genoaTCB)
-	if err != nil {
-		return nil, err
-	}
-	options.TCB = uint64(tcb)
 	options.Change = func(raw []byte) {
 		raw[0x188], raw[0x189], raw[0x18A] = 0x19, 0x11, 1
 		binary.LittleEndian.PutUint64(raw[0x40:], 3)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-sev-guest/abi"
+	"github.com/google/go-sev-guest/kds"
 	spb "github.com/google/go-sev-guest/proto/sevsnp"
 	sevtest "github.com/google/go-sev-guest/testing"
 	"github.com/google/go-sev-guest/verify/trust"
@@ -22,29 +23,48 @@ import (
 // snpProduct is the product line of the test processor.
 const snpProduct = "Milan"
 
+// providersSerial is the serial number of the certificate that signs those of providers' keys.
+const providersSerial = 0xA57C
+
 // listLife is how long revocation lists and other collateral are valid.
 const listLife = 30 * 24 * time.Hour
 
 // SNP is a processor with SNP and its maker.
 type SNP struct {
 	signer *sevtest.AmdSigner
+	tcb    uint64
 }
 
 // SNPOptions are the fields of a report that tests decide.
 type SNPOptions struct {
-	// Policy is the guest policy, TCB the level of the firmware in the processor's encoding.
+	// Policy is the guest policy.
 	Policy abi.SnpPolicy
-	TCB    uint64
+	// Provider means that a provider's key signs (VLEK), in place of the processor's.
+	Provider bool
 	// ReportData has 64 bytes, Launch 48, HostData 32.
 	ReportData, Launch, HostData []byte
 	// Change changes the report before it is signed.
 	Change func(raw []byte)
 }
 
-// NewSNP returns a processor whose certificates are valid from a time on.
-func NewSNP(from time.Time) (*SNP, error) {
-	signer, err := sevtest.DefaultTestOnlyCertChain(snpProduct+"-B1", from)
-	return &SNP{signer}, err
+// NewSNP returns a processor whose certificates are valid from a time on, with firmware of level zero.
+func NewSNP(from time.Time) (*SNP, error) { return NewSNPOf(from, kds.TCBParts{}) }
+
+// NewSNPOf returns a processor with firmware of a level. All have the same keys.
+func NewSNPOf(from time.Time, level kds.TCBParts) (*SNP, error) {
+	tcb, err := kds.ComposeTCBParts(level)
+	if err != nil {
+		return nil, err
+	}
+	builder := &sevtest.AmdSignerBuilder{
+		Keys: sevtest.DefaultAmdKeys(), ProductName: snpProduct + "-B1", CSPID: "go-sev-guest", TCB: tcb,
+		ArkCreationTime: from, AskCreationTime: from, AsvkCreationTime: from, VcekCreationTime: from, VlekCreationTime: from,
+		AsvkCustom: sevtest.CertOverride{SerialNumber: big.NewInt(providersSerial)},
+		VcekCustom: sevtest.CertOverride{Extensions: sevtest.CustomExtensions(level, make([]byte, abi.ChipIDSize), "", snpProduct+"-B1")},
+		VlekCustom: sevtest.CertOverride{Extensions: sevtest.CustomExtensions(level, nil, "go-sev-guest", snpProduct+"-B1")},
+	}
+	signer, err := builder.TestOnlyCertChain()
+	return &SNP{signer, uint64(tcb)}, err
 }
 
 // Roots are the maker's, for a verifier.
@@ -57,6 +77,9 @@ func (s *SNP) Roots() map[string][]*trust.AMDRootCerts {
 
 // VCEK is the certificate of the processor's key in DER.
 func (s *SNP) VCEK() []byte { return s.signer.Vcek.Raw }
+
+// VLEK is the certificate of a provider's key in DER.
+func (s *SNP) VLEK() []byte { return s.signer.Vlek.Raw }
 
 // CertChain are the certificates of the maker in PEM: the intermediate one and the root.
 func (s *SNP) CertChain() []byte { return append(asPEM(s.signer.Ask.Raw), asPEM(s.signer.Ark.Raw)...) }
@@ -72,7 +95,10 @@ func (s *SNP) Report(options SNPOptions) ([]byte, error) {
 	copy(raw[0x90:0xC0], options.Launch)
 	copy(raw[0xC0:0xE0], options.HostData)
 	for _, at := range []int{0x38, 0x180, 0x1E0, 0x1F0} {
-		binary.LittleEndian.PutUint64(raw[at:], options.TCB)
+		binary.LittleEndian.PutUint64(raw[at:], s.tcb)
+	}
+	if options.Provider {
+		binary.LittleEndian.PutUint32(raw[0x48:], uint32(abi.VlekReportSigner)<<2)
 	}
 	if options.Change != nil {
 		options.Change(raw)
@@ -86,9 +112,19 @@ func (s *SNP) Report(options SNPOptions) ([]byte, error) {
 
 // RevocationList returns the maker's list, issued at a time, of the intermediate certificate or of none.
 func (s *SNP) RevocationList(at time.Time, revoked bool) ([]byte, error) {
-	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: at, NextUpdate: at.Add(listLife), SignatureAlgorithm: x509.SHA384WithRSAPSS}
 	if revoked {
-		list.RevokedCertificateEntries = []x509.RevocationListEntry{{SerialNumber: s.signer.Ask.SerialNumber, RevocationTime: at}}
+		return s.listOf(at, s.signer.Ask)
+	}
+	return s.listOf(at)
+}
+
+// ProviderRevoked returns the maker's list, issued at a time, of the certificate that signs providers'.
+func (s *SNP) ProviderRevoked(at time.Time) ([]byte, error) { return s.listOf(at, s.signer.Asvk) }
+
+func (s *SNP) listOf(at time.Time, revoked ...*x509.Certificate) ([]byte, error) {
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: at, NextUpdate: at.Add(listLife), SignatureAlgorithm: x509.SHA384WithRSAPSS}
+	for _, each := range revoked {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: each.SerialNumber, RevocationTime: at})
 	}
 	issuer := *s.signer.Ark
 	if len(issuer.SubjectKeyId) == 0 {

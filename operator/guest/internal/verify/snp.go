@@ -71,15 +71,25 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	if err := verify.SnpAttestation(evidence, options); err != nil {
 		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of AMD, or was changed; if the document has no certificate, allow requests to kdsintf.amd.com")
 	}
+	signer, err := signerOf(report, chain)
+	if err == nil {
+		err = signer.fits(report)
+	}
+	if err != nil {
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: whoever knows a key of old firmware can sign that the firmware is new")
+	}
 	want.pass("signature", "the report, by the key of this processor, up to AMD's root")
 	if want.InsecureSkipRevocation {
 		return nil
 	}
 	revocation := &currentList{source: amdSource{held}, now: want.Now}
 	options.CheckRevocations, options.Getter = true, revocation
-	err := verify.SnpAttestation(evidence, options)
+	err = verify.SnpAttestation(evidence, options)
 	if revocation.err != nil {
 		err = revocation.err
+	}
+	if err == nil && signer.isProvider() {
+		err = signer.checkProvider(amdSource{held}, want)
 	}
 	if err != nil {
 		return refuse(ClassFirmware, "revocation", err.Error(), "allow requests to kdsintf.amd.com, ask the enclave's operator for collateral in the document, or ask AMD why the certificate was revoked")
@@ -105,21 +115,22 @@ type currentList struct {
 func (l *currentList) Get(address string) ([]byte, error) {
 	body, err := l.source.Get(address)
 	if err == nil && bytes.HasSuffix([]byte(address), []byte("/crl")) {
-		err = l.check(body)
+		_, err = readList(body, l.now)
 	}
 	l.err = err
 	return body, err
 }
 
-func (l *currentList) check(body []byte) error {
+// readList returns a revocation list that is valid now.
+func readList(body []byte, now time.Time) (*x509.RevocationList, error) {
 	list, err := x509.ParseRevocationList(body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("AMD's revocation list cannot be read: %w", err)
-	case l.now.Before(list.ThisUpdate):
-		return errors.New("AMD's revocation list is of the future")
-	case l.now.After(list.NextUpdate):
-		return fmt.Errorf("AMD's revocation list was to be replaced at %s", list.NextUpdate.Format(time.RFC3339))
+		return nil, fmt.Errorf("AMD's revocation list cannot be read: %w", err)
+	case now.Before(list.ThisUpdate):
+		return nil, errors.New("AMD's revocation list is of the future")
+	case now.After(list.NextUpdate):
+		return nil, fmt.Errorf("AMD's revocation list was to be replaced at %s", list.NextUpdate.Format(time.RFC3339))
 	}
-	return nil
+	return list, nil
 }

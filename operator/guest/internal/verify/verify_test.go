@@ -119,6 +119,8 @@ func TestFailuresOfSNP(t *testing.T) {
 		"report data":    {ClassFreshness, func(s *scene) { s.report.Change = func(raw []byte) { raw[0x50]++ } }},
 		"more data":      {ClassFreshness, func(s *scene) { s.report.Change = func(raw []byte) { raw[0x8F]++ } }},
 		"host data":      {ClassInitdata, func(s *scene) { s.report.Change = func(raw []byte) { raw[0xC0]++ } }},
+		"older key":      {ClassSignature, func(s *scene) { s.report.Change = func(raw []byte) { raw[0x187]++ } }},
+		"other chip":     {ClassSignature, func(s *scene) { s.report.Change = func(raw []byte) { raw[0x1A0]++ } }},
 		"debug policy":   {ClassDebug, func(s *scene) { s.report.Policy.Debug = true }},
 		"migration":      {ClassDebug, func(s *scene) { s.report.Policy.MigrateMA = true }},
 		"old firmware":   {ClassFirmware, func(s *scene) { s.want.MinimumTCB = kds.TCBParts{SnpSpl: 1} }},
