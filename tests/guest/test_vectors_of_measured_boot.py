@@ -41,7 +41,12 @@ ECDSA_SHA256 = b"\x00\x18\x00\x0b"
 SELECTED = b"\x00\x00\x00\x01\x00\x0b\x03\xff\x03\x00"
 """One selection: of SHA-256, PCR 0 to 9."""
 SHA256 = 0x000B
-NO_ACTION, SEPARATOR, TAG, APPLICATION, ACTION = 3, 4, 6, 0x80000003, 0x80000007
+NO_ACTION, TAG, APPLICATION = 3, 6, 0x80000003
+WORDS = [
+    hashlib.sha256(each).digest()
+    for each in (b"Calling EFI Application from Boot Option", bytes(4))
+]
+"""What firmware measures into PCR 4 beside what it starts."""
 ATTESTATION_KEY = x509.ObjectIdentifier("2.23.133.8.3")
 
 
@@ -189,11 +194,10 @@ def started(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the steps about what the firmware and the kernel started."""
     all_of = [each for each in events if each.register == 4]
-    noise = [each for each in all_of if each.kind in {SEPARATOR, ACTION}]
+    noise = [each for each in all_of if each.digest in WORDS]
     programs = [each.digest.hex() for each in all_of if each.kind == APPLICATION]
-    known = all(hashlib.sha256(each.data).digest() == each.digest for each in noise)
     is_alone = programs == [platform["kernel"]] and len(all_of) == len(noise) + 1
-    yield "kernel", known and is_alone
+    yield "kernel", is_alone
     line = platform["command_line"].replace("{measurement}", measurement) + "\0"
     digest = hashlib.sha256(line.encode("utf-16-le")).digest()
     told = [each for each in events if each.register == 9]

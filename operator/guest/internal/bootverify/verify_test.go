@@ -2,6 +2,10 @@ package bootverify_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +138,41 @@ func TestRefusesAnotherMachine(t *testing.T) {
 			refused(t, it.evidence(t).Bytes(), it.want, one.step)
 		})
 	}
+}
+
+// TestNothingElseIsStartedUnderAnotherName has programs before and after the kernel. The firmware measures
+// what it starts; the log, of which nothing but digests is measured, calls it something else, and has the
+// bytes by which the digest is computed as its data.
+func TestNothingElseIsStartedUnderAnotherName(t *testing.T) {
+	for name, one := range map[string]struct {
+		kind uint32
+		data string
+	}{
+		"a word of the firmware":  {0x80000007, "the program"},
+		"a word and more":         {0x80000007, "Calling EFI Application from Boot Option\x00"},
+		"a separator":             {4, "the program"},
+		"a separator of an error": {4, "\xff\xff\xff\xff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := append(recordedLog(t), event(4, one.kind, one.data)...)
+			made := &scene{tpm: testtpm.Start(t)}
+			made.tpm.Extend(t, log)
+			made.machine = &measuredboot.Machine{Address: made.tpm.Address, EventLog: filepath.Join(t.TempDir(), "log")}
+			must(t, os.WriteFile(made.machine.EventLog, log, 0o600))
+			made.want = expectation(t, made.tpm.Authorities)
+			made.want.ReportData, made.want.Now = reportData, time.Now()
+			refused(t, made.evidence(t).Bytes(), made.want, measuredboot.StepKernel)
+		})
+	}
+}
+
+// event is one event of a log, with a digest of its data by SHA-256 alone.
+func event(register, kind uint32, data string) []byte {
+	little, digest := binary.LittleEndian, sha256.Sum256([]byte(data))
+	made := little.AppendUint32(little.AppendUint32(nil, register), kind)
+	made = little.AppendUint16(little.AppendUint32(made, 1), 0x000B)
+	made = little.AppendUint32(append(made, digest[:]...), uint32(len(data)))
+	return append(made, data...)
 }
 
 func flipped(content []byte) []byte {
