@@ -73,6 +73,13 @@ def kind_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[local.Cluster]:
         assert not layout(name).folder.exists()
 
 
+def reports_images(cluster: local.Cluster) -> bool:
+    """Return whether the kubelet has reported what was loaded, which it does twice a minute."""
+    (node,) = json.loads(cluster.kubectl("get", "nodes", "-ojson"))["items"]
+    names = [name for image in node["status"]["images"] for name in image.get("names") or ()]
+    return len({name for name in names if name.startswith(f"{REGISTRY}/") and "@" in name}) >= 3
+
+
 def page(installation: LocalInstallation) -> Page | None:
     """Return the page of the Container, verified with the installation's authority."""
     found = installation.cluster.kubectl(
@@ -111,6 +118,7 @@ def test_images_that_kind_loads_serve_a_container(kind_cluster: local.Cluster) -
         assert served is not None
         assert "from v1.0.0" in served.body
 
+        until_sync(lambda: reports_images(cluster), within=PATIENCE, what="the images of the node")
         tested = installation.helm.run("test", installation.helm.release, "--logs")
         assert tested.returncode == 0, tested.stdout + tested.stderr
         assert tested.stdout.count("Succeeded") == 2, tested.stdout

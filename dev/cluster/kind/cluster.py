@@ -202,6 +202,12 @@ class Kind:
             ],
             ["docker", "network", "connect", "kind", registry],
             ["docker", "exec", container(name), "sh", "-c", write],
+            # kind waits for the node alone. Without a name server Pods find no registry.
+            [
+                *("docker", "exec", container(name), "kubectl"),
+                *("--kubeconfig", "/etc/kubernetes/admin.conf", "--namespace", "kube-system"),
+                *("rollout", "status", "deployment/coredns", "--timeout", "180s"),
+            ],
         ]
 
     def _node(self) -> str:

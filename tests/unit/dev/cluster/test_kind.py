@@ -70,7 +70,7 @@ def test_kinds_commands_run_a_registry_and_redirect_the_node_to_it(tmp_path: Pat
     places = Layout(name="one", folder=tmp_path)
     record = Record(name="one", form=Form.KIND, ports={"registry": 20001})
     made = kind.Kind(places, {"kind": Path("/bin/kind")}, Progress(quiet=True))
-    run, create, connect, write = made.commands(record, "registry:1")
+    run, create, connect, write, resolves = made.commands(record, "registry:1")
     assert "127.0.0.1:20001:5000" in run
     assert run[-1] == "registry:1"
     assert create[:3] == ["/bin/kind", "create", "cluster"]
@@ -79,6 +79,8 @@ def test_kinds_commands_run_a_registry_and_redirect_the_node_to_it(tmp_path: Pat
     assert write[:3] == ["docker", "exec", "cloister-one-control-plane"]
     assert "certs.d/127.0.0.1:20001" in write[-1]
     assert "http://cloister-one-registry:5000" in write[-1]
+    assert resolves[:4] == ["docker", "exec", "cloister-one-control-plane", "kubectl"]
+    assert "deployment/coredns" in resolves
 
 
 def test_a_cluster_in_a_docker_that_does_not_answer_is_not_forgotten(
