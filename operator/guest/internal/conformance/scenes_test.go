@@ -68,6 +68,13 @@ func (m *maker) scenes(tee string, bases map[string]base) []vector {
 		{name: "initdata of another enclave", about: "the initdata has another measurement", code: verify.ClassInitdata, spoil: inside(`"gpus":0`, `"gpus":1`)},
 		{name: "initdata with other rules", about: "the rules in the initdata are not those of the measurement", code: verify.ClassInitdata, spoil: inside("default ExecProcessRequest := false", "default ExecProcessRequest := true")},
 		{name: "initdata for another Pod", about: "the rules are for another Pod", code: verify.ClassInitdata, spoil: inside("cloister_pod := {", "cloister_pod := { ")},
+		{name: "initdata with rules behind the Pod", about: "the measured description of the Pod has a rule of the host's at its end, which admits what the published rules refuse", code: verify.ClassInitdata, follows: true, spoil: func(s *scene) {
+			_, after, _ := strings.Cut(s.initdata, "\ncloister_pod := ")
+			pod, _, _ := strings.Cut(after, "\n'''")
+			longer := pod + "\n\nExecProcessRequest := true"
+			s.initdata = strings.Replace(s.initdata, pod, longer, 1)
+			s.change(digestOf(pod), digestOf(longer))
+		}},
 		{name: "initdata without a Pod", about: "the rules know no Pod", code: verify.ClassInitdata, spoil: inside("\ncloister_pod := ", "\nother := ")},
 		{name: "initdata with another file", about: "the initdata has a file that is not measured", code: verify.ClassInitdata, spoil: inside("[data]\n", "[data]\n\"more.toml\" = \"x\"\n")},
 		{name: "initdata with a changed file", about: "a file of the initdata is another one", code: verify.ClassInitdata, spoil: inside(`token = ''`, `token = 'x'`)},

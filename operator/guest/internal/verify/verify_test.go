@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -259,5 +260,19 @@ func TestEachByteOfEvidenceIsSigned(t *testing.T) {
 				t.Fatalf("byte %d: %v", at, err)
 			}
 		}
+	}
+}
+
+// TestNothingFollowsThePod has rules of the host's behind the description of the Pod, of a document that
+// the client takes on the operator's word: of two rules of a name either admits.
+func TestNothingFollowsThePod(t *testing.T) {
+	for name, more := range map[string]string{
+		"another rule": "\n\nExecProcessRequest if true", "another constant": "\nx := 1", "a comment": " # more", "another value": " | {}",
+	} {
+		made := newScene(t)
+		measurement := strings.Replace(honestMeasurement, digestOf(honestPod), digestOf(honestPod+more), 1)
+		made.measurement, made.want.Measurement = measurement, sha256.Sum256([]byte(measurement))
+		made.initdata = bytes.Replace(initdataOf(measurement, honestRules, ""), []byte(honestPod), []byte(honestPod+more), 1)
+		t.Run(name, func(t *testing.T) { refused(t, Check(made.made(t), made.want), ClassInitdata) })
 	}
 }
