@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -109,6 +111,20 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 			}
 		}
 	}
+	beside := func(name, kind string, spoil func(*scene)) func(*scene) {
+		return func(s *scene) {
+			var unsigned map[string]json.RawMessage
+			if err := json.Unmarshal(m.collateral(s)[kind], &unsigned); err != nil {
+				m.t.Fatal(err)
+			}
+			delete(unsigned, "signature")
+			spoil(s)
+			s.collateral = m.collateral(s)
+			for _, value := range unsigned {
+				s.collateral[kind] = fmt.Appendf(nil, "%s,%q:%s}", bytes.TrimSuffix(s.collateral[kind], []byte("}")), name, value)
+			}
+		}
+	}
 	made := m.of(snp, bases, []spoiled{
 		{name: "debug policy", about: "the host may debug the machine", code: verify.ClassDebug, spoil: func(s *scene) { s.report.Policy.Debug = true }},
 		{name: "migration", about: "the machine may be migrated by an agent", code: verify.ClassDebug, spoil: func(s *scene) { s.report.Policy.MigrateMA = true }},
@@ -133,6 +149,8 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		{name: "old level", about: "Intel says that the processor's level is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "OutOfDate" }},
 		{name: "revoked level", about: "Intel revoked the processor's level", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "Revoked" }},
 		{name: "old quoting enclave", about: "Intel says that the quoting enclave is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.QEStatus = "OutOfDate" }},
+		{name: "levels that nobody signed", about: "beside tcbInfo, which Intel signed and which says that the level is out of date, the answer has TcbInfo, which says otherwise", code: verify.ClassFirmware, spoil: beside("TcbInfo", attestdoc.IntelTCBInfo, func(s *scene) { s.answers.Status = "OutOfDate" })},
+		{name: "an identity that nobody signed", about: "beside enclaveIdentity, which Intel signed, the answer has EnclaveIdentity, which says otherwise", code: verify.ClassFirmware, spoil: beside("EnclaveIdentity", attestdoc.IntelQEIdentity, func(s *scene) { s.answers.QEStatus = "OutOfDate" })},
 		{name: "levels of another processor", about: "the levels are those of another kind of processor", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.FMSPC = "00906ea10000" }},
 		{name: "revoked processor", about: "the certificate of the processor's key is revoked", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.RevokedPCK = true }},
 		{name: "revoked platform", about: "the certificate that signs those of processors is revoked", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.RevokedPlatform = true }},
