@@ -37,6 +37,7 @@ from cloister_api.dashboard.pages import (
 )
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.session_api import SessionApi
+from cloister_api.dashboard.session_watch import SessionWatch
 from cloister_api.dashboard.views.listing import ListedContainers
 from cloister_api.errors import ApiError, from_framework, from_kube
 from cloister_api.http.callers import Callers, needs_key
@@ -177,12 +178,11 @@ def dashboard_app(
 def feed_of(api: FastAPI, settings: DashboardSettings, shutdown: Shutdown) -> Feed:
     """Return a feed of what runs, which there is at the first request and no earlier."""
     streams = settings.streams
-    feed = Feed(
-        running_context(api).cache,
-        per_session=streams.per_session,
-        per_process=streams.per_process,
-    )
-    shutdown.listeners.append(feed.end)
+    context = running_context(api)
+    feed = Feed(context.cache, per_session=streams.per_session, per_process=streams.per_process)
+    watch = SessionWatch(feed, context.sessions.over)
+    watch.start()
+    shutdown.listeners.append(watch.end)
     return feed
 
 

@@ -6,7 +6,7 @@ page shows. Nothing is kept: a page that was away fetches itself when it comes b
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -54,6 +54,8 @@ class Follower:
     """Parts that have changed since they were last taken."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to do."""
+    ended: bool = False
+    """Whether the session is over."""
 
     def mark(self, parts: frozenset[str]) -> None:
         """Note that parts have changed, if it waits for one of them."""
@@ -86,7 +88,7 @@ class Feed:
         self._per_session = per_session
         self._per_process = per_process
         self._by_namespace: dict[str, set[Follower]] = {}
-        self._by_session: dict[str, int] = {}
+        self._by_session: dict[str, set[Follower]] = {}
         self._ended = False
         cache.containers.listen(self._container)
         cache.enclaves.listen(self._enclave)
@@ -101,7 +103,12 @@ class Feed:
     @property
     def streams(self) -> int:
         """How many streams there are."""
-        return sum(self._by_session.values())
+        return sum(map(len, self._by_session.values()))
+
+    @property
+    def sessions(self) -> frozenset[str]:
+        """Sessions that have streams."""
+        return frozenset(self._by_session)
 
     @property
     def ended(self) -> bool:
@@ -113,6 +120,13 @@ class Feed:
         self._ended = True
         for each in self._all():
             each.woken.set()
+
+    def end_sessions(self, sessions: Iterable[str]) -> None:
+        """Let the streams of sessions end."""
+        for session in sessions:
+            for each in self._by_session.get(session, ()):
+                each.ended = True
+                each.woken.set()
 
     @contextlib.contextmanager
     def follow(self, namespace: str, session_id: str, parts: frozenset[str]) -> Iterator[Follower]:
@@ -132,11 +146,11 @@ class Feed:
         ApiError
             503 when the session, or all of them, have as many streams as they may.
         """
-        mine = self._by_session.get(session_id, 0)
-        if mine >= self._per_session or self.streams >= self._per_process:
+        mine = self._by_session.get(session_id, ())
+        if len(mine) >= self._per_session or self.streams >= self._per_process:
             raise FULL
         follower = Follower(parts | {ORGANIZATION})
-        self._by_session[session_id] = mine + 1
+        self._by_session.setdefault(session_id, set()).add(follower)
         self._by_namespace.setdefault(namespace, set()).add(follower)
         try:
             yield follower
@@ -148,7 +162,7 @@ class Feed:
         following.discard(follower)
         if not following:
             del self._by_namespace[namespace]
-        self._by_session[session_id] -= 1
+        self._by_session[session_id].discard(follower)
         if not self._by_session[session_id]:
             del self._by_session[session_id]
 

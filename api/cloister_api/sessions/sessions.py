@@ -6,6 +6,7 @@ read at every request. The facade's copy follows them within a moment.
 
 import uuid
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -81,10 +82,12 @@ class Sessions:
             await self._table.seen(session.id, now)
         return session
 
-    async def lasts(self, session_id: str) -> bool:
-        """Return whether a session has not ended."""
-        session = await self._table.get(session_id)
-        return session is not None and not is_over(session, self._clock(), self._settings)
+    async def over(self, identifiers: Collection[str]) -> set[str]:
+        """Return which sessions, by identifier, do not last any more."""
+        now = self._clock()
+        found = await self._table.some(identifiers)
+        lasting = {each.id for each in found if not is_over(each, now, self._settings)}
+        return set(identifiers) - lasting
 
     async def of(self, user: str) -> list[SessionRow]:
         """Return the sessions of a user that last, oldest first."""

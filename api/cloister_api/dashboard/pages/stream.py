@@ -7,7 +7,7 @@ request. A stream ends when the session or the membership of its user does.
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +28,7 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 BEAT_SECONDS = 15.0
-"""How often a stream says that it lives, and looks whether its session does."""
+"""How often a stream says that it lives."""
 COALESCED = (0.2, 0.45)
 """Seconds for which changes are collected: few pages fetch themselves at the same moment."""
 MOST_PARTS = 8
@@ -52,11 +52,8 @@ async def events(request: Request) -> Response:
         except ApiError:
             return False
 
-    async def lasts() -> bool:
-        return await sessions.lasts(session.id)
-
     namespace = membership.organization.spec.namespace
-    return EventStream(feed, namespace, session.id, parts, is_member=is_member, lasts=lasts)
+    return EventStream(feed, namespace, session.id, parts, is_member=is_member)
 
 
 def is_part(text: str) -> bool:
@@ -79,8 +76,6 @@ class EventStream(Response):
         Parts that the page shows.
     is_member
         Returns whether the user's role is still what it was.
-    lasts
-        Returns whether the session still lasts.
     """
 
     def __init__(
@@ -91,13 +86,11 @@ class EventStream(Response):
         parts: frozenset[str],
         *,
         is_member: Callable[[], bool],
-        lasts: Callable[[], Awaitable[bool]],
     ) -> None:
         super().__init__()
         self._feed = feed
         self._follow = (namespace, session_id, parts)
         self._is_member = is_member
-        self._lasts = lasts
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,8 +128,8 @@ class EventStream(Response):
             async with asyncio.timeout(BEAT_SECONDS):
                 await follower.woken.wait()
         except TimeoutError:
-            return "alive" if self._is_member() and await self._lasts() else "ended"
-        if not self._is_member():
+            return "alive" if self._is_member() else "ended"
+        if follower.ended or not self._is_member():
             return "ended"
         if not follower.changed:
             return None

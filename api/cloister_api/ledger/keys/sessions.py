@@ -7,6 +7,7 @@ value is stored. A row is read at each request, so that what ends a session ends
 import re
 import secrets
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -134,13 +135,6 @@ class SessionTable:
             row = (await connection.execute(query)).mappings().one_or_none()
         return None if row is None else SessionRow.of(row)
 
-    async def get(self, session_id: str) -> SessionRow | None:
-        """Return a session by its identifier; None = there is none."""
-        query = select(SESSIONS).where(SESSIONS.c.id == session_id)
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
-        return None if row is None else SessionRow.of(row)
-
     async def seen(self, session_id: str, now: datetime) -> None:
         """Record that a session was used."""
         async with self._engine.begin() as connection:
@@ -165,6 +159,10 @@ class SessionTable:
     async def of(self, user: str) -> list[SessionRow]:
         """Return the sessions of a user that are kept, oldest first."""
         return await self._read(SESSIONS.c.user == user)
+
+    async def some(self, identifiers: Iterable[str]) -> list[SessionRow]:
+        """Return those sessions of some identifiers that are kept, oldest first."""
+        return await self._read(SESSIONS.c.id.in_(identifiers))
 
     async def all(self) -> list[SessionRow]:
         """Return all sessions that are kept, oldest first."""

@@ -1,11 +1,14 @@
 """Which streams hear of a change."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from cloister_api.dashboard.feed import Feed
+from cloister_api.dashboard.session_watch import SessionWatch
 from cloister_api.errors import ApiError
 
 NOTHING: frozenset[str] = frozenset()
@@ -113,6 +116,52 @@ def test_there_are_as_many_streams_as_may_be(feed: Feed) -> None:
         with feed.follow("a", "s1", parts):
             assert feed.streams == 2
     assert feed.streams == 0
+
+
+def test_the_streams_of_a_session_that_is_over_end_and_others_do_not(feed: Feed) -> None:
+    parts = frozenset({"containers"})
+    with (
+        feed.follow("a", "s1", parts) as one,
+        feed.follow("b", "s1", parts) as two,
+        feed.follow("a", "s2", parts) as other,
+    ):
+        assert feed.sessions == {"s1", "s2"}
+        feed.end_sessions(["s1", "unknown"])
+        assert [each.ended for each in (one, two, other)] == [True, True, False]
+        assert [each.woken.is_set() for each in (one, two, other)] == [True, True, False]
+    assert feed.sessions == frozenset()
+
+
+async def test_the_watch_asks_for_sessions_with_streams_alone_and_outlives_the_ledger(
+    feed: Feed,
+) -> None:
+    asked: list[frozenset[str]] = []
+
+    async def over(sessions: Collection[str]) -> set[str]:
+        asked.append(frozenset(sessions))
+        if len(asked) == 1:
+            raise OperationalError("select", {}, Exception("away"))
+        return {"s1"}
+
+    watch = SessionWatch(feed, over, every=0.001)
+    watch.start()
+    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+        await asyncio.wait_for(stream.woken.wait(), 10)
+        assert stream.ended
+    watch.end()
+    assert len(asked) >= 2
+    assert set(asked) == {frozenset({"s1"})}
+
+
+async def test_a_watch_that_fails_ends_the_feed(feed: Feed) -> None:
+    async def over(_: Collection[str]) -> set[str]:
+        raise KeyError("a fault of ours")
+
+    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+        with pytest.raises(KeyError):
+            await SessionWatch(feed, over, every=0.001).run()
+        assert feed.ended
+        assert stream.woken.is_set()
 
 
 def test_the_end_of_the_process_wakes_every_stream(feed: Feed) -> None:
