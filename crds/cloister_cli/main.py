@@ -2,14 +2,20 @@
 
 The command line lies below the two programs in the layers. They bring their commands by entry
 points of the group ``cloister.commands``; a command is imported when it is requested, so that
-one whose extra is not installed says so and does no harm to the others.
+one whose extra is not installed says so and does no harm to the others. Help and completion list
+all of them by their source alone: imports of both programs would take a second.
 """
 
+import ast
 import gc
+from copy import copy
+from importlib.abc import InspectLoader
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 __all__ = ["kubectl_plugin", "main"]
@@ -18,9 +24,11 @@ GROUP: Final = "cloister.commands"
 """Group of entry points that commands come from."""
 EXTRAS: Final = {"cloister_api": "api", "cloister_operator": "operator"}
 """Which extra a package needs, by its name."""
+LIBRARIES: Final = {"cloister_api": "fastapi", "cloister_operator": "kopf"}
+"""A library that is there where the extra of a package is installed, by the package's name."""
 
 
-class Plugged(click.Group):
+class Installed(click.Group):
     """A group whose commands are entry points."""
 
     @override
@@ -37,6 +45,54 @@ class Plugged(click.Group):
             if isinstance(command, click.Command):
                 return command
         return None
+
+
+class Listed(Installed):
+    """The same commands where only their names and summaries are needed."""
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for entry in entry_points(group=GROUP, name=cmd_name):
+            description = _description(entry)
+            if description is not None:
+                return click.Command(cmd_name, help=description)
+        return super().get_command(ctx, cmd_name)
+
+
+class Plugged(Installed):
+    """The same commands, which are imported when they are requested and not to list them."""
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        Listed().format_commands(ctx, formatter)
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click looks the commands up in the context's group.
+        context = copy(ctx)
+        context.command = listed = Listed(params=self.params)
+        return listed.shell_complete(context, incomplete)
+
+
+def _description(entry: EntryPoint) -> str | None:
+    """Read the docstring of a command without an import of its module.
+
+    None where only the import tells: whether an extra is missing, or whether what an entry point
+    names is a command.
+    """
+    package = entry.module.partition(".")[0]
+    try:
+        if package in LIBRARIES and find_spec(LIBRARIES[package]) is None:
+            return None
+        found = find_spec(entry.module)
+    except ImportError:
+        return None
+    if found is None or not isinstance(found.loader, InspectLoader):
+        return None
+    for each in ast.parse(found.loader.get_source(entry.module) or "").body:
+        if isinstance(each, ast.FunctionDef) and each.name == entry.attr and each.decorator_list:
+            return ast.get_docstring(each)
+    return None
 
 
 def _load(entry: EntryPoint) -> object:

@@ -1,14 +1,17 @@
 """``cloister``: commands are found in the installed packages."""
 
+import ast
+import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from cloister_cli import main as module
-from cloister_cli.main import main
+from cloister_cli.main import Installed, Listed, main
 
 
 @pytest.fixture
@@ -31,6 +34,57 @@ def test_help_lists_the_commands_that_are_installed() -> None:
     assert result.exit_code == 0
     for name in ("api", "config", "crds", "operator", "org", "admin-key"):
         assert f"\n  {name} " in result.output
+
+
+def test_each_command_is_listed_as_it_describes_itself() -> None:
+    def summaries(group: Installed) -> dict[str, str]:
+        context = click.Context(group)
+        commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+        return {name: each.get_short_help_str() for name, each in commands.items() if each}
+
+    listed = summaries(Listed())
+    assert set(listed) == {entry.name for entry in entry_points(group=module.GROUP)}
+    assert listed == summaries(Installed())
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["--help"], {}),
+        ([], {"_CLOISTER_COMPLETE": "bash_complete", "COMP_WORDS": "cloister ", "COMP_CWORD": "1"}),
+    ],
+)
+def test_commands_are_listed_without_an_import(
+    words: list[str], environment: dict[str, str]
+) -> None:
+    code = (
+        "import sys; from cloister_cli.main import main\n"
+        f"try: main({words!r}, prog_name='cloister')\n"
+        "except SystemExit: pass\n"
+        "print([name for name in sys.modules if name.startswith('cloister_')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *output, modules = done.stdout.splitlines()
+    assert [line for line in output if "admin-key" in line]
+    packages = {"cloister_api", "cloister_api.commands", "cloister_operator"}
+    packages |= {"cloister_operator.commands", "cloister_cli.bundle", "cloister_cli.doctor"}
+    assert set(ast.literal_eval(modules)) == packages | {"cloister_cli", "cloister_cli.main"}
+
+
+@pytest.mark.parametrize("package", ["cloister_api", "cloister_operator"])
+def test_a_command_without_its_extra_is_listed_as_such(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module.LIBRARIES, package, "library_that_is_missing")
+    entries = [each for each in entry_points(group=module.GROUP) if each.module.startswith(package)]
+    assert entries
+    assert {module._description(each) for each in entries} == {None}
 
 
 def test_version() -> None:
