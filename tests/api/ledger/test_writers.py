@@ -109,6 +109,38 @@ async def test_a_lock_that_never_ends_is_an_error(
     assert await Replicas(file, "one").beat(NOW) == 1
 
 
+async def test_a_cancelled_writer_gives_its_turn_back(path: Path, file: AsyncEngine) -> None:
+    begun = asyncio.Event()
+
+    async def abandoned() -> None:
+        async with file.begin() as connection:
+            await connection.exec_driver_sql("DELETE FROM replicas")
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with asyncio.timeout(20):
+        assert await Replicas(file, "one").beat(NOW) == 1
+        within = asyncio.create_task(abandoned())
+        await begun.wait()
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            queued = [
+                asyncio.create_task(Replicas(file, name).beat(NOW)) for name in ("two", "three")
+            ]
+            await asyncio.sleep(0)
+            queued[1].cancel()  # it waits for its turn
+            within.cancel()
+            await asyncio.wait([within, queued[1]])
+            assert await queued[0] == 2
+            holder.execute("BEGIN IMMEDIATE")
+            stuck = asyncio.create_task(Replicas(file, "four").beat(NOW))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            stuck.cancel()  # it has its turn, and waits for the other process
+            await asyncio.wait([stuck])
+            holder.execute("COMMIT")
+        assert await Replicas(file, "five").beat(NOW) == 3
+
+
 async def test_another_error_is_not_waited_for(tmp_path: Path) -> None:
     broken = open_ledger(tmp_path)
     async with asyncio.timeout(5):
