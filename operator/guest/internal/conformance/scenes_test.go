@@ -136,6 +136,7 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		{name: "old TEE", about: "the firmware is older than the client requires", code: verify.ClassFirmware, client: &client{MinimumTCB: "3,2,0,0"}, spoil: func(*scene) {}},
 		{name: "old SNP", about: "the firmware is older than the client requires", code: verify.ClassFirmware, client: &client{MinimumTCB: "3,1,9,0"}, spoil: func(*scene) {}},
 		{name: "old microcode", about: "the firmware is older than the client requires", code: verify.ClassFirmware, client: &client{MinimumTCB: "3,1,8,116"}, spoil: func(*scene) {}},
+		{name: "launched by older firmware", about: "the firmware was replaced by one that is new enough after it had launched the machine", code: verify.ClassFirmware, client: &client{MinimumTCB: "3,1,8,115"}, spoil: raw(0x1F6, 7)},
 		{name: "revoked", about: "AMD revoked the certificate that signs those of processors", code: verify.ClassFirmware, spoil: func(s *scene) { s.revoked = true }},
 		{name: "no list", about: "the document has no revocation list, and the client no network", code: verify.ClassFirmware, spoil: without(attestdoc.AMDCRL)},
 		{name: "no certificate", about: "the document has no certificate of the processor's key", code: verify.ClassSignature, spoil: without(attestdoc.AMDVCEK)},

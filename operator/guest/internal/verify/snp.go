@@ -44,8 +44,15 @@ func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
 	if report.GetVmpl() != 0 {
 		return signed{}, refuse(ClassLaunch, "privilege level", fmt.Sprintf("the report is of VMPL %d", report.GetVmpl()), "use a machine whose guest runs at VMPL 0")
 	}
-	if found := kds.DecomposeTCBVersion(kds.TCBVersion(report.GetReportedTcb())); !kds.TCBPartsLE(want.MinimumTCB, found) {
-		return signed{}, refuse(ClassFirmware, "TCB", fmt.Sprintf("the firmware is older than you require: %s", tcbText(found)), "have the node's firmware updated, or lower --minimum-tcb if you accept what is known of it")
+	// The host may replace the firmware while a machine runs: an old one may have opened what it launched.
+	for _, each := range []struct {
+		when  string
+		level uint64
+	}{{"is", report.GetReportedTcb()}, {"that launched the machine was", report.GetLaunchTcb()}} {
+		if found := kds.DecomposeTCBVersion(kds.TCBVersion(each.level)); !kds.TCBPartsLE(want.MinimumTCB, found) {
+			return signed{}, refuse(ClassFirmware, "TCB", fmt.Sprintf("the firmware %s older than you require: %s", each.when, tcbText(found)),
+				"have the node's firmware updated and the enclave relaunched, or lower --minimum-tcb if you accept what is known of it")
+		}
 	}
 	want.pass("guest policy", fmt.Sprintf("%#x, neither debugging nor migration; VMPL 0; %s", report.GetPolicy(), tcbText(kds.DecomposeTCBVersion(kds.TCBVersion(report.GetReportedTcb())))))
 	return signed{report.GetReportData(), report.GetMeasurement(), report.GetHostData(), "sha256"}, nil

@@ -69,3 +69,20 @@ func TestKeysOfProviders(t *testing.T) {
 		})
 	}
 }
+
+// TestAMachineWasLaunchedByFirmwareThatIsNewEnough has a machine that old firmware launched, and may have
+// opened, before the host replaced that firmware by the newest while the machine ran.
+func TestAMachineWasLaunchedByFirmwareThatIsNewEnough(t *testing.T) {
+	newest, err := teetest.NewSNPOf(now.AddDate(-1, 0, 0), kds.TCBParts{BlSpl: 9, SnpSpl: 20, UcodeSpl: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := newScene(t)
+	made.snp, made.want.MinimumTCB = newest, kds.TCBParts{BlSpl: 9}
+	made.report.Change = func(raw []byte) { raw[0x1F0] = 8 }
+	refused(t, Check(made.made(t), made.want), ClassFirmware)
+	made.want.MinimumTCB = kds.TCBParts{BlSpl: 8}
+	if err := Check(made.made(t), made.want); err != nil {
+		t.Error(err)
+	}
+}
