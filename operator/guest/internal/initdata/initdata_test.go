@@ -1,8 +1,10 @@
 package initdata
 
 import (
+	"maps"
 	"os"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
@@ -48,4 +50,21 @@ func TestTextsOfTheOperatorAreRead(t *testing.T) {
 	if err != nil || len(read.Data) != 8 {
 		t.Errorf("%d files: %v", len(read.Data), err)
 	}
+}
+
+// FuzzWrittenIsRead writes any file by any name as the operator does, and reads it back.
+func FuzzWrittenIsRead(f *testing.F) {
+	for _, each := range []string{"", "\n", "'", "''", "'''", "a'", "\r\n", "\t\x7f", `"""`, `\`, "\x00", "x\n'''\ny", "\u2028\u0085\ufeff"} {
+		f.Add(each, each)
+	}
+	f.Fuzz(func(t *testing.T, name, content string) {
+		if !utf8.ValidString(name) || !utf8.ValidString(content) {
+			return
+		}
+		made := Document{Version: version, Algorithm: "sha256", Data: map[string]string{name: content, "policy.rego": "x"}}
+		read, err := Parse(made.text())
+		if err != nil || !maps.Equal(read.Data, made.Data) {
+			t.Errorf("%q: %v", made.text(), err)
+		}
+	})
 }
