@@ -2,6 +2,8 @@
 
 import re
 
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Organization
 from tests.support.programs.dashboard import Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -66,6 +68,29 @@ async def test_a_container_is_shown_as_it_is(
         assert "&lt;b onclick=" in detail.text
         for unknown in ("00000000-0000-4000-8000-000000000000", "x"):
             assert (await person.get(f"{path}/{unknown}")).status_code == 404
+
+
+async def test_who_raises_a_limit_is_said_where_it_is_reached(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    path, words = f"/o/{world.organization}/containers", "The limit of this organization is reached"
+    counts = {"status": {"counts": {"containers": 1, "ready": 1, "failed": 0}}}
+    await world.kube.merge_patch(of(Organization), world.organization, counts, subresource="status")
+    async with dashboard.signed_in(ADMIN) as person:
+        assert words not in (await person.shows(path, "1 of 10 containers")).text
+        await world.change_organization(limits={"containers": 1})
+        full = await person.shows(path, words)
+        assert f'href="{path}/new"' in full.text, "one that takes over from another is possible"
+
+
+async def test_commands_of_pages_name_what_has_to_be_set(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    async with dashboard.signed_in(ADMIN) as person:
+        for page in ("containers", "members", "usage", "containers/new"):
+            shown = await person.shows(f"/o/{world.organization}/{page}", "The same elsewhere")
+            assert "$CLOISTER_URL/api/" in shown.text
+            assert "<code>CLOISTER_URL</code> is the address of the Admin API" in shown.text
 
 
 async def test_a_container_of_another_organization_is_not_there(
