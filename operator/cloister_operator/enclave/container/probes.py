@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from cloister_operator.enclave.network.ports import PROBE_PORT
 
-__all__ = ["READY_PATH", "SHIM_STAGE", "agent_probe", "health_path", "stage_probe"]
+__all__ = ["READY_PATH", "SHIM_PATH", "agent_probe", "health_path", "stage_probe"]
 
 READY_PATH: Final = "/ready"
 """Path of the enclave's readiness."""
-SHIM_STAGE: Final = "shim"
-"""Stage of the shim. The agent looks each time whether it listens: it may be restarted, which the
-kubelet sees by itself and probes then at once."""
+SHIM_PATH: Final = "/stage/shim"
+"""Path of the shim's, which the agent looks at each time: it may be restarted."""
 _WAIT_SECONDS: Final = 600
 """How long the agent holds a probe until it can be positive."""
 _STATE_PERIOD: Final = 5
@@ -38,7 +37,7 @@ def agent_probe(path: str) -> dict[str, Any]:
     Parameters
     ----------
     path
-        `READY_PATH` or a `health_path`.
+        `READY_PATH`, `SHIM_PATH`, or a `health_path`.
     """
     return _readiness(path, _STATE_PERIOD)
 

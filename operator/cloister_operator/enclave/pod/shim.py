@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_operator.enclave.container.probes import SHIM_STAGE, stage_probe
+from cloister_operator.enclave.container.probes import SHIM_PATH, agent_probe
 from cloister_operator.enclave.network.ports import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH
@@ -31,7 +31,7 @@ def shim_container(
         "command": [GUEST, "shim", "-config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
         "workingDir": "/",
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
-        **stage_probe(SHIM_STAGE),
+        **agent_probe(SHIM_PATH),
         "restartPolicy": "Always",
         "securityContext": {
             **unprivileged(SHIM),

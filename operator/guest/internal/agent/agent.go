@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,8 +76,6 @@ func (l *instance) close() {
 
 // Run runs the agent until the context is done or the boot fails.
 func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
-	// It does little at a time, and threads that are woken for it cost more than it does.
-	runtime.GOMAXPROCS(1)
 	a := &agent{spec: spec, log: log, changed: make(chan struct{}, 1), passes: newBroadcast(), instances: map[string]*instance{}, evidenceTimeout: evidenceTimeout}
 	known, err := readState(spec, time.Now().UTC())
 	if err != nil {
