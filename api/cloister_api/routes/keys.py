@@ -105,6 +105,8 @@ async def change_key(
         await context.accounts.keys.update(key, body)
     await context.accounts.key_cache.refresh()
     record = await context.accounts.keys.record(principal, key.id)
+    if principal.session_id:
+        record = veiled(record)
     return JsonResponse(record, headers=UNSTORED)
 
 

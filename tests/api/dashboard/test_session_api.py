@@ -342,5 +342,8 @@ async def test_a_session_is_told_the_value_of_a_key_once(
         assert value is not None
         (listed,) = (await script.call("GET", "/api/keys")).json()
         assert (listed["key"], listed["is_owner"]) == (value[:8] + "*" * 24, True)
+        path = f"/api/keys/by-id/{listed['id']}"
+        changed = (await script.call("PATCH", path, {"name": "app-2"})).json()
+        assert (changed["key"], changed["name"]) == (listed["key"], "app-2")
         (full,) = (await client.get("/api/keys")).json()
         assert full["key"] == value
