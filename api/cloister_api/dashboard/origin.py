@@ -36,7 +36,7 @@ def origin_refusal(
     """
     safe = method in SAFE_METHODS
     if site is None:
-        if safe or origin == settings.address:
+        if origin == settings.address or (safe and origin is None):
             return ""
         return "the request names no page of this dashboard; open it and try again"
     if site == "same-origin" or (safe and site == "none"):

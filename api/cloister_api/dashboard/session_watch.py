@@ -47,6 +47,7 @@ class SessionWatch:
     def start(self) -> None:
         """Begin, in the running event loop."""
         self._task = asyncio.create_task(self.run())
+        self._task.add_done_callback(_report)
 
     def end(self) -> None:
         """End the feed, and so the watch, because the process shuts down."""
@@ -71,3 +72,9 @@ class SessionWatch:
             logger.warning("it is not known which sessions last: %s", error)
             return
         self._feed.end_sessions(over)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log why a watch has failed: pages are not kept current until the process starts again."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("live pages have ended: the watch failed", exc_info=task.exception())

@@ -43,6 +43,9 @@ def test_fetch_metadata_decides(
     ("method", "origin", "passes"),
     [
         ("GET", None, True),
+        ("GET", "null", False),
+        ("GET", "https://attacker.test", False),
+        ("GET", "https://console.example.com", True),
         ("POST", None, False),
         ("POST", "null", False),
         ("POST", "http://console.example.com", False),
