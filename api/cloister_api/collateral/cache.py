@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
@@ -30,7 +30,10 @@ PAUSE = timedelta(minutes=1)
 LANES = 64
 """Locks, of which each address has one, so that the same thing is not fetched twice at once."""
 AT_ONCE = 4
-"""Requests to the makers at a time: AMD refuses callers that ask too often."""
+"""Requests to one service at a time: AMD refuses callers that ask too often."""
+WHOLE = 3
+"""Longest time for a whole answer, in times of `CollateralSettings.timeout_seconds`, which is for
+one piece of it alone: who sends a byte at a time would hold a turn for days."""
 OK = 200
 
 
@@ -83,7 +86,10 @@ class CollateralCache:
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._locks = [asyncio.Lock() for _ in range(LANES)]
         self._failures: OrderedDict[str, tuple[datetime, str]] = OrderedDict()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        # One for each service, so that a slow one delays no other.
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(AT_ONCE)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,8 +142,13 @@ class CollateralCache:
             When there is none, or not what the maker publishes.
         """
         try:
-            async with self._turns:
+            async with (
+                self._turns[httpx.URL(piece.url).netloc.decode()],
+                asyncio.timeout(WHOLE * self._settings.timeout_seconds),
+            ):
                 response = await fetch(self._client, "GET", piece.url, headers={}, limit=MOST_BYTES)
+        except TimeoutError as error:
+            raise UnusableAnswer("its answer took too long") from error
         except (httpx.HTTPError, httpx.InvalidURL, ResponseTooLarge) as error:
             raise UnusableAnswer(f"{type(error).__name__}: {error}") from error
         if response.status != OK:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -149,6 +150,65 @@ async def test_one_request_serves_all_who_wait(world: World) -> None:
     answers = await asyncio.gather(*(world.cache.get(LISTED) for _ in range(20)))
     assert len(set(map(id, answers))) == 1
     assert len(world.makers.requests) == 1
+
+
+@asynccontextmanager
+async def dripping() -> AsyncIterator[str]:
+    """Serve a body that never ends, a byte at a time, each sooner than a timeout between two."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), 0.05)
+        writer.close()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_maker_that_never_finishes_is_given_up_and_delays_no_other(
+    makers: MakerServices,
+) -> None:
+    async with dripping() as slow:
+        settings = CollateralSettings(amd=slow, intel=makers.base, timeout_seconds=0.5)
+        async with CollateralCache(settings, utc_now) as cache, asyncio.timeout(30):
+            lines = ("Milan", "Genoa", "Turin", "Bergamo", "Siena")
+            asked = [asyncio.create_task(cache.get(f"{AMD}/vcek/v1/{line}/crl")) for line in lines]
+            await cache.get(TCB)
+            assert not any(each.done() for each in asked), "Intel's did not wait for AMD's"
+            for error in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(error, ApiError)
+                assert "its answer took too long" in str(error)
+
+
+async def test_each_replica_asks_once_and_keeps_its_own_while_the_maker_is_away(
+    world: World,
+) -> None:
+    base = world.makers.base
+    settings = CollateralSettings(amd=base, intel=base, intel_certificates=base)
+    async with CollateralCache(settings, lambda: world.now) as other:
+        both = (world.cache, other)
+        await asyncio.gather(*(each.get(piece) for each in both for piece in ALL for _ in range(5)))
+        assert len(world.makers.requests) == 2 * len(ALL)
+        world.makers.status = 503
+        world.now += timedelta(days=2)
+        for each in both:
+            assert (await each.get(TCB)).valid_until > world.now
+        async with CollateralCache(settings, lambda: world.now) as restarted:
+            with pytest.raises(ApiError) as caught:
+                await restarted.get(TCB)
+            assert caught.value.status == 503
+        world.now += timedelta(days=40)
+        for each in both:
+            with pytest.raises(ApiError) as caught:
+                await each.get(TCB)
+            assert caught.value.status == 503
 
 
 async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
