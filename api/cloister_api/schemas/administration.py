@@ -1,11 +1,16 @@
 """Bodies of what only who is signed in may do: members and admin keys."""
 
-from pydantic import Field
+from typing import Annotated
 
-from cloister_api.schemas.request import RequestBody
+from pydantic import BeforeValidator, Field
+
+from cloister_api.schemas.request import RequestBody, whole
 from cloister_crds.kinds.organization import Role
 
 __all__ = ["CreateAdminKeyRequest", "PutMemberRequest"]
+
+
+Days = Annotated[int, Field(ge=1, le=3650), BeforeValidator(whole)]
 
 
 class PutMemberRequest(RequestBody):
@@ -20,5 +25,5 @@ class CreateAdminKeyRequest(RequestBody):
 
     name: str = Field(min_length=1, max_length=128)
     """Name for people, which says what the key is for."""
-    days: int | None = Field(default=None, ge=1, le=3650)
+    days: Days | None = None
     """Days until it expires; left out = it does not."""

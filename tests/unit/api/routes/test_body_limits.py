@@ -261,6 +261,7 @@ def test_no_limit_is_missing_here() -> None:
         (RelaunchRequest, {}, "gpus"),
         (ValidateReleaseRequest, {"repo": "a/b", "tag": "v1"}, "gpus"),
         (CreateApiKeyRequest, {"name": "ada"}, "max_tokens"),
+        (CreateAdminKeyRequest, {"name": "ci"}, "days"),
     ],
 )
 def test_a_number_without_a_fraction_is_the_integer_that_it_is(
