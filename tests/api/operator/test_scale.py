@@ -28,7 +28,8 @@ FEW = 5
 MOST = 12
 """Writes for a Container from its creation to readiness, at most; 11 are usual."""
 MEAN = 9
-"""Writes for a Container at most, on an average of all; 7 where the machine is slow."""
+"""Writes for a Container at most, on an average of all, refused ones too; 7 where the machine is
+slow."""
 EACH = Counter(
     {
         ("create", "enclaves"): 1,
@@ -40,7 +41,8 @@ EACH = Counter(
         ("patch", "containers/status"): 4,
     }
 )
-"""All writes that one Container may cost the operator; the table in docs/operator.md has them."""
+"""All writes that one Container may cost the operator, beside refused ones; the table in
+docs/operator.md has them."""
 AGGREGATES = ("organizations/status", "deployments/status", "hosts/status")
 PAUSE = 1.5
 """Seconds between the requests of two writes of an aggregate: 2 less what one may be late."""
@@ -104,16 +106,20 @@ def owner_of(event: dict[str, Any]) -> str | None:
 
 def test_a_container_costs_few_writes(ran: Ran) -> None:
     each: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    conflicts = 0
     for event in ran.events:
         owner = owner_of(event)
-        if owner is not None:
+        if event["responseStatus"]["code"] == HTTPStatus.CONFLICT:
+            conflicts += 1
+        elif owner is not None:
             each[owner][written(event)] += 1
     assert len(each) == COUNT
     costly = {name: +(writes - EACH) for name, writes in each.items() if writes - EACH}
     assert not costly
     assert EACH.total() == MOST
-    # Progress is not written while the operator is busy.
-    assert sum(writes.total() for writes in each.values()) <= MEAN * COUNT
+    # Progress is not written while the operator is busy. A status that was decided on a copy that
+    # lags is refused and decided again.
+    assert sum(writes.total() for writes in each.values()) + conflicts <= MEAN * COUNT
 
 
 def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
