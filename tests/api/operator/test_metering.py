@@ -102,5 +102,11 @@ def test_without_metering_no_enclave_waits(installation: Installation, image: st
     installation.operator().wait_until_it_leads()
     name = first.metadata.name
     installation.kubectl("delete", "encl", name, "-n", installation.namespace, "--wait=false")
-    until_sync(lambda: named(installation, name) is None, within=PATIENCE, what="its end")
+
+    def ended() -> bool:
+        # Its successor may have the name, which is free again, before anybody looks.
+        found = named(installation, name)
+        return found is None or found.metadata.uid != first.metadata.uid
+
+    until_sync(ended, within=PATIENCE, what="its end")
     assert only(installation).metadata.finalizers == ()
