@@ -18,11 +18,11 @@ from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError, bad_request, forbidden
 from cloister_api.http.callers import DOOR
 from cloister_api.http.middleware import ORGANIZATION
-from cloister_api.sessions.sessions import Membership, Sessions
+from cloister_api.sessions.sessions import MEMBERS_READ, Membership, Sessions
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_crds.kinds.organization import Role
 
-__all__ = ["SessionApi", "refusal_of_member"]
+__all__ = ["SessionApi", "is_for_admins"]
 
 SESSION_PATH = "/api/session"
 """Path that says who is signed in, of which organization ever."""
@@ -101,9 +101,8 @@ class SessionApi:
                 401, "UNAUTHORIZED", f"nobody is signed in; open {self._settings.address}/session"
             )
         member = self._meant(session.user, headers.get(ORGANIZATION), path)
-        refusal = refusal_of_member(method, path) if member.role is not Role.ADMIN else ""
-        if refusal:
-            raise forbidden(refusal)
+        if member.role is not Role.ADMIN and is_for_admins(method, path):
+            raise forbidden(MEMBERS_READ)
         return Principal(
             "",
             session.user,
@@ -136,8 +135,8 @@ class SessionApi:
         return found[0]
 
 
-def refusal_of_member(method: str, path: str) -> str:
-    """Return why a member who is not an administrator may not do something; empty = they may.
+def is_for_admins(method: str, path: str) -> bool:
+    """Return whether administrators alone may do something; members read the rest.
 
     Parameters
     ----------
@@ -147,9 +146,4 @@ def refusal_of_member(method: str, path: str) -> str:
         Path of the API.
     """
     hidden = any(path == each or path.startswith(f"{each}/") for each in FOR_ADMINS)
-    if method in SAFE_METHODS and not hidden:
-        return ""
-    return (
-        "you are a member of this organization, and members only read, except the audit trail, "
-        "admin keys and invoices; an administrator of it can do this, or make you one"
-    )
+    return hidden or method not in SAFE_METHODS

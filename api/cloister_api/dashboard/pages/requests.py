@@ -19,7 +19,7 @@ from cloister_api.errors import ApiError, forbidden, from_kube, from_model
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
-from cloister_api.sessions.sessions import Membership, is_recent, not_recent
+from cloister_api.sessions.sessions import MEMBERS_READ, Membership, is_recent, not_recent
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
@@ -46,12 +46,6 @@ Write = Callable[[Form, AuditedWrite], Awaitable[str | Response]]
 """Does what a form asks for, and returns the address of the page after it, or a response."""
 Again = Callable[[Request, Form, ApiError], Awaitable[Response]]
 """Returns the page of a form with what was typed, and why that was not done."""
-
-MEMBERS_READ = (
-    "you are a member of this organization, and members only read; an administrator of it can do "
-    "this, or make you one"
-)
-
 
 Change = Callable[[Context, Principal, Form], Awaitable[str | None]]
 """Does what a form asks for, and returns the identifier of what it made; None = nothing new."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_api.dashboard.session_api import refusal_of_member
+from cloister_api.dashboard.session_api import is_for_admins
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from cloister_api.dashboard.session_api import refusal_of_member
     ],
 )
 def test_members_read_what_everybody_may_see(method: str, path: str, *, refused: bool) -> None:
-    assert bool(refusal_of_member(method, path)) is refused
+    assert is_for_admins(method, path) is refused
