@@ -1,7 +1,6 @@
 """The demo's git server: what it serves can be fetched by git."""
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 from dev.demo.git_server import respond
 from dev.demo.repository import REPO, release
 from dev.plain_http import NO_TRUST
+from tests.support.ports import free_port
 from tests.support.waiting import until_sync
 
 IMAGE = "registry.test/demo/hello@sha256:" + "1" * 64
@@ -24,15 +24,14 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 def address(tmp_path: Path) -> Iterator[str]:
     """Serve a repository with one release, and provide the server's address."""
     release(tmp_path / "repositories", tag="v1", image=IMAGE)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "dev.demo.git_server", "--address", "127.0.0.1"]
     with subprocess.Popen(
         [*command, "--port", str(port), str(tmp_path / "repositories")], stdout=subprocess.DEVNULL
     ) as server:
         try:
             base = f"http://127.0.0.1:{port}"
-            until_sync(lambda: _responds(base), within=30, what="a server that listens")
+            until_sync(lambda: _responds(base), within=60, what="a server that listens")
             yield base
         finally:
             server.terminate()
