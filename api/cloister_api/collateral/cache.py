@@ -6,6 +6,7 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -27,8 +28,6 @@ FRESH = timedelta(days=1)
 """Longest time for which an answer is given without a look at the maker."""
 PAUSE = timedelta(minutes=1)
 """Time for which a maker is left alone about an address after a failure."""
-LANES = 64
-"""Locks, of which each address has one, so that the same thing is not fetched twice at once."""
 AT_ONCE = 4
 """Requests to one service at a time: AMD refuses callers that ask too often."""
 WHOLE = 3
@@ -84,7 +83,8 @@ class CollateralCache:
             trust_env=False,
         )
         self._answers: OrderedDict[str, Answer] = OrderedDict()
-        self._locks = [asyncio.Lock() for _ in range(LANES)]
+        # One for each address that somebody waits for: the same thing is not fetched twice at once.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._failures: OrderedDict[str, tuple[datetime, str]] = OrderedDict()
         # One for each service, so that a slow one delays no other.
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
@@ -111,7 +111,8 @@ class CollateralCache:
         piece = piece_of(address, self._settings)
         if piece is None:
             raise bad_request("address", "no collateral of AMD or Intel; see docs/measurement.md")
-        async with self._locks[hash(piece.url) % LANES]:
+        lock = self._locks.setdefault(piece.url, asyncio.Lock())
+        async with lock:
             return await self._answer(piece)
 
     async def _answer(self, piece: CollateralPiece) -> Answer:
