@@ -188,8 +188,12 @@ async def test_every_address_of_the_name_is_an_exporter(
     ids=["error", "redirect", "not a report", "too large", "compressed"],
 )
 async def test_an_exporter_that_fails_costs_itself_and_is_logged_once(
-    reply: Reply, problem: str, caplog: pytest.LogCaptureFixture
+    reply: Reply,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
     nodes = Nodes(reply, report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read(times=2)
@@ -232,6 +236,7 @@ async def test_only_so_many_addresses_are_read(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(gpu_exporters, "EXPORTERS", 1)
+    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
     nodes = Nodes(report(WHOLE), report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read()

@@ -105,13 +105,15 @@ class Script:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Return the requests of one connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while not writer.is_closing():
-                asked = await read_request(reader)
-                step = self.steps[min(len(self.asked), len(self.steps) - 1)]
-                self.asked.append(asked)
-                await step(Connection(writer, asked))
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                while not writer.is_closing():
+                    asked = await read_request(reader)
+                    step = self.steps[min(len(self.asked), len(self.steps) - 1)]
+                    self.asked.append(asked)
+                    await step(Connection(writer, asked))
+        finally:
+            writer.close()
 
 
 async def read_request(reader: asyncio.StreamReader) -> Asked:

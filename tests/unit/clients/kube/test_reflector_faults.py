@@ -11,6 +11,7 @@ from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.events import Object
 from cloister_clients.kube.kinds import CONFIG_MAP
 from cloister_crds.backoff import Backoff
+from tests.support.waiting import until
 from tests.unit.clients.kube.conftest import Connection, Script
 
 
@@ -208,9 +209,9 @@ async def test_it_says_why_it_is_not_ready(script: Script, reflector: Reflector[
     async with running(reflector):
         assert not reflector.ready
 
-        def told() -> bool:
-            return "Forbidden" in str(reflector.failure)
+        async def told() -> bool:
+            return "Forbidden" in str(reflector.failure) and len(script.asked) > 2
 
-        assert not await reflector.reached("1", within=0.2)
-        assert told()
-        assert len(script.asked) > 2
+        await until(told, every=0.01, what="the refusal of several lists")
+        assert not await reflector.reached("1", within=0.05)
+        assert not reflector.ready

@@ -160,10 +160,10 @@ def test_an_endpoint_is_an_address_with_a_path_and_without_credentials(endpoint:
 
 
 class Sender:
-    """An exporter that waits little, and a provider that sends each span at once by it."""
+    """An exporter, and a provider that sends each span at once by it."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.exporter = PatientExporter(OTLPSpanExporter(endpoint, timeout=0.2), endpoint)
+    def __init__(self, endpoint: str, *, timeout: float = DEADLINE) -> None:
+        self.exporter = PatientExporter(OTLPSpanExporter(endpoint, timeout=timeout), endpoint)
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 
@@ -183,8 +183,12 @@ def library_loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_collector_that_refuses_is_left_alone_and_reported_once(
-    receiver: Collector, caplog: pytest.LogCaptureFixture, library_loggers: None
+    receiver: Collector,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    library_loggers: None,
 ) -> None:
+    monkeypatch.setattr(open_telemetry, "BACKOFF", Backoff(first=3600.0, longest=3600.0))
     receiver.status = REFUSED
     sender = Sender(receiver.endpoint)
     with caplog.at_level(logging.INFO):
@@ -208,14 +212,14 @@ def test_a_collector_that_is_away_costs_one_attempt(
         return export(self, spans)
 
     monkeypatch.setattr(OTLPSpanExporter, "export", counted)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    sender = Sender(f"http://127.0.0.1:{port}/v1/traces")
-    sender.send()
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        for _ in range(1000):
-            sender.send()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        sender = Sender(f"http://127.0.0.1:{closed.getsockname()[1]}/v1/traces", timeout=0.2)
+        sender.send()
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            for _ in range(1000):
+                sender.send()
     assert len(attempts) == 1
     assert caplog.messages == []
 
