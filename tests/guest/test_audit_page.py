@@ -13,10 +13,7 @@ import pytest
 
 from tests.support.programs.verifier import verifier
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "audit.md"

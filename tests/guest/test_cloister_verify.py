@@ -30,10 +30,7 @@ from tests.support.programs.verifier import (
 )
 from tests.support.servers.git import Repositories, git_server
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 
 FILE = (Path(__file__).parents[1] / "data/config/valid/minimal.yml").read_bytes()
 OTHER = FILE.replace(b"cpus: 2", b"cpus: 4")

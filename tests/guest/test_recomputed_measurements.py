@@ -18,10 +18,7 @@ from cloister_crds.kinds import Host
 from cloister_crds.measurement import PlatformImages, measure
 from tests.support.programs.verifier import GUEST, SHIM, verify
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = sorted((DATA / "config" / "valid").glob("*.yml"))
