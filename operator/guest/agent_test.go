@@ -114,7 +114,7 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	until(t, "web runs again", func() bool { got := p.state("web"); return got.Status == "running" && got.RestartCount == 1 })
 
 	// A restarted fd store receives everything again, before the agent may need it.
-	must(t, fdStore.Process.Kill())
+	p.killFDStore(fdStore)
 	must(t, os.Remove(p.plan.FDStoreSocket))
 	fdStore = p.startFDStore()
 	must(t, os.Chmod(p.plan.FDStoreSocket, 0o666))
@@ -127,7 +127,7 @@ func TestAgentRestartAdoptsProcesses(t *testing.T) {
 	})
 
 	// Without the fd store's content the agent claims nothing about what may run.
-	must(t, fdStore.Process.Kill())
+	p.killFDStore(fdStore)
 	p.killAgent()
 	p.startAgent()
 	if got := p.state("web"); got.Status != "" || got.RestartCount != 1 {

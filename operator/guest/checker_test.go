@@ -66,7 +66,7 @@ func TestACheckThatTimesOutIsKilled(t *testing.T) {
 	p := newAgentPod(t, checkedContainer("app"))
 	p.startAgent()
 	about := reporting("app", healthCheck("/bin/testprogram", "orphan", "/tmp/orphan"), "pause")
-	about.Health.TimeoutMillis, about.Health.IntervalMillis, about.Health.Retries = 1500, 600_000, 1
+	about.Health.TimeoutMillis, about.Health.IntervalMillis, about.Health.Retries = 5000, 600_000, 1
 	started := p.start(about)
 	process := strings.TrimSpace(started.file("tmp/orphan"))
 	p.health("app", "timed out", func(got agent.HealthState) bool { return got.LastCheckExitCode != nil && *got.LastCheckExitCode == -1 })
@@ -94,7 +94,7 @@ func TestAProgramCanOnlyBecomeUnhealthy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			checked := checkedContainer("app")
-			checked.CheckEveryMillis = 2000
+			checked.CheckEveryMillis = 10_000
 			p := newAgentPod(t, checked)
 			p.startAgent()
 			about := reporting("app", healthCheck("/bin/testprogram", "present", "/tmp"), "steal", "/tmp/begin", "/tmp/result")
@@ -167,7 +167,8 @@ func TestPreStopSignalsAndKillsTheRest(t *testing.T) {
 	if output, code := started.exec(false, "/guest/guest", "stop", "-spec", "/guest/spec.json"); code != 0 {
 		t.Fatalf("stop exited with %d: %s", code, output)
 	}
-	if _, code := started.exec(false, "/bin/testprogram", "alive", child); code != 1 {
-		t.Error("a child outlived the stop timeout")
-	}
+	until(t, "the child, which was killed, is dead", func() bool {
+		_, code := started.exec(false, "/bin/testprogram", "alive", child)
+		return code == 1
+	})
 }

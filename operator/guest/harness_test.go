@@ -86,7 +86,9 @@ type pod struct {
 	world     int
 	plan      netplan.Plan
 	network   *exec.Cmd
-	log       *bytes.Buffer
+	// networkEnded is closed when network has exited.
+	networkEnded chan struct{}
+	log          *bytes.Buffer
 	// binds are further read-only mounts: container -> path inside -> source.
 	binds map[string]map[string]string
 	// digests are those of the documents of our sidecars, by name.
@@ -214,6 +216,7 @@ func (p *pod) startNetwork() {
 	p.network.Stderr = p.log
 	must(p.t, p.network.Start())
 	command, ended := p.network, make(chan struct{})
+	p.networkEnded = ended
 	go func() {
 		_ = command.Wait()
 		close(ended)
@@ -258,9 +261,16 @@ func (p *pod) startFDStore() *exec.Cmd {
 	return fdStore
 }
 
-// killNetwork kills `guest net`, as a crash would.
+// killFDStore kills `guest keep`, as a crash would, and waits until it is dead.
+func (p *pod) killFDStore(fdStore *exec.Cmd) {
+	must(p.t, fdStore.Process.Kill())
+	_ = fdStore.Wait() // says that it was killed
+}
+
+// killNetwork kills `guest net`, as a crash would, and waits until it is dead.
 func (p *pod) killNetwork() {
 	must(p.t, p.network.Process.Kill())
+	<-p.networkEnded
 }
 
 // container is one started container.

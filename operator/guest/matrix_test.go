@@ -250,7 +250,7 @@ func TestContainersOfAnOldFileShareOneNamespace(t *testing.T) {
 	tryTargets(t, again.first, "one, restarted", targets)
 
 	// Without fd store the namespace is lost with guest net: the container is refused rather than given another network.
-	must(t, fdStore.Process.Kill())
+	run.killFDStore(fdStore)
 	run.killNetwork()
 	run.startNetwork()
 	again.kill()

@@ -152,10 +152,11 @@ func TestOnlyTheNodeReachesThePortOfTheProbes(t *testing.T) {
 	for _, port := range []string{strconv.Itoa(otherTCP), strconv.Itoa(shimPort)} {
 		run.echo(run.holder, podIP, port)
 	}
-	reaches := func(source string, port int) bool {
+	reaches := func(source string, port int, want bool) bool {
 		reached := false
 		inside(t, run.world, func() error {
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: time.Second}
+			timeout := time.Duration(chosen(want)) * time.Millisecond
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: timeout}
 			conn, err := dialer.Dial("tcp4", net.JoinHostPort(podIP, strconv.Itoa(port)))
 			if err == nil {
 				reached = true
@@ -171,7 +172,7 @@ func TestOnlyTheNodeReachesThePortOfTheProbes(t *testing.T) {
 		port   int
 		want   bool
 	}{{gateway, otherTCP, true}, {another, otherTCP, false}, {another, shimPort, true}} {
-		if got := reaches(path.source, path.port); got != path.want {
+		if got := reaches(path.source, path.port, path.want); got != path.want {
 			t.Errorf("%s to port %d: %t", path.source, path.port, got)
 		}
 	}
