@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.dashboard.feed import Feed
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
+from cloister_api.dashboard.listed import ListedContainers
 from cloister_api.dashboard.pages import (
     admin_keys,
     api_keys,
@@ -38,7 +39,6 @@ from cloister_api.dashboard.pages import (
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.session_api import SessionApi
 from cloister_api.dashboard.session_watch import SessionWatch
-from cloister_api.dashboard.views.listing import ListedContainers
 from cloister_api.errors import ApiError, from_framework, from_kube
 from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics
@@ -143,7 +143,7 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
-    app.state.listed = ListedContainers()
+    app.state.listed = functools.cache(lambda: ListedContainers(running_context(api).cache))
     app.state.feed = functools.cache(lambda: feed_of(api, settings, shutdown))
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:

@@ -3,10 +3,14 @@
 import re
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Organization
+from cloister_crds.kinds import Container, Organization
 from tests.support.programs.dashboard import Dashboard
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
+
+CONDITION = {
+    "message": "So it is.", "lastTransitionTime": "2026-11-27T00:00:00Z", "observedGeneration": 1,
+}  # fmt: skip
 
 
 async def test_organizations_are_those_that_name_the_user(
@@ -68,6 +72,31 @@ async def test_a_container_is_shown_as_it_is(
         assert "&lt;b onclick=" in detail.text
         for unknown in ("00000000-0000-4000-8000-000000000000", "x"):
             assert (await person.get(f"{path}/{unknown}")).status_code == 404
+
+
+async def test_the_list_follows_what_is_created_changed_and_deleted(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    path, spec = f"/o/{world.organization}/containers", {"repo": "acme/web", "tag": "v1.0.0"}
+    managed = "managed by <bdi>kustomize-controller</bdi>"
+    async with dashboard.signed_in(ADMIN) as person:
+        await person.shows(path, "Nothing runs here yet")
+        await world.apply_as("kustomize-controller", {"metadata": {"name": "flux"}, "spec": spec})
+        for name in ("ada", "bob"):
+            await world.apply_as("kubectl", {"metadata": {"name": name}, "spec": spec})
+        page = await person.shows(path, "3 deploying", managed)
+        assert page.text.count(managed) == 1, "kubectl is nobody who would take changes back"
+        failed = {"type": "Ready", "status": "False", "reason": "ImageNotFound"}
+        await world.report("ada", phase="failed", conditions=[CONDITION | failed])
+        page = await person.shows(path, "1 failed", "2 deploying", "ImageNotFound")
+        assert page.text.index(">ada<") < page.text.index(">bob<")
+        successor = {"metadata": {"name": "cid"}, "spec": {**spec, "replaces": "bob"}}
+        await world.apply_as("kubectl", successor)
+        page = await person.shows(path, ">cid<", "2 deploying")
+        assert ">bob<" not in page.text, "it is on the page of the one that replaces it"
+        await world.kube.delete(of(Container), "cid", world.namespace)
+        page = await person.shows(path, ">bob<", "2 deploying")
+        assert ">cid<" not in page.text
 
 
 async def test_who_raises_a_limit_is_said_where_it_is_reached(

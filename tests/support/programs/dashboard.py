@@ -79,14 +79,15 @@ class Person:
         """Open a page."""
         return await self.send("GET", path, headers)
 
-    async def shows(self, path: str, text: str) -> httpx.Response:
-        """Wait until a page shows a text, and return it."""
+    async def shows(self, path: str, *texts: str) -> httpx.Response:
+        """Wait until a page shows all of some texts, and return it."""
 
         async def shown() -> httpx.Response | None:
             response = await self.get(path)
-            return response if response.status_code == 200 and text in response.text else None
+            there = response.status_code == 200 and all(text in response.text for text in texts)
+            return response if there else None
 
-        found = await until(shown, what=f"{text} at {path}")
+        found = await until(shown, what=f"{', '.join(texts)} at {path}")
         assert found is not None
         return found
 

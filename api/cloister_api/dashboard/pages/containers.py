@@ -1,21 +1,25 @@
 """The containers of an organization: the list, and one of them."""
 
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.feed import container_part
 from cloister_api.dashboard.forms import Form
+from cloister_api.dashboard.listed import ListedContainers
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
 )
-from cloister_api.dashboard.views.listing import Choice, ListedContainers, listing_of
+from cloister_api.dashboard.views.listing import Choice, ContainerList
 from cloister_api.dashboard.views.rows import (
+    ContainerRow,
     condition_rows,
     container_rows,
     possible_actions,
@@ -23,10 +27,10 @@ from cloister_api.dashboard.views.rows import (
     tone_of,
 )
 from cloister_api.errors import ApiError
-from cloister_api.records.replacement_links import not_replaced, replacement_links
+from cloister_api.records.replacement_links import ReplacementLinks, replacement_links
 from cloister_api.routes.containers import shown_record, shown_records
 
-__all__ = ["ROUTES", "container_page"]
+__all__ = ["ROUTES", "container_page", "rows_of"]
 
 
 async def home(request: Request) -> Response:
@@ -38,20 +42,46 @@ async def home(request: Request) -> Response:
 async def containers(request: Request) -> Response:
     """Show the containers that no other one is replacing, the most urgent first."""
     context, principal = context_of(request), principal_of(request)
-    everything = await context.reader.all(principal, request.query_params.get("seen"))
-    links = replacement_links(everything)
-    choice = Choice.of(request.query_params)
-    listed: ListedContainers = request.app.state.listed
-    listing = listing_of(listed.of(not_replaced(everything, links)), choice)
+    listed: ListedContainers = request.app.state.listed()
+    if await context.reader.reached(request.query_params.get("seen")):
+        containers = listed.of(principal.namespace)
+    else:
+        containers = ContainerList(await context.reader.list_now(principal.namespace))
+    choice, links = Choice.of(request.query_params), containers.links()
+    listing = containers.page(choice, links)
     return render(
         request,
         "containers.html",
         organization=context.organization.of(principal),
-        rows=container_rows(shown_records(context, principal, listing.held, links)),
+        rows=rows_of(request, listing.held, links),
         listing=listing,
         choice=choice,
         query=urlencode({"search": choice.text, "status": choice.status}),
         parts=("containers", "organization"),
+    )
+
+
+def rows_of(
+    request: Request,
+    containers: Sequence[CachedContainer],
+    links: Mapping[str, ReplacementLinks],
+) -> list[ContainerRow]:
+    """Return the rows of some containers, the most urgent first.
+
+    Parameters
+    ----------
+    request
+        The request.
+    containers
+        Containers of its organization.
+    links
+        Which containers of the organization replace which.
+    """
+    context, principal = context_of(request), principal_of(request)
+    records = shown_records(context, principal, containers, links)
+    return container_rows(
+        (held, record, context.statuses.managers_of(held))
+        for held, record in zip(containers, records, strict=True)
     )
 
 

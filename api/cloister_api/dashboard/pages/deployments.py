@@ -7,12 +7,11 @@ from starlette.routing import Route
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form
+from cloister_api.dashboard.pages.containers import rows_of
 from cloister_api.dashboard.pages.requests import context_of, principal_of, render, submit
-from cloister_api.dashboard.views.rows import container_rows
 from cloister_api.errors import ApiError, not_found
 from cloister_api.records.replacement_links import not_replaced, replacement_links
 from cloister_api.routes.audit import AuditedWrite
-from cloister_api.routes.containers import shown_records
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
 from cloister_api.schemas.resources import UpdateDeploymentRequest
 
@@ -71,7 +70,7 @@ async def page(
         problem=problem,
         typed=form,
         deployment=deployment,
-        rows=container_rows(shown_records(context, principal, listed, links)),
+        rows=rows_of(request, listed, links),
         results=results,
         parts=("deployments", "containers"),
     )

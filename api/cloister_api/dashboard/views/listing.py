@@ -1,8 +1,8 @@
 """Which containers a page of the list shows: chosen, the most urgent first, fifty at a time."""
 
-import heapq
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Self
@@ -10,17 +10,16 @@ from typing import Self
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.views.rows import URGENCY, tone_of
 from cloister_api.records.container import shown_state
+from cloister_api.records.replacement_links import ReplacementLinks, replacement_links
 from cloister_crds.kinds.container import ContainerPhase
 
-__all__ = ["PAGE", "Choice", "ContainerListing", "ListedContainers", "listing_of"]
+__all__ = ["PAGE", "Choice", "ContainerList", "ContainerPage"]
 
 PAGE = 50
 """Containers of a page."""
 ORDER = {phase: URGENCY.index(tone_of(phase)) for phase in ContainerPhase}
 """Place of each phase in the list."""
 IN_ORDER = attrgetter("order")
-MOST_KEPT = 50_000
-"""Most containers that are kept; beyond that the cache starts from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +66,14 @@ class ListedContainer:
         text = f"{name}\n{container.spec.repo}\n{container.spec.tag}".lower()
         return cls(held, phase, (ORDER[phase], name, container.metadata.uid), text)
 
-
-class ListedContainers:
-    """What the list decides by, kept for each container while it is the same object.
-
-    Objects in the cluster cache are replaced and never changed.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, ListedContainer] = {}
-
-    def of(self, containers: Iterable[CachedContainer]) -> list[ListedContainer]:
-        """Return it for some containers."""
-        return [self._one(each) for each in containers]
-
-    def _one(self, held: CachedContainer) -> ListedContainer:
-        uid = held.container.metadata.uid
-        kept = self._kept.get(uid)
-        if kept is None or kept.held is not held:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[uid] = ListedContainer.of(held)
-        return kept
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return self.order[2]
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerListing:
+class ContainerPage:
     """A page of the list."""
 
     held: tuple[CachedContainer, ...]
@@ -109,31 +90,97 @@ class ContainerListing:
     """How many pages there are, at least 1."""
 
 
-def listing_of(containers: Sequence[ListedContainer], choice: Choice) -> ContainerListing:
-    """Return a page of the list; one behind the last is the last.
+class ContainerList:
+    """Containers of an organization in the order of the list, kept current one by one.
+
+    A page of ten thousand containers costs what one of fifty does: nothing is sorted or counted for
+    a request. Objects in the cluster cache are replaced and never changed.
 
     Parameters
     ----------
     containers
-        Containers of the organization that no other one is replacing.
-    choice
-        What somebody looks for.
+        All Containers of a namespace.
     """
-    counts = Counter(each.phase for each in containers)
-    text = choice.text.lower()
-    chosen = [
-        each
-        for each in containers
-        if (not choice.status or each.phase == choice.status) and text in each.text
-    ]
-    pages = max(1, -(-len(chosen) // PAGE))
-    number = min(choice.number, pages)
-    until = heapq.nsmallest(number * PAGE, chosen, key=IN_ORDER)
-    return ContainerListing(
-        tuple(each.held for each in until[(number - 1) * PAGE :]),
-        tuple(sorted(counts.items(), key=lambda item: (ORDER[item[0]], item[0]))),
-        len(containers),
-        len(chosen),
-        number,
-        pages,
-    )
+
+    def __init__(self, containers: Iterable[CachedContainer] = ()) -> None:
+        self._by_name = {
+            each.container.metadata.name: ListedContainer.of(each) for each in containers
+        }
+        self._ordered = sorted(self._by_name.values(), key=IN_ORDER)
+        self._counts = Counter(each.phase for each in self._ordered)
+        self._replacing = {
+            name: None
+            for name, each in self._by_name.items()
+            if each.held.container.spec.replaces is not None
+        }
+
+    def __len__(self) -> int:
+        """Return how many containers there are, those included that another one replaces."""
+        return len(self._ordered)
+
+    def put(self, held: CachedContainer) -> None:
+        """Take a container, in place of what was known of its name."""
+        name = held.container.metadata.name
+        self._remove(name)
+        listed = self._by_name[name] = ListedContainer.of(held)
+        insort(self._ordered, listed, key=IN_ORDER)
+        self._counts[listed.phase] += 1
+        if held.container.spec.replaces is not None:
+            self._replacing[name] = None
+
+    def drop(self, held: CachedContainer) -> None:
+        """Forget a container, unless another one has its name by now."""
+        meta = held.container.metadata
+        known = self._by_name.get(meta.name)
+        if known is not None and known.held.container.metadata.uid == meta.uid:
+            self._remove(meta.name)
+
+    def _remove(self, name: str) -> None:
+        known = self._by_name.pop(name, None)
+        if known is not None:
+            del self._ordered[bisect_left(self._ordered, known.order, key=IN_ORDER)]
+            self._counts[known.phase] -= 1
+            self._replacing.pop(name, None)
+
+    def links(self) -> Mapping[str, ReplacementLinks]:
+        """Return which containers replace which, by uid."""
+        involved: dict[str, CachedContainer] = {}
+        for start in self._replacing:
+            name: str | None = start
+            while name is not None and name not in involved and name in self._by_name:
+                held = involved[name] = self._by_name[name].held
+                name = held.container.spec.replaces
+        return replacement_links(involved.values())
+
+    def page(self, choice: Choice, links: Mapping[str, ReplacementLinks]) -> ContainerPage:
+        """Return a page of the containers that no other one replaces; beyond the last, the last.
+
+        Parameters
+        ----------
+        choice
+            What somebody looks for.
+        links
+            `links`.
+        """
+        counts, listed = self._counts.copy(), self._ordered
+        replaced = {uid for uid, each in links.items() if each.replaced_by is not None}
+        if replaced:
+            counts.subtract(each.phase for each in listed if each.uid in replaced)
+            listed = [each for each in listed if each.uid not in replaced]
+        chosen, text = listed, choice.text.lower()
+        if choice.status or text:
+            chosen = [
+                each
+                for each in listed
+                if (not choice.status or each.phase == choice.status) and text in each.text
+            ]
+        pages = max(1, -(-len(chosen) // PAGE))
+        number = min(choice.number, pages)
+        return ContainerPage(
+            tuple(each.held for each in chosen[(number - 1) * PAGE : number * PAGE]),
+            tuple(sorted(((+counts).items()), key=lambda item: (ORDER[item[0]], item[0]))),
+            len(listed),
+            len(chosen),
+            number,
+            pages,
+        )

@@ -1,6 +1,6 @@
 """What pages show, as frozen values: decided here, rendered by templates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,9 +8,13 @@ from cloister_api.cache import CachedContainer
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.container_responses import ContainerResponse
 from cloister_api.schemas.resource_responses import DomainResponse
-from cloister_api.schemas.status_responses import ConditionResponse, ContainerStatusResponse
+from cloister_api.schemas.status_responses import (
+    ConditionResponse,
+    ContainerStatusResponse,
+    ManagerResponse,
+)
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.kinds.meta import ConditionStatus
+from cloister_crds.kinds.meta import Condition, ConditionStatus
 from cloister_crds.lifecycle.actions import ApiAction, refusal
 
 __all__ = [
@@ -19,6 +23,7 @@ __all__ = [
     "ConditionRow",
     "ContainerRow",
     "DomainRow",
+    "Listed",
     "Tone",
     "condition_rows",
     "container_rows",
@@ -67,6 +72,10 @@ QUESTIONS = {
 """What each condition answers; another one is shown by its type."""
 
 
+Listed = tuple[CachedContainer, ContainerResponse, Sequence[ManagerResponse]]
+"""A container, its record, and the GitOps tools that manage its fields."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerRow:
     """A container in the list."""
@@ -91,32 +100,57 @@ class ContainerRow:
     """Host name that serves."""
     resources: str
     """Size in words."""
+    created_at: str
+    """When it was created."""
+    reason: str
+    """Reason why it is not ready, where it is to be; empty = it is, or nothing is known."""
+    confidential: str
+    """yes, no or not known."""
+    confidential_tone: Tone
+    """How that looks."""
+    managers: tuple[str, ...]
+    """GitOps tools that manage some of its fields."""
+    tag_managers: tuple[str, ...]
+    """Those of them that manage its tag, so that no update from here is taken."""
 
 
-def container_rows(records: Sequence[ContainerResponse]) -> list[ContainerRow]:
+def container_rows(listed: Iterable[Listed]) -> list[ContainerRow]:
     """Return the rows of a list, the most urgent first, then by name.
 
     Parameters
     ----------
-    records
-        Records of the containers.
+    listed
+        Each container with its record, and the GitOps tools that manage its fields.
     """
-    rows = [
-        ContainerRow(
-            id=str(each.id),
-            name=each.name,
-            debug=each.debug,
-            status=each.status.value,
-            tone=tone_of(each.status),
-            repo=each.repo,
-            tag=each.current_tag,
-            next_tag=each.update_tag or "",
-            domain=each.domain,
-            resources=resources_of(each),
-        )
-        for each in records
-    ]
+    rows = [_container_row(*each) for each in listed]
     return sorted(rows, key=lambda each: (URGENCY.index(each.tone), each.name, each.id))
+
+
+def _container_row(
+    held: CachedContainer, record: ContainerResponse, managers: Sequence[ManagerResponse]
+) -> ContainerRow:
+    conditions = {each.type: each for each in held.container.status.conditions}
+    ready, confidential = conditions.get("Ready"), conditions.get("Confidential")
+    tone = tone_of(record.status)
+    missing = ready is not None and ready.status is not ConditionStatus.TRUE
+    return ContainerRow(
+        id=str(record.id),
+        name=record.name,
+        debug=record.debug,
+        status=record.status.value,
+        tone=tone,
+        repo=record.repo,
+        tag=record.current_tag,
+        next_tag=record.update_tag or "",
+        domain=record.domain,
+        resources=resources_of(record),
+        created_at=record.created_at,
+        reason=ready.reason if ready and missing and tone in {Tone.BAD, Tone.BUSY} else "",
+        confidential=answer_of(confidential),
+        confidential_tone=Tone.QUIET if confidential is None else _tone_of_condition(confidential),
+        managers=tuple(each.manager for each in managers),
+        tag_managers=tuple(each.manager for each in managers if "tag" in each.fields),
+    )
 
 
 def tone_of(phase: ContainerPhase) -> Tone:
@@ -186,6 +220,7 @@ NEUTRAL = frozenset({"Reconciling", "Paused"})
 """Conditions whose yes and no are neither good nor bad."""
 EXPECTED = frozenset({"NoTee", "MeasuredBoot", "NodeAttested"})
 """Reasons why nothing is confidential on a Host, which is not a fault of the container."""
+UNKNOWN = "not known"
 ANSWERS = {ConditionStatus.TRUE: "yes", ConditionStatus.FALSE: "no"}
 
 
@@ -195,7 +230,7 @@ def condition_rows(conditions: Sequence[ConditionResponse]) -> list[ConditionRow
     rows = [
         ConditionRow(
             question=QUESTIONS.get(each.type, each.type),
-            answer=ANSWERS.get(each.status, "not known"),
+            answer=answer_of(each),
             tone=_tone_of_condition(each),
             about=each,
         )
@@ -210,7 +245,12 @@ def condition_rows(conditions: Sequence[ConditionResponse]) -> list[ConditionRow
     )
 
 
-def _tone_of_condition(condition: ConditionResponse) -> Tone:
+def answer_of(condition: ConditionResponse | Condition | None) -> str:
+    """Return yes, no or not known."""
+    return ANSWERS.get(condition.status, UNKNOWN) if condition is not None else UNKNOWN
+
+
+def _tone_of_condition(condition: ConditionResponse | Condition) -> Tone:
     """Return how the answer of a condition looks."""
     if condition.type in NEUTRAL:
         return Tone.QUIET

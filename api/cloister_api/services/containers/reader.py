@@ -50,13 +50,34 @@ class ContainerReader:
         KubeError
             When the cache lags behind the version and the cluster does not respond.
         """
-        if await self._fresh(token):
+        if await self.reached(token):
             return self.known(principal)
         return await self.list_now(principal.namespace)
 
     def known(self, principal: Principal) -> list[CachedContainer]:
         """Return the cached containers of the organization, oldest first."""
         return self._cache.containers_of(principal.namespace)
+
+    async def reached(self, token: str | None) -> bool:
+        """Return whether the cache has a version, after waiting for it a moment.
+
+        Parameters
+        ----------
+        token
+            The version (X-Consistency-Token); None = whatever the cache has.
+
+        Raises
+        ------
+        ApiError
+            400 when this installation never issued it.
+        """
+        if token is None:
+            return True
+        if not token.isascii() or not token.isdigit():
+            raise ApiError(
+                400, "BAD_REQUEST", "X-Consistency-Token was not issued by this installation"
+            )
+        return await self._cache.containers.reached(token, within=TOKEN_WAIT)
 
     async def list_now(self, namespace: str, at: str | None = None) -> list[CachedContainer]:
         """Return the containers of a namespace as the server has them.
@@ -179,7 +200,7 @@ class ContainerReader:
         ApiError
             404 when there is none.
         """
-        held = self._cached(namespace, given) if await self._fresh(token) else None
+        held = self._cached(namespace, given) if await self.reached(token) else None
         if held is not None:
             return held
         for held in await self.list_now(namespace):
@@ -195,15 +216,6 @@ class ContainerReader:
             if other.value.id == given:
                 return other.value
         return None
-
-    async def _fresh(self, token: str | None) -> bool:
-        if token is None:
-            return True
-        if not token.isascii() or not token.isdigit():
-            raise ApiError(
-                400, "BAD_REQUEST", "X-Consistency-Token was not issued by this installation"
-            )
-        return await self._cache.containers.reached(token, within=TOKEN_WAIT)
 
 
 def readable(item: Object) -> CachedContainer | None:

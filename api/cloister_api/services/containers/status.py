@@ -8,6 +8,7 @@ from cloister_api.records.managers import manager_records
 from cloister_api.schemas.status_responses import (
     ContainerStatusResponse,
     EventResponse,
+    ManagerResponse,
 )
 from cloister_api.services.containers.refusals import api_field
 from cloister_clients.kube import KubeClient
@@ -42,9 +43,12 @@ class ContainerStatuses:
         serving = self._enclave(held, status.active_enclave)
         candidate = self._enclave(held, candidate_of(status))
         shown = [each.version for each in (serving, candidate) if each is not None]
-        managers = manager_records(held.owners, self._gitops, api_field)
-        record = status_record(held, serving, candidate, managers)
+        record = status_record(held, serving, candidate, self.managers_of(held))
         return record, f'W/"{".".join([held.version, *shown])}"'
+
+    def managers_of(self, held: CachedContainer) -> list[ManagerResponse]:
+        """Return the GitOps tools that manage fields of a container, by name."""
+        return manager_records(held.owners, self._gitops, api_field)
 
     def _enclave(self, held: CachedContainer, name: str) -> CachedEnclave | None:
         """Return the Enclave of a name, if it is the Container's; None = the cache has none."""

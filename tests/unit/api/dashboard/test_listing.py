@@ -3,23 +3,27 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.views.listing import (
     PAGE,
     Choice,
-    ContainerListing,
-    ListedContainers,
-    listing_of,
+    ContainerList,
+    ContainerPage,
 )
+from cloister_api.records.replacement_links import replacement_links
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 
+FIRST = Choice()
 
-def held(name: str, phase: str = "ready", **spec: Any) -> CachedContainer:
+
+def held(name: str, phase: str = "ready", uid: str = "", **spec: Any) -> CachedContainer:
     item = {
         "metadata": {
-            "name": name, "namespace": "org-a", "uid": f"uid-{name}", "generation": 1,
+            "name": name, "namespace": "org-a", "uid": uid or f"uid-{name}", "generation": 1,
             "creationTimestamp": "2026-11-27T00:00:00Z", "resourceVersion": "1",
         },
         "spec": {"repo": "acme/web", "tag": "v1", **spec},
@@ -28,12 +32,12 @@ def held(name: str, phase: str = "ready", **spec: Any) -> CachedContainer:
     return CachedContainer(Container.read(item), "", {})
 
 
-def listed_of(containers: list[CachedContainer], choice: Choice) -> ContainerListing:
-    return listing_of(ListedContainers().of(containers), choice)
+def page_of(containers: ContainerList, choice: Choice = FIRST) -> ContainerPage:
+    return containers.page(choice, containers.links())
 
 
 def names(containers: list[CachedContainer], choice: Choice) -> list[str]:
-    return [each.container.display_name for each in listed_of(containers, choice).held]
+    return [each.container.display_name for each in page_of(ContainerList(containers), choice).held]
 
 
 MIXED = [
@@ -43,7 +47,7 @@ MIXED = [
 
 
 def test_the_most_urgent_come_first_and_all_are_counted() -> None:
-    listing = listed_of(MIXED, Choice())
+    listing = page_of(ContainerList(MIXED))
     assert [each.id for each in listing.held] == ["uid-d", "uid-e", "uid-c", "uid-b", "uid-a"]
     assert listing.counts == (
         (ContainerPhase.FAILED, 2),
@@ -70,12 +74,13 @@ def test_a_choice_is_kept_to(choice: Choice, found: list[str]) -> None:
 
 def test_pages_have_fifty_and_the_last_one_the_rest() -> None:
     many = [held(f"c{number:03}") for number in range(PAGE * 2 + 3)]
-    first, last, beyond = (listed_of(many, Choice(number=number)) for number in (1, 3, 99))
+    listed = ContainerList(many)
+    first, last, beyond = (page_of(listed, Choice(number=number)) for number in (1, 3, 99))
     assert len(first.held) == PAGE
     assert first.held[0].id == "uid-c000"
     assert (len(last.held), last.pages, last.number) == (3, 3, 3)
     assert beyond == last
-    assert listed_of([], Choice(number=5)).pages == 1
+    assert page_of(ContainerList(), Choice(number=5)).pages == 1
 
 
 @pytest.mark.parametrize(
@@ -85,13 +90,52 @@ def test_a_page_that_cannot_be_is_the_first(text: str, number: int) -> None:
     assert Choice.of({"page": text}).number == number
 
 
-def test_what_is_kept_of_a_container_goes_with_its_object() -> None:
-    listed = ListedContainers()
-    (first,) = listed.of([held("a")])
-    same = first.held
-    assert listed.of([same]) == [first]
-    (changed,) = listed.of([held("a", "failed")])
-    assert (first.phase, changed.phase) == (ContainerPhase.READY, ContainerPhase.FAILED)
+def test_a_container_that_another_one_replaces_is_neither_listed_nor_counted() -> None:
+    old, new = held("a"), held("b", "deploying", replaces="a")
+    listed = ContainerList([old, new, held("c")])
+    page = page_of(listed)
+    assert [each.id for each in page.held] == ["uid-b", "uid-c"]
+    assert page.counts == ((ContainerPhase.DEPLOYING, 1), (ContainerPhase.READY, 1))
+    assert (page.total, page.found) == (2, 2)
+    links = listed.links()
+    assert (links["uid-a"].replaced_by, links["uid-b"].replaces) == ("uid-b", "uid-a")
+    listed.drop(old)
+    assert listed.links() == {}
+    listed.put(old)
+    listed.drop(new)
+    assert page_of(listed).total == 2, "it is listed again"
+
+
+def test_what_has_a_name_by_now_stays_when_its_predecessor_is_gone() -> None:
+    old, new = held("a", "stopped", uid="1"), held("a", uid="2")
+    listed = ContainerList([old])
+    listed.put(new)
+    listed.drop(old)
+    assert page_of(listed).held == (new,)
+    assert page_of(listed).counts == ((ContainerPhase.READY, 1),)
+
+
+NAMES = st.sampled_from("abcdef")
+PHASES = st.sampled_from(list(ContainerPhase))
+REPLACED = st.none() | NAMES
+
+
+@given(st.lists(st.tuples(st.booleans(), NAMES, PHASES, REPLACED), max_size=40))
+def test_a_list_that_is_kept_current_is_the_list_that_is_made(
+    changes: list[tuple[bool, str, ContainerPhase, str | None]],
+) -> None:
+    kept, now = ContainerList(), dict[str, CachedContainer]()
+    for stays, name, phase, replaces in changes:
+        if stays:
+            other = replaces if replaces != name else None
+            now[name] = held(name, phase.value, replaces=other)
+            kept.put(now[name])
+        elif name in now:
+            kept.drop(now.pop(name))
+        made = ContainerList(now.values())
+        assert kept.links() == replacement_links(list(now.values())) == made.links()
+        assert page_of(kept) == page_of(made)
+        assert len(kept) == len(now)
 
 
 def test_a_line_end_is_not_in_any_text() -> None:

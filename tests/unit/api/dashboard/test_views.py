@@ -1,21 +1,26 @@
 """What pages show: each state has a word, a tone and a place in the order."""
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import pytest
 from jinja2 import Environment
 
+from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.views.rows import (
     QUESTIONS,
+    ContainerRow,
+    Listed,
     Tone,
     condition_rows,
     container_rows,
     sentence_of,
     tone_of,
 )
-from cloister_api.schemas.status_responses import ConditionResponse
+from cloister_api.schemas.status_responses import ConditionResponse, ManagerResponse
+from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import ConditionStatus
 
@@ -28,9 +33,32 @@ class Record:
         self.debug, self.repo, self.current_tag = False, "acme/web", "v1"
         self.update_tag: str | None = None
         self.domain = f"{name}.acme.test"
+        self.created_at = "2026-11-27T00:00:00Z"
         self.cpus, self.memory_mb, self.gpus = 2, 8192, 0
         for field, value in more.items():
             setattr(self, field, value)
+
+
+COMPLETE = {"message": "So it is.", "lastTransitionTime": "2026-11-27T00:00:00Z"}
+
+
+def listed(
+    record: Record,
+    conditions: Sequence[Mapping[str, str]] = (),
+    managers: Sequence[ManagerResponse] = (),
+) -> Listed:
+    item = {
+        "metadata": {"name": record.name, "namespace": "org-a", "uid": record.id},
+        "spec": {"repo": record.repo, "tag": record.current_tag},
+        "status": {"conditions": [COMPLETE | each for each in conditions]},
+    }
+    shown: Any = record
+    return CachedContainer(Container.read(item), "", {}), shown, managers
+
+
+def row_of(record: Record, conditions: Sequence[Mapping[str, str]] = ()) -> ContainerRow:
+    (row,) = container_rows([listed(record, conditions)])
+    return row
 
 
 def condition(kind: str, status: ConditionStatus, **more: str) -> ConditionResponse:
@@ -48,8 +76,9 @@ def test_the_most_urgent_containers_come_first() -> None:
         "d": ContainerPhase.FAILED,
         "e": ContainerPhase.FAILED,
     }
-    records: Any = [Record(name, phase) for name, phase in phases.items()]
-    assert [row.name for row in container_rows(records)] == ["d", "e", "c", "b", "a"]
+    records = [Record(name, phase) for name, phase in phases.items()]
+    rows = container_rows(listed(each) for each in records)
+    assert [row.name for row in rows] == ["d", "e", "c", "b", "a"]
 
 
 @pytest.mark.parametrize("phase", list(ContainerPhase))
@@ -68,8 +97,45 @@ def test_every_phase_has_a_tone(phase: ContainerPhase) -> None:
     ],
 )
 def test_the_size_is_in_words(size: dict[str, int], words: str) -> None:
-    records: Any = [Record("web", ContainerPhase.READY, **size)]
-    assert container_rows(records)[0].resources == words
+    assert row_of(Record("web", ContainerPhase.READY, **size)).resources == words
+
+
+READY = {"type": "Ready", "status": "False", "reason": "ImageNotFound"}
+CONFIDENTIAL = {"type": "Confidential", "status": "False", "reason": "PolicyUnknown"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "reason", "confidential"),
+    [
+        (ContainerPhase.FAILED, [], "", ("not known", Tone.QUIET)),
+        (ContainerPhase.FAILED, [READY], "ImageNotFound", ("not known", Tone.QUIET)),
+        (ContainerPhase.DEPLOYING, [READY], "ImageNotFound", ("not known", Tone.QUIET)),
+        # An update failed: what serves goes on serving.
+        (ContainerPhase.READY, [READY], "", ("not known", Tone.QUIET)),
+        (ContainerPhase.STOPPED, [READY], "", ("not known", Tone.QUIET)),
+        (ContainerPhase.DEPLOYING, [READY | {"status": "True"}], "", ("not known", Tone.QUIET)),
+        (ContainerPhase.READY, [CONFIDENTIAL], "", ("no", Tone.BAD)),
+        (ContainerPhase.READY, [CONFIDENTIAL | {"reason": "NoTee"}], "", ("no", Tone.QUIET)),
+        (ContainerPhase.READY, [CONFIDENTIAL | {"status": "True"}], "", ("yes", Tone.GOOD)),
+    ],
+)
+def test_a_row_says_why_it_is_not_ready_and_whether_it_is_confidential(
+    phase: ContainerPhase,
+    conditions: list[dict[str, str]],
+    reason: str,
+    confidential: tuple[str, Tone],
+) -> None:
+    row = row_of(Record("web", phase), conditions)
+    assert row.reason == reason
+    assert (row.confidential, row.confidential_tone) == confidential
+
+
+def test_a_row_says_which_tools_manage_it() -> None:
+    flux = ManagerResponse(manager="kustomize-controller", fields=["repo", "tag"])
+    argo = ManagerResponse(manager="argocd-controller", fields=["variables"])
+    (row,) = container_rows([listed(Record("web", ContainerPhase.READY), managers=[argo, flux])])
+    assert row.managers == ("argocd-controller", "kustomize-controller")
+    assert row.tag_managers == ("kustomize-controller",)
 
 
 @pytest.mark.parametrize(
