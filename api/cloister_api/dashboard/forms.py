@@ -28,9 +28,15 @@ class Form:
     """Values by name, as they were sent."""
 
     @classmethod
-    def fresh(cls) -> Self:
-        """Return a form that nobody has filled yet, with the key that makes it count once."""
-        return cls({"retry": str(uuid.uuid4())})
+    def fresh(cls, **suggested: str) -> Self:
+        """Return a form that nobody has sent yet, with the key that makes it count once.
+
+        Parameters
+        ----------
+        **suggested
+            Values that its fields have at first.
+        """
+        return cls({**suggested, "retry": str(uuid.uuid4())})
 
     @property
     def retry(self) -> str | None:

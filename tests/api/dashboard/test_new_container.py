@@ -1,6 +1,7 @@
 """A container is created in the dashboard, after its release was checked."""
 
 import re
+from html import unescape
 
 import yaml
 
@@ -56,6 +57,42 @@ async def test_a_wrong_file_is_shown_at_its_lines_and_a_right_one_runs(
     assert container["spec"]["variables"] == [{"name": "GREETING", "value": "hello"}]
     rows = [(row.action, row.result) for row in await world.audit()]
     assert ("container.create", "201") in rows
+
+
+async def test_a_missing_secret_is_created_beside_the_form(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation
+) -> None:
+    document = yaml.safe_load(config_file(world.image))
+    document["containers"][0]["secrets"] = ["PASSWORD", "TOKEN"]
+    world.repository.release("secret", yaml.safe_dump(document).encode())
+    secrets = f"/o/{world.organization}/secrets"
+    async with dashboard.signed_in(ADMIN) as person:
+        path = await opened(person, world)
+        typed = {"name": "web", "repo": world.repo, "tag": "secret"}
+        made = await person.fill(secrets, name="TOKEN", value="not-a-real-one", retry="token")
+        assert made.status_code == 303, made.text
+        await person.shows(path, "Secrets that it may use")
+        found = await person.fill(f"{path}/check", **typed)
+        assert "TOKEN</bdi>: the organization has it; tick it below" in found.text
+        link = re.search(r'<a href="([^"]*)" target="_blank"[^>]*>create PASSWORD</a>', found.text)
+        assert link is not None
+        page = await person.get(unescape(link[1]))
+        assert '<input id="name" name="name" type="text" value="PASSWORD"' in page.text
+        assert f'<input id="repo" name="repo" type="text" value="{world.repo}"' in page.text
+        own = {"name": "PASSWORD", "repo": world.repo, "value": "not-a-real-one", "retry": "word"}
+        assert (await person.fill(secrets, **own)).status_code == 303
+        ticked = {"secret:TOKEN": "on"}
+
+        async def checked() -> str:
+            text = (await person.fill(f"{path}/check", **typed, **ticked)).text
+            return text if "PASSWORD</bdi>: the repository has it" in text else ""
+
+        text = await until(checked, what="the new secret in the check")
+        assert "TOKEN</bdi>: the organization has it, and it is ticked" in text
+        assert "This release can run" in text
+        hostile = await person.get(f"{secrets}?name=%22%3E%3Cscript%3E&repo=x")
+        assert "<script>" not in hostile.text
+        assert 'value="&#34;&gt;&lt;script&gt;"' in hostile.text
 
 
 async def test_every_wrong_field_is_named_and_nothing_is_made(

@@ -17,8 +17,9 @@ HERE = "secrets"
 
 
 async def show(request: Request) -> Response:
-    """Show the secrets."""
-    return await page(request, Form.fresh())
+    """Show the secrets; the address may suggest the name and the repository of a new one."""
+    suggested = {name: request.query_params.get(name, "") for name in ("name", "repo")}
+    return await page(request, Form.fresh(**suggested))
 
 
 async def page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
