@@ -124,7 +124,7 @@ async def test_a_container_is_created_mended_stopped_and_deleted(
     await page.reload()
     await page.get_by_label("release tag").fill("nonsense")
     await page.get_by_role("button", name="Run this release").click()
-    await expect(page.get_by_role("alert")).to_contain_text("Not done.")
+    await expect(page.get_by_role("alert")).to_contain_text("Not done:")
     assert not await violations(visitor)
     await page.get_by_role("button", name="Stop").click()
     await expect(page.get_by_role("main")).to_contain_text("stopping")

@@ -86,7 +86,7 @@ async def test_a_wrong_secret_is_refused_and_its_value_not_shown(
         refused = await person.fill(path, **fields)
         assert refused.status_code == 400
         assert why in refused.text
-        assert "Not done." in refused.text
+        assert "Not done:" in refused.text
         assert "There are none yet." in refused.text
 
 

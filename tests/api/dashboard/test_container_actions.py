@@ -85,7 +85,7 @@ async def test_a_wrong_tag_is_explained_and_mended(
         for tag, why in (("v9", "v9"), ("two words", "tag")):
             refused = await person.fill(f"{path}/relaunch", version=version_on(page), tag=tag)
             assert refused.status_code == 400
-            assert "Not done." in refused.text
+            assert "Not done:" in refused.text
             assert why in refused.text
             assert f'value="{tag}"' in refused.text, "what was typed stays"
         container = await world.container("web")
@@ -95,7 +95,7 @@ async def test_a_wrong_tag_is_explained_and_mended(
         assert done.status_code == 303
         late = await person.fill(f"{path}/stop", version=version_on(page))
         assert late.status_code == 412
-        assert "Not done." in late.text
+        assert "Not done:" in late.text
     container = await world.container("web")
     assert container is not None
     assert container["spec"]["tag"] == "v1.1.0"

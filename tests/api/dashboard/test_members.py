@@ -146,7 +146,7 @@ async def test_who_cannot_be_added_is_not(
         await ada.shows(page_of(world), BOB)
         refused = await ada.fill(page_of(world), name=user, role=role)
         assert refused.status_code == code
-        assert "Not done." in refused.text
+        assert "Not done:" in refused.text
         assert why in refused.text
         assert f'value="{user}"' in refused.text, "what was typed stays"
     assert await members(world) == [(ADMIN, "Admin"), (BOB, "Member")]

@@ -103,7 +103,7 @@ async def test_every_wrong_field_is_named_and_nothing_is_made(
         for place in (path, f"{path}/check"):
             refused = await person.fill(place, name="Web!", repo="nowhere", tag="")
             assert refused.status_code == 400
-            assert "Not done." in refused.text
+            assert "Not done:" in refused.text
             for field in ("repo", "tag"):
                 assert f"<code>{field}</code>" in refused.text
         lines = await person.fill(path, name="web", repo="a/b", tag="v1", variables="NO")
