@@ -194,6 +194,7 @@ def problem_page(
         "title": HTTPStatus(error.status).phrase,
         "message": error.message,
         "request_id": request_id,
+        "retry_after": error.retry_after,
         "session": session,
     }
     page = pages.page("problem.html", values, error.status)

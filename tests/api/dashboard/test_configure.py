@@ -57,7 +57,8 @@ async def test_a_secret_is_written_used_and_deleted(
         user = (await client.post("/api/containers", json=body)).json()
         refused = await person.fill(f"{path}/{secret}/delete")
         assert refused.status_code == 409
-        assert "web" in refused.text
+        blocking = f'<a href="/o/{world.organization}/containers/{user["id"]}"><bdi>web</bdi></a>'
+        assert f"Go to {blocking}" in refused.text
         await client.delete(f"/api/containers/{user['id']}")
 
         async def is_gone() -> bool:

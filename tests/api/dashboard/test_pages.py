@@ -34,7 +34,11 @@ async def test_every_page_is_in_the_navigation_and_there(
     user = "member@example.test"
     people = [{"user": ADMIN, "role": "Admin"}, {"user": user, "role": "Member"}]
     await world.change_organization(members=people)
-    async with dashboard.signed_in(ADMIN) as person, dashboard.signed_in(user) as member:
+    async with (
+        dashboard.signed_in(ADMIN) as person,
+        dashboard.signed_in(user) as member,
+        dashboard.person() as nobody,
+    ):
         await opened(member, world, "settings", "Entitlements")
         shown = await opened(person, world, "settings", "Entitlements")
         base = shown.rpartition("/")[0]
@@ -48,6 +52,9 @@ async def test_every_page_is_in_the_navigation_and_there(
             assert for_member.status_code == (403 if page in FOR_ADMINS else 200), page
             foreign = await member.get(f"/o/{other_world.organization}/{page}")
             assert foreign.status_code == 404, page
+            unknown = await nobody.get(f"{base}/{page}")
+            assert unknown.status_code == 303, page
+            assert unknown.headers["location"] == f"/session?next={base}/{page}", page
         members_links = re.findall(rf'href="{base}/([a-z-]+)"', (await member.get(shown)).text)
         assert not FOR_ADMINS & set(members_links)
 

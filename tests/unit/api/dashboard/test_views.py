@@ -9,6 +9,8 @@ import pytest
 from jinja2 import Environment
 
 from cloister_api.cache import CachedContainer
+from cloister_api.dashboard.app import problem_page
+from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.views.rows import (
     QUESTIONS,
     ContainerRow,
@@ -19,6 +21,7 @@ from cloister_api.dashboard.views.rows import (
     sentence_of,
     tone_of,
 )
+from cloister_api.errors import ApiError, not_found, unavailable
 from cloister_api.schemas.status_responses import ConditionResponse, ManagerResponse
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
@@ -208,3 +211,24 @@ def test_templates_have_no_inline_script_and_trust_no_text(name: str) -> None:
         assert " type=" in button
     for form in re.findall(r"<form[^>]*>", text):
         assert 'method="post"' in form or 'role="search"' in form
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ApiError(429, "RATE_LIMITED", "too many requests", retry_after=1), "again in 1 second."),
+        (unavailable("the cluster is <away>", retry_after=30), "again in 30 seconds."),
+        (not_found("container"), "container not found"),
+    ],
+)
+def test_a_page_that_cannot_be_shown_says_why_and_when_to_come_back(
+    error: ApiError, words: str
+) -> None:
+    page = problem_page(Pages(), error, "3f2a", None)
+    text = bytes(page.body).decode()
+    assert page.status_code == error.status
+    assert words in text
+    assert "<code>3f2a</code>" in text
+    assert "<away>" not in text
+    waits = error.retry_after is not None
+    assert ("Nothing was lost." in text, "retry-after" in page.headers) == (waits, waits)
