@@ -53,7 +53,7 @@ def listed(
     item = {
         "metadata": {"name": record.name, "namespace": "org-a", "uid": record.id},
         "spec": {"repo": record.repo, "tag": record.current_tag},
-        "status": {"conditions": [COMPLETE | each for each in conditions]},
+        "status": {"conditions": [{**COMPLETE, **each} for each in conditions]},
     }
     shown: Any = record
     return CachedContainer(Container.read(item), "", {}), shown, managers
