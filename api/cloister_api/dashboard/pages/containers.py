@@ -10,14 +10,14 @@ from starlette.routing import Route
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.feed import container_part
 from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.listed import ListedContainers
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
 )
-from cloister_api.dashboard.views.listing import Choice, ContainerList
+from cloister_api.dashboard.views.listed import ListedContainers
+from cloister_api.dashboard.views.listing import Choice, OrderedContainers
 from cloister_api.dashboard.views.rows import (
     ContainerRow,
     condition_rows,
@@ -46,7 +46,7 @@ async def containers(request: Request) -> Response:
     if await context.reader.reached(request.query_params.get("seen")):
         containers = listed.of(principal.namespace)
     else:
-        containers = ContainerList(await context.reader.list_now(principal.namespace))
+        containers = OrderedContainers(await context.reader.list_now(principal.namespace))
     choice, links = Choice.of(request.query_params), containers.links()
     listing = containers.page(choice, links)
     return render(

@@ -13,7 +13,7 @@ from cloister_api.records.container import shown_state
 from cloister_api.records.replacement_links import ReplacementLinks, replacement_links
 from cloister_crds.kinds.container import ContainerPhase
 
-__all__ = ["PAGE", "Choice", "ContainerList", "ContainerPage"]
+__all__ = ["PAGE", "Choice", "ContainerPage", "OrderedContainers"]
 
 PAGE = 50
 """Containers of a page."""
@@ -90,7 +90,7 @@ class ContainerPage:
     """How many pages there are, at least 1."""
 
 
-class ContainerList:
+class OrderedContainers:
     """Containers of an organization in the order of the list, kept current one by one.
 
     A page of ten thousand containers costs what one of fifty does: nothing is sorted or counted for

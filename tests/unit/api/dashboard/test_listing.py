@@ -10,8 +10,8 @@ from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.views.listing import (
     PAGE,
     Choice,
-    ContainerList,
     ContainerPage,
+    OrderedContainers,
 )
 from cloister_api.records.replacement_links import replacement_links
 from cloister_crds.kinds import Container
@@ -32,12 +32,14 @@ def held(name: str, phase: str = "ready", uid: str = "", **spec: Any) -> CachedC
     return CachedContainer(Container.read(item), "", {})
 
 
-def page_of(containers: ContainerList, choice: Choice = FIRST) -> ContainerPage:
+def page_of(containers: OrderedContainers, choice: Choice = FIRST) -> ContainerPage:
     return containers.page(choice, containers.links())
 
 
 def names(containers: list[CachedContainer], choice: Choice) -> list[str]:
-    return [each.container.display_name for each in page_of(ContainerList(containers), choice).held]
+    return [
+        each.container.display_name for each in page_of(OrderedContainers(containers), choice).held
+    ]
 
 
 MIXED = [
@@ -47,7 +49,7 @@ MIXED = [
 
 
 def test_the_most_urgent_come_first_and_all_are_counted() -> None:
-    listing = page_of(ContainerList(MIXED))
+    listing = page_of(OrderedContainers(MIXED))
     assert [each.id for each in listing.held] == ["uid-d", "uid-e", "uid-c", "uid-b", "uid-a"]
     assert listing.counts == (
         (ContainerPhase.FAILED, 2),
@@ -74,13 +76,13 @@ def test_a_choice_is_kept_to(choice: Choice, found: list[str]) -> None:
 
 def test_pages_have_fifty_and_the_last_one_the_rest() -> None:
     many = [held(f"c{number:03}") for number in range(PAGE * 2 + 3)]
-    listed = ContainerList(many)
+    listed = OrderedContainers(many)
     first, last, beyond = (page_of(listed, Choice(number=number)) for number in (1, 3, 99))
     assert len(first.held) == PAGE
     assert first.held[0].id == "uid-c000"
     assert (len(last.held), last.pages, last.number) == (3, 3, 3)
     assert beyond == last
-    assert page_of(ContainerList(), Choice(number=5)).pages == 1
+    assert page_of(OrderedContainers(), Choice(number=5)).pages == 1
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_page_that_cannot_be_is_the_first(text: str, number: int) -> None:
 
 def test_a_container_that_another_one_replaces_is_neither_listed_nor_counted() -> None:
     old, new = held("a"), held("b", "deploying", replaces="a")
-    listed = ContainerList([old, new, held("c")])
+    listed = OrderedContainers([old, new, held("c")])
     page = page_of(listed)
     assert [each.id for each in page.held] == ["uid-b", "uid-c"]
     assert page.counts == ((ContainerPhase.DEPLOYING, 1), (ContainerPhase.READY, 1))
@@ -108,7 +110,7 @@ def test_a_container_that_another_one_replaces_is_neither_listed_nor_counted() -
 
 def test_what_has_a_name_by_now_stays_when_its_predecessor_is_gone() -> None:
     old, new = held("a", "stopped", uid="1"), held("a", uid="2")
-    listed = ContainerList([old])
+    listed = OrderedContainers([old])
     listed.put(new)
     listed.drop(old)
     assert page_of(listed).held == (new,)
@@ -124,7 +126,7 @@ REPLACED = st.none() | NAMES
 def test_a_list_that_is_kept_current_is_the_list_that_is_made(
     changes: list[tuple[bool, str, ContainerPhase, str | None]],
 ) -> None:
-    kept, now = ContainerList(), dict[str, CachedContainer]()
+    kept, now = OrderedContainers(), dict[str, CachedContainer]()
     for stays, name, phase, replaces in changes:
         if stays:
             other = replaces if replaces != name else None
@@ -132,7 +134,7 @@ def test_a_list_that_is_kept_current_is_the_list_that_is_made(
             kept.put(now[name])
         elif name in now:
             kept.drop(now.pop(name))
-        made = ContainerList(now.values())
+        made = OrderedContainers(now.values())
         assert kept.links() == replacement_links(list(now.values())) == made.links()
         assert page_of(kept) == page_of(made)
         assert len(kept) == len(now)

@@ -1,7 +1,7 @@
 """The lists of containers that people look at, kept current by the informer."""
 
 from cloister_api.cache import CachedContainer, ClusterCache
-from cloister_api.dashboard.views.listing import ContainerList
+from cloister_api.dashboard.views.listing import OrderedContainers
 
 __all__ = ["ListedContainers"]
 
@@ -20,16 +20,16 @@ class ListedContainers:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._lists: dict[str, ContainerList] = {}
+        self._lists: dict[str, OrderedContainers] = {}
         cache.containers.listen(self._changed)
 
-    def of(self, namespace: str) -> ContainerList:
+    def of(self, namespace: str) -> OrderedContainers:
         """Return the list of the organization of a namespace."""
         found = self._lists.get(namespace)
         if found is None:
             if sum(map(len, self._lists.values())) >= MOST_KEPT:
                 self._lists.clear()
-            found = self._lists[namespace] = ContainerList(self._cache.containers_of(namespace))
+            found = self._lists[namespace] = OrderedContainers(self._cache.containers_of(namespace))
         return found
 
     def _changed(self, held: CachedContainer | None) -> None:
