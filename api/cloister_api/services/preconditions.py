@@ -17,6 +17,7 @@ from cloister_crds.kinds.meta import GROUP, Resource
 __all__ = [
     "VersionedRecord",
     "agreed",
+    "change_token",
     "claim_version",
     "delete_agreed",
     "has_version",
@@ -28,7 +29,7 @@ T = TypeVar("T", bound=Resource)
 Body = TypeVar("Body", bound=ResponseBody)
 
 CHANGE_ANNOTATION = f"{GROUP}/last-change"
-"""Token of the last change with If-Match that consists of several writes."""
+"""Token of the last change that consists of several writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,15 @@ def precondition(present: Resource, match: str | None) -> dict[str, str]:
     return meta
 
 
+def change_token() -> dict[str, str]:
+    """Return the annotation with which a change of a value is one of its object too.
+
+    Times of changes are whole seconds: without it the second of two changes within one would leave
+    the version as it was, and with it every client's ETag valid.
+    """
+    return {CHANGE_ANNOTATION: secrets.token_hex(8)}
+
+
 async def claim_version(
     client: KubeClient, present: Resource, match: str | None, what: str
 ) -> None:
@@ -126,8 +136,7 @@ async def claim_version(
     """
     if not names_version(match):
         return
-    token = {"annotations": {CHANGE_ANNOTATION: secrets.token_hex(8)}}
-    patch = {"metadata": {**precondition(present, match), **token}}
+    patch = {"metadata": {**precondition(present, match), "annotations": change_token()}}
     await patch_agreed(client, present, patch, match, what)
 
 

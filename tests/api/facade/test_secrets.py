@@ -2,16 +2,21 @@
 
 import asyncio
 from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from cloister_clients.kube.kinds import ROLE_BINDING, SECRET, of
 from cloister_crds.kinds import Secret
 from cloister_crds.names import VALUE_LABEL, secret_object_name
+from tests.api.facade.test_serving import changed
 from tests.support.cluster.accounts import organization_namespace
 from tests.support.cluster.clusters import unique
-from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.faults.fault_kinds import ApiRequest, HeldEvents
+from tests.support.faults.faulty_proxy import FaultyProxy
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 FIRST, SECOND = "made-up-value-1", "made-up-value-2"
@@ -190,6 +195,58 @@ async def test_of_an_organizations_and_a_repositorys_secret_one_gets_the_name(
     assert len(cores) == 4
 
 
+class HeldDeletions(HeldEvents):
+    """Holds back what a watch says of secrets: creations until shown, deletions until released."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda request: request.kind == "secrets")
+        self.created = HeldEvents(self._concerns)
+
+    @override
+    async def event(self, request: ApiRequest, event: dict[str, Any]) -> bool:
+        if event["type"] == "DELETED":
+            return await super().event(request, event)
+        return await self.created.event(request, event)
+
+
+async def test_a_secret_that_was_taken_back_is_in_no_list_after_its_refusal(
+    proxied_settings: Path, proxy: FaultyProxy, world: FacadeInstallation
+) -> None:
+    world.settings = proxied_settings
+    spec = {"name": "API_KEY", "repo": world.repo, "secretRef": {"name": "core", "key": "value"}}
+    with start_facade(changed(world, "waits", writeWaitSeconds=60)) as facade:
+        async with facade.client(world.key) as client:
+            held = HeldDeletions()
+            proxy.faults = (held,)
+            try:
+                body = {"metadata": {"name": "of-the-repository"}, "spec": spec}
+                await world.kube.create(of(Secret), body, world.namespace)
+                body = {"name": "API_KEY", "value": FIRST}
+                creating = asyncio.create_task(client.post("/api/secrets", json=body))
+
+                async def taken_back() -> bool:
+                    return any(
+                        each.request.verb == "delete" and each.request.namespace == world.namespace
+                        for each in proxy.written()
+                    )
+
+                await until(taken_back, what="the end of the second secret")
+                held.created.release()
+
+                async def both() -> bool:
+                    return len((await client.get("/api/secrets")).json()) == 2
+
+                await until(both, what="the secrets in the facade's cache")
+                assert not creating.done()
+            finally:
+                held.created.release()
+                held.release()
+            assert (await creating).status_code == 409
+            (left,) = (await client.get("/api/secrets")).json()
+            proxy.faults = ()
+    assert left["repo"] == world.repo
+
+
 async def test_a_repositorys_secret_is_used_by_containers_whose_file_names_it(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -312,7 +369,7 @@ async def test_a_namespace_without_rights_for_the_facade_is_answered_to_retry(
 
         async def refused() -> bool:
             answer = await client.post(
-                "/api/secrets", json={**body, "name": unique("K").replace("-", "_")}
+                "/api/secrets", json={**body, "name": unique("K").replace("-", "_").upper()}
             )
             return answer.status_code == 503 and binding in answer.json()["error"]
 

@@ -176,6 +176,20 @@ async def test_a_version_is_changed_once_whatever_it_is_of(
         assert gone.status_code == 204, gone.text
 
 
+async def test_each_value_has_a_version_of_its_own(
+    facade: Facade, entitled_world: FacadeInstallation
+) -> None:
+    """Several are written within a second, which is as exact as the time of a change is."""
+    async with facade.client(entitled_world.key) as client:
+        await await_entitlements(client)
+        secret = await CALLS["update_secret"].prepare(entitled_world, client, "often")
+        credentials = await CALLS["put_credentials"].prepare(entitled_world, client, "often")
+        for sent in (secret, credentials):
+            answers = [await sent.by(client) for _ in range(6)]
+            assert {each.status_code for each in answers} == {200}
+            assert len({each.headers["etag"] for each in answers}) == 6
+
+
 async def version_of(world: FacadeInstallation, kind: type[Domain], name: str) -> str:
     """Return the ETag of an object as the server has it, once the last check is reported."""
 

@@ -14,6 +14,7 @@ from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.preconditions import (
     VersionedRecord,
     agreed,
+    change_token,
     claim_version,
     delete_agreed,
     has_version,
@@ -155,7 +156,8 @@ class RegistryCredentials:
             raise changed_since(WHAT)
         await claim_version(self._client, present, match, WHAT)
         await self._core.write(present, present.spec.secret_ref.name, values, FORM)
-        patch = {"metadata": {"uid": meta.uid, "annotations": {VALUE_ANNOTATION: self._now()}}}
+        told = {VALUE_ANNOTATION: self._now(), **change_token()}
+        patch = {"metadata": {"uid": meta.uid, "annotations": told}}
         return RegistryCredential.read(await patch_agreed(self._client, present, patch, None, WHAT))
 
     def _new(self, namespace: str, registry: RegistryName, secret: str) -> RegistryCredential:

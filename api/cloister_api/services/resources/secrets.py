@@ -14,6 +14,7 @@ from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
     VersionedRecord,
     agreed,
+    change_token,
     claim_version,
     delete_agreed,
     patch_agreed,
@@ -152,6 +153,9 @@ class Secrets:
             if foreign and excludes(other, body, self._cache.repositories):
                 await delete_agreed(self._client, made, None, "secret")
                 await self._core.delete_owned(made, made.spec.secret_ref.name)
+                # A list right after the refusal would otherwise show it: creation, then deletion.
+                await self._cache.secrets.reached(own.resource_version, within=self._write_wait)
+                await self._until_gone(own.uid)
                 raise name_taken(other.name, other.repo)
 
     async def _exists(self, name: str, namespace: str) -> bool:
@@ -193,8 +197,8 @@ class Secrets:
         await claim_version(self._client, secret, match, "secret")
         reference = secret.spec.secret_ref
         await self._core.write(secret, reference.name, {reference.key: value.encode()}, FORM)
-        now = utc_text(self._clock(), "seconds")
-        patch = {"metadata": {"uid": secret.metadata.uid, "annotations": {VALUE_ANNOTATION: now}}}
+        told = {VALUE_ANNOTATION: utc_text(self._clock(), "seconds"), **change_token()}
+        patch = {"metadata": {"uid": secret.metadata.uid, "annotations": told}}
         item = await patch_agreed(self._client, secret, patch, None, "secret")
         return await self._shown(principal, Secret.read(item))
 
@@ -227,7 +231,10 @@ class Secrets:
             raise in_use(f"secret {secret.spec.name}", users)
         await delete_agreed(self._client, secret, match, "secret")
         await self._core.delete_owned(secret, secret.spec.secret_ref.name)
-        uid = secret.metadata.uid
+        await self._until_gone(secret.metadata.uid)
+
+    async def _until_gone(self, uid: str) -> None:
+        """Wait until the cache shows that a secret was deleted."""
         await self._cache.secrets.until(
             lambda: self._cache.secrets.by_uid(uid) is None, within=self._write_wait
         )
