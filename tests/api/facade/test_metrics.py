@@ -1,6 +1,7 @@
 """GET /api/containers/:id/metrics at a real facade."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -91,7 +92,9 @@ async def test_gpus_are_those_of_the_pod_and_of_the_hosts_own_exporters(
     )
     with serve(lambda _: Reply(body=text.encode())) as exporter:
         gpu = {"resource": "nvidia.com/gpu", "metrics": f"{exporter.base}/metrics"}
-        await world.kube.merge_patch(of(Host), world.host, {"spec": {"gpu": gpu}})
+        # Whoever names no Host gets the first default one of all, tests of another worker too.
+        spec = {"gpu": gpu, "default": False}
+        await world.kube.merge_patch(of(Host), world.host, {"spec": spec})
         path, other_path = await serving(facade, world), await serving(facade, other_world)
         async with facade.client(world.key) as client, facade.client(other_world.key) as other:
 
@@ -136,7 +139,9 @@ async def test_usage_of_what_serves_comes_from_the_metrics_api(
     assert await known() == []
     async with metrics_api(world.kube):
         used = {"web": {"cpu": "1", "memory": "2Gi"}, "sidecar": {"cpu": "9", "memory": "9Gi"}}
-        await report_usage(world.kube, world.namespace, "web-a-1", utc_now(), **used)
+        # Times are whole seconds: of the present one the facade may have collected before already.
+        end = utc_now() + timedelta(seconds=1)
+        await report_usage(world.kube, world.namespace, "web-a-1", end, **used)
         for point in await until(known, every=0.1, what="utilization of the enclave"):
             figures = [point[name] for name in ("cpu_util", "cpu_mem_util", "cpu_mem_total")]
             assert figures == [50.0, 25.0, 8.0]

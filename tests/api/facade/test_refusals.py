@@ -31,6 +31,18 @@ async def refused(facade: Facade, world: FacadeInstallation, **change: Any) -> d
     return {"status": answer.status_code, **body}
 
 
+async def conditions_of_the_host(world: FacadeInstallation, update: ConditionUpdate) -> None:
+    """Report a condition of the organization's Host, as the operator does.
+
+    It is nobody's default any more: whoever names no Host, such as tests of another worker, gets
+    the first default one of all.
+    """
+    await world.kube.merge_patch(of(Host), world.host, {"spec": {"default": False}})
+    told = merge((), [update], generation=1, now=utc_now())
+    status = {"conditions": [each.wire() for each in told]}
+    await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
+
+
 @pytest.mark.parametrize(
     ("change", "field", "code"),
     [
@@ -128,9 +140,7 @@ async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: FacadeIn
     assert container is not None
     assert container["spec"]["host"] == world.host
     update = ConditionUpdate("Ready", status=False, reason="NoResolver", message="no name server")
-    told = merge((), [update], generation=1, now=utc_now())
-    status = {"conditions": [each.wire() for each in told]}
-    await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
+    await conditions_of_the_host(world, update)
     async with facade.client(world.key) as client:
         body = world.body("other", host_name=world.host, tag="v1.1.0")
 
@@ -401,9 +411,7 @@ async def test_unchecked_keys_are_refused_as_by_the_operator(
     document["shim"]["authenticated"] = True
     world.repository.release("keyed", yaml.safe_dump(document).encode())
     found = api_reachable_condition(None, "")
-    told = merge((), [found], generation=1, now=utc_now())
-    status = {"conditions": [each.wire() for each in told]}
-    await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
+    await conditions_of_the_host(world, found)
     await world.change_organization(entitlements={"hostSelection": True})
     async with facade.client(world.key) as client:
         # On a Host by name: of several default ones another test's may be the first.
