@@ -145,7 +145,8 @@ async def test_a_config_map_of_another_is_not_believed(
         body = {"metadata": {"name": config_map_name(name)}, "data": data}
         await world.kube.create(CONFIG_MAP, body, world.namespace)
         await world.report("web", phase="ready", activeEnclave=name)
-        assert (await client.get(path)).status_code == 404
+        answer = await client.get(path, headers=await seen(world, "web"))
+        assert (answer.status_code, "relaunch" in answer.json()["error"]) == (404, True)
 
 
 async def test_anothers_container_has_none(

@@ -4,7 +4,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from cloister_crds.kinds import Container, Enclave
 from cloister_crds.lifecycle.metering import FINALIZER
 from dev.cluster import Cluster
 from tests.support.programs.facade import DOMAIN, FacadeInstallation, run_command, start_facade
+from tests.support.programs.operator import operator_lock
 from tests.support.programs.published_settings import publish
 from tests.support.servers.postgres import postgres
 from tests.support.waiting import until, until_sync
@@ -37,6 +38,13 @@ METERED = "cloister-metered"
 @pytest.fixture(scope="module", autouse=True)
 def metered(api_cluster: Cluster) -> None:
     publish(api_cluster, DOMAIN, namespace=METERED, metering=True)
+
+
+@pytest.fixture(autouse=True)
+def alone(api_cluster: Cluster) -> Iterator[None]:
+    """Let one test at a time meter: a facade that does meters every Enclave of the cluster."""
+    with operator_lock(api_cluster.name):
+        yield
 
 
 def metering(world: FacadeInstallation, folder: Path, url: str | None = None) -> Path:
