@@ -4,6 +4,7 @@ import asyncio
 import gc
 import uuid
 import warnings
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,12 +195,19 @@ async def test_a_watch_yields_events_and_ends_in_time(client: KubeClient, namesp
     await client.create(SECRET, {"metadata": {"name": "s"}}, namespace)
     await client.merge_patch(SECRET, "s", {"metadata": {"labels": {"a": "b"}}}, namespace)
     await client.delete(SECRET, "s", namespace)
-    seen = [
-        event.type
-        async for event in client.watch(SECRET, namespace, resource_version=begin, seconds=1)
-        if event.type is not WatchEventType.BOOKMARK
-    ]
-    assert seen == [WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED]
+    seen = []
+    async with aclosing(
+        client.watch(SECRET, namespace, resource_version=begin, seconds=60)
+    ) as watch:
+        async for event in watch:
+            seen.append(event)
+            if event.type is WatchEventType.DELETED:
+                break
+    told = [each.type for each in seen if each.type is not WatchEventType.BOOKMARK]
+    assert told == [WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED]
+    end = seen[-1].object["metadata"]["resourceVersion"]
+    async for event in client.watch(SECRET, namespace, resource_version=end, seconds=1):
+        assert event.type is WatchEventType.BOOKMARK
 
 
 async def test_credentials_and_impersonation_decide_about_authorization(

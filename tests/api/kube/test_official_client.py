@@ -21,6 +21,7 @@ from cloister_clients.kube.errors import Forbidden
 from cloister_clients.kube.kinds import CONFIG_MAP, KindRef
 from cloister_crds.kinds import Container
 from dev.cluster import Cluster
+from tests.support.waiting import until_sync
 
 GROUP, VERSION, PLURAL = "cloister.dev", "v1alpha1", "containers"
 SELF_REVIEW = KindRef(
@@ -85,10 +86,15 @@ def test_a_script_watches_containers(custom: official.CustomObjectsApi, namespac
     custom.create_namespaced_custom_object(*at, container())
     custom.patch_namespaced_custom_object(*at, "web", {"spec": {"tag": "v1.1.0"}})
     custom.delete_namespaced_custom_object(*at, "web")
-    events = official_watch.Watch().stream(
-        custom.list_namespaced_custom_object, *at, resource_version=begin, timeout_seconds=1
-    )
-    assert [(each["type"], each["object"]["spec"]["tag"]) for each in events] == [
+    watch = official_watch.Watch()
+    seen = []
+    for each in watch.stream(
+        custom.list_namespaced_custom_object, *at, resource_version=begin, timeout_seconds=60
+    ):
+        seen.append((each["type"], each["object"]["spec"]["tag"]))
+        if each["type"] == "DELETED":
+            watch.stop()
+    assert seen == [
         ("ADDED", "v1.0.0"),
         ("MODIFIED", "v1.1.0"),
         ("DELETED", "v1.1.0"),
@@ -155,6 +161,15 @@ def tenant_of(
             "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
         },
     )
+    asked = {"namespace": namespace, "group": GROUP, "resource": resources[0], "verb": "patch"}
+    review = {"spec": {"user": name, "resourceAttributes": asked}}
+    questions = official.AuthorizationV1Api(admin)
+
+    def may() -> bool:
+        return bool(questions.create_subject_access_review(review).status.allowed)
+
+    # The server's authorizer learns of roles by watches of its own.
+    until_sync(may, what=f"the rights of {name}")
 
 
 def connect_as(name: str, admin: official.ApiClient) -> official.ApiClient:
