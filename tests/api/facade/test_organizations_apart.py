@@ -117,13 +117,20 @@ async def made(client: httpx.AsyncClient, world: FacadeInstallation) -> Owned:
     return Owned(values, await seen(client))
 
 
+def named_in(path: str, values: dict[str, str]) -> dict[str, str]:
+    """Return the values of a path's parameters; names are distinguished by what they name."""
+    parts = path.split("/")
+    return {
+        part: values[parts[2] if part == "{name}" else part.strip("{}")]
+        for part in parts
+        if part.startswith("{")
+    }
+
+
 def path_of(path: str, values: dict[str, str]) -> str:
-    """Fill the parameters of a path; names are distinguished by what they are names of."""
-    for part in path.split("/"):
-        if part.startswith("{"):
-            parameter = part.strip("{}")
-            kind = path.split("/")[2] if parameter == "name" else parameter
-            path = path.replace(part, values[kind])
+    """Fill the parameters of a path."""
+    for part, value in named_in(path, values).items():
+        path = path.replace(part, value)
     return path
 
 
@@ -150,10 +157,10 @@ def body_of(operation: dict[str, Any]) -> Any:
     return described()["components"]["schemas"][form["$ref"].split("/")[-1]]["examples"][0]
 
 
-def told(answer: httpx.Response, values: dict[str, str]) -> tuple[int, Any, list[str]]:
+def told(answer: httpx.Response, *said: str) -> tuple[int, Any, list[str]]:
     """Return what a client learns: status, body, headers; without what it said itself."""
     text = answer.text.replace(answer.headers["x-request-id"], "")
-    for value in values.values():
+    for value in said:
         text = text.replace(value, "…")
     return answer.status_code, text, sorted(answer.headers)
 
@@ -177,7 +184,7 @@ async def test_a_thing_of_another_organization_is_as_unknown_as_any(
             assert [one.status_code for one in answers] == [404, 404], f"{method} {path}"
             assert answers[0].json()["code"] == "NOT_FOUND"
             foreign, nothing = (
-                told(answer, values)
+                told(answer, *named_in(path, values).values())
                 for answer, values in zip(answers, (owned.values, nobodys), strict=True)
             )
             assert foreign == nothing, f"{method} {path} tells them apart"
@@ -248,7 +255,7 @@ async def test_a_body_that_names_a_thing_of_another_organization_learns_nothing(
             for values in (owned.values, nobodys)
         ]
         foreign, nothing = (
-            told(answer, values)
+            told(answer, values[kind])
             for answer, values in zip(answers, (owned.values, nobodys), strict=True)
         )
         assert foreign == nothing
@@ -268,7 +275,7 @@ async def test_an_update_of_a_deployment_takes_no_container_of_another_organizat
                 await ours.post(
                     path, json={"tag": "v1.1.0", "instance_ids": [values["container_id"]]}
                 ),
-                values,
+                values["container_id"],
             )
             for values in (owned.values, unknown_like(owned.values))
         ]

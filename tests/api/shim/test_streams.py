@@ -23,8 +23,9 @@ GIBIBYTE = 1 << 30
 MEMORY = 160 << 20
 """Maximum memory of Caddy in bytes; far below the size of the forwarded bodies."""
 KEY = "Authorization: Bearer tk_good\r\n"
-HEADER_TIMEOUT = "1s"
-"""Timeout far below an enclave's, so that a test can observe it."""
+HEADER_TIMEOUT = "4s"
+"""Timeout far below an enclave's, so that a test can observe it. It is that of handshakes too,
+which a busy machine does not make at once."""
 
 
 @pytest.fixture(scope="module")
