@@ -62,7 +62,7 @@ async def test_a_key_is_made_used_and_revoked(
             async def refused() -> bool:
                 return (await client.get("/api/containers")).status_code == 403
 
-            await until(refused, within=5, what="the end of the key")
+            await until(refused, what="the end of the key")
         assert "by ada@example.test" in (await person.get(path)).text
         late = await person.fill(f"{path}/{key}/reveal")
         assert late.status_code == 409

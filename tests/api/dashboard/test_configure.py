@@ -48,6 +48,11 @@ async def test_a_secret_is_written_used_and_deleted(
         assert "TOKEN" in page.text
         assert "value of a secret" not in page.text
         (secret,) = re.findall(rf'action="{path}/([^/"]+)/update"', page.text)
+
+        async def known() -> bool:
+            return (await client.get("/api/secrets/TOKEN")).status_code == 200
+
+        await until(known, what="the secret at the other process")
         assert (await client.get("/api/secrets/TOKEN")).json()["id"] == secret
         assert VALUE in await core_values(world)
         written = await person.fill(f"{path}/{secret}/update", value="another made up value")

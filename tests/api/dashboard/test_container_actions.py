@@ -251,8 +251,12 @@ async def test_settings_are_changed_and_only_those(
         assert item["spec"]["autoUpdate"] is True
         connected = path.replace("settings", "github-connection")
         assert (await person.fill(connected, wanted="on")).status_code == 303
-        record = (await client.get(f"/api/containers/{identifier}")).json()
-        assert (record["auto_update"], record["github_app_connected"]) == (True, True)
+
+        async def followed() -> bool:
+            record = (await client.get(f"/api/containers/{identifier}")).json()
+            return (record["auto_update"], record["github_app_connected"]) == (True, True)
+
+        await until(followed, what="both settings at the other process")
         assert (await person.fill(path.replace("settings", "stop"))).status_code == 303
         await world.report("web", phase="stopped")
 

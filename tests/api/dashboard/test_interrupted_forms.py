@@ -129,6 +129,7 @@ async def test_the_death_of_the_dashboard_leaves_all_or_nothing(
 
         async def client_of_the_next() -> httpx.AsyncClient:
             client = await stack.enter_async_context(line.serving.client(entitled_world.key))
+            await entitled_world.await_cached_by(line.serving)
             await await_entitlements(client)
             await person.shows(f"/o/{entitled_world.organization}/registries", "Docker Hub")
             return client

@@ -55,7 +55,7 @@ async def dies(client: httpx.AsyncClient) -> None:
     async def refused() -> bool:
         return (await client.get("/api/session")).status_code == 403
 
-    await until(refused, within=5, every=0.02, what="the end of the key")
+    await until(refused, every=0.02, what="the end of the key")
 
 
 async def people(world: FacadeInstallation, **roles: str) -> None:

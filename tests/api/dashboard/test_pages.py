@@ -163,7 +163,12 @@ async def test_usage_is_drawn_and_downloaded(
         await opened(person, world, "api-keys", "New API key")
         path = await opened(person, world, "usage", "Nothing was used")
         async with facade.client(world.key) as admin, facade.client() as client:
-            key = (await admin.post("/api/keys", json={"name": "ci"})).json()["key"]
+
+            async def made() -> str:
+                answer = await admin.post("/api/keys", json={"name": "ci"})
+                return str(answer.json()["key"]) if answer.status_code == 201 else ""
+
+            key = await until(made, what="token billing at the other process")
             nonce = unique("d")
             events: list[Any] = [event(f"{nonce}-{n}", utc_now(), api_key=key) for n in range(2)]
             body = report(nonce, events)

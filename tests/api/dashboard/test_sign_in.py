@@ -170,13 +170,13 @@ async def test_who_is_demoted_or_removed_is_so_at_the_next_page(
 
         await until(lambda: shows("Admin"), what="the role of an administrator")
         await world.change_organization(members=[{"user": ADMIN, "role": "Member"}])
-        await until(lambda: shows("Member"), within=2, what="the role of a member")
+        await until(lambda: shows("Member"), what="the role of a member")
         await world.change_organization(members=[{"user": "eve@example.test", "role": "Admin"}])
 
         async def gone() -> bool:
             return (await person.get(path)).status_code == 404
 
-        await until(gone, within=2, what="the end of the membership")
+        await until(gone, what="the end of the membership")
         assert (await person.get("/session")).status_code == 200, "still signed in"
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,21 @@ import httpx
 import pytest
 import yaml
 
+from cloister_api.ledger.keys.key_material import KeyMaterial
+from cloister_api.ledger.keys.sessions import SessionMethod, SessionTable
+from cloister_api.settings import ApiSettings
+from cloister_clients.clock import utc_now
 from tests.support.builders.catalog import RECORD
 from tests.support.cluster.clusters import unique
 from tests.support.ports import free_port
-from tests.support.programs.facade import Facade, run_command, start_facade
+from tests.support.programs.facade import (
+    ADMIN,
+    LIMITS,
+    Facade,
+    FacadeInstallation,
+    run_command,
+    start_facade,
+)
 from tests.support.waiting import until
 
 __all__ = [
@@ -110,11 +122,24 @@ class Dashboard:
     """Its address."""
     settings: Path
     """Its settings."""
+    observer: str = field(default="", repr=False)
+    """Cookie of a session by which `until_cached` looks; empty = there is none yet."""
+
+    async def until_cached(self, world: FacadeInstallation) -> None:
+        """Wait until it has cached what was created for a test.
+
+        The session that looks is older than the organization and leaves no row in its audit trail.
+        """
+        await self.facade.until_cached(world)
+        self.observer = self.observer or await new_session(world)
+        async with self.person() as person:
+            person.cookie = self.observer
+            await person.shows(f"/o/{world.organization}/containers", "Nothing runs here yet")
 
     @contextlib.asynccontextmanager
     async def person(self) -> AsyncIterator[Person]:
         """Provide somebody who is not signed in."""
-        async with httpx.AsyncClient(base_url=self.address, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=self.address, timeout=60, limits=LIMITS) as client:
             yield Person(client)
 
     @contextlib.asynccontextmanager
@@ -135,6 +160,22 @@ class Dashboard:
     def command(self, *arguments: str) -> str:
         """Run a command about sessions, and return what it prints."""
         return run_command("session", *arguments, "--config", str(self.settings)).stdout
+
+
+async def new_session(world: FacadeInstallation) -> str:
+    """Begin a session of the administrator in the ledger alone, and return its cookie."""
+    material = KeyMaterial.read(ApiSettings.read(world.settings).ledger.key_material)
+    now = utc_now()
+    async with world.ledger() as engine:
+        _, value = await SessionTable(engine, material).create(
+            ADMIN,
+            method=SessionMethod.ONCE,
+            agent="tests",
+            now=now,
+            life=timedelta(days=1),
+            authenticated_at=now,
+        )
+    return value
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ from tests.support.waiting import until, until_sync
 __all__ = [
     "ADMIN",
     "DOMAIN",
+    "LIMITS",
     "WEBHOOK_SECRET",
     "Facade",
     "FacadeInstallation",
@@ -69,6 +70,11 @@ COMMAND = Path(sys.executable).parent / "cloister"
 """The tested command."""
 ADMIN = "ada@example.test"
 """Administrator of every organization of these tests."""
+LIMITS = httpx.Limits(keepalive_expiry=1)
+"""Of connections: well below the facade's keep-alive timeout of five seconds, since a request on a
+connection that is being closed would be lost."""
+CACHING = ("facade", "dashboard", "real_sign_ins", "forged_sign_ins")
+"""Fixtures of running facades, which have to cache an installation before its test begins."""
 
 
 def config_file(image: str, *, extra: Mapping[str, Any] | None = None) -> bytes:
@@ -102,11 +108,13 @@ class Facade:
             headers=headers,
             timeout=60,
             verify=NO_TRUST,
-            # Well below the facade's keep-alive timeout of five seconds: a request on
-            # a connection that is being closed would be lost.
-            limits=httpx.Limits(keepalive_expiry=1),
+            limits=LIMITS,
             event_hooks={"response": [check_response]},
         )
+
+    async def until_cached(self, world: "FacadeInstallation") -> None:
+        """Wait until it has cached what was created for a test."""
+        await world.await_cached_by(self)
 
     def kill(self) -> None:
         """Kill it (SIGKILL)."""
@@ -474,7 +482,7 @@ async def other_world(
 async def new_installation(
     request: pytest.FixtureRequest, settings: Path
 ) -> AsyncIterator[FacadeInstallation]:
-    """Create an organization with its objects; the test's facade, if any, has cached it."""
+    """Create an organization with its objects; the test's facades, if any, have cached it."""
     cluster: Cluster = request.getfixturevalue("api_cluster")
     registry, image = request.getfixturevalue("facade_registry")
     config = administrator(cluster.kubeconfig)
@@ -483,8 +491,9 @@ async def new_installation(
         made = FacadeInstallation(kube, slug, host, registry, image, settings)
         await made.build()
         try:
-            if "facade" in request.fixturenames:
-                await made.await_cached_by(request.getfixturevalue("facade"))
+            for name in CACHING:
+                if name in request.fixturenames:
+                    await request.getfixturevalue(name).until_cached(made)
             yield made
         finally:
             await made.sweep()

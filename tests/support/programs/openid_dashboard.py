@@ -12,7 +12,7 @@ import yaml
 from cloister_api.sessions.provider.settings import CALLBACK
 from tests.support.ports import free_port
 from tests.support.programs.dashboard import Dashboard
-from tests.support.programs.facade import start_facade
+from tests.support.programs.facade import FacadeInstallation, start_facade
 from tests.support.servers.openid import CLIENT, SECRET, OpenIdProvider, openid_provider
 from tests.support.stand_ins import openid as stand_in
 from tests.support.stand_ins.openid import OpenIdStandIn, openid_stand_in
@@ -32,6 +32,10 @@ class RealSignIns:
     provider: OpenIdProvider
     """The provider."""
 
+    async def until_cached(self, world: FacadeInstallation) -> None:
+        """Wait until the dashboard has cached what was created for a test."""
+        await self.dashboard.until_cached(world)
+
 
 @dataclass
 class ForgedSignIns:
@@ -41,6 +45,10 @@ class ForgedSignIns:
     """The dashboard."""
     provider: OpenIdStandIn
     """The provider."""
+
+    async def until_cached(self, world: FacadeInstallation) -> None:
+        """Wait until the dashboard has cached what was created for a test."""
+        await self.dashboard.until_cached(world)
 
 
 @contextlib.contextmanager
