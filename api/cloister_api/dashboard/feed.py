@@ -1,13 +1,17 @@
 """What changed, told to the streams of pages: names of parts, never contents.
 
 The informers of the facade tell the feed of each change, and a stream waits for the parts that its
-page shows. Nothing is kept: a page that was away fetches itself when it comes back.
+page shows. The names of the latest changes are kept in memory, for a page that was made before its
+stream begins; one that was away for longer fetches itself when it comes back.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from secrets import token_hex
 from typing import TypeVar
 
 from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache
@@ -16,7 +20,7 @@ from cloister_clients.kube import Reflector
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import Resource
 
-__all__ = ["ALL_PARTS", "Feed", "Follower", "container_part"]
+__all__ = ["ALL_PARTS", "REMEMBERED", "Feed", "Follower", "container_part"]
 
 T = TypeVar("T")
 
@@ -36,6 +40,10 @@ ALL_PARTS = frozenset(
     }
 )
 """Parts that a stream may wait for, beside single containers."""
+REMEMBERED = 4096
+"""Latest changes of all organizations that are remembered, for streams that begin after them."""
+MAX_COUNT = 20
+"""Most digits of how many changes there were."""
 FULL = unavailable("there are as many live pages as may be; close some", retry_after=30)
 
 
@@ -90,6 +98,9 @@ class Feed:
         self._by_namespace: dict[str, set[Follower]] = {}
         self._by_session: dict[str, set[Follower]] = {}
         self._ended = False
+        self._begun = token_hex(4)
+        self._count = 0
+        self._latest: deque[tuple[str | None, frozenset[str] | None]] = deque(maxlen=REMEMBERED)
         cache.containers.listen(self._container)
         cache.enclaves.listen(self._enclave)
         cache.organizations.listen(self._organization)
@@ -115,6 +126,11 @@ class Feed:
         """Whether every stream is to end."""
         return self._ended
 
+    @property
+    def moment(self) -> str:
+        """How far the feed is: a page that is made now misses nothing that was told before."""
+        return f"{self._begun}.{self._count}"
+
     def end(self) -> None:
         """Let every stream end, because the process shuts down."""
         self._ended = True
@@ -129,7 +145,9 @@ class Feed:
                 each.woken.set()
 
     @contextlib.contextmanager
-    def follow(self, namespace: str, session_id: str, parts: frozenset[str]) -> Iterator[Follower]:
+    def follow(
+        self, namespace: str, session_id: str, parts: frozenset[str], since: str = ""
+    ) -> Iterator[Follower]:
         """Let a stream wait for parts of an organization; its own members are always one.
 
         Parameters
@@ -140,6 +158,8 @@ class Feed:
             Session of who looks.
         parts
             Parts that the page shows.
+        since
+            `moment` at which the page was made, from which on it misses changes; empty = now.
 
         Raises
         ------
@@ -152,10 +172,27 @@ class Feed:
         follower = Follower(parts | {ORGANIZATION})
         self._by_session.setdefault(session_id, set()).add(follower)
         self._by_namespace.setdefault(namespace, set()).add(follower)
+        if since:
+            follower.mark(self._missed(since, namespace, follower.parts))
         try:
             yield follower
         finally:
             self._leave(namespace, session_id, follower)
+
+    def _missed(self, since: str, namespace: str, parts: frozenset[str]) -> frozenset[str]:
+        """Return which parts may have changed since a moment; of another process all may have."""
+        begun, _, count = since.partition(".")
+        readable = count.isascii() and count.isdecimal() and len(count) <= MAX_COUNT
+        if begun != self._begun or not readable:
+            return parts
+        missed = self._count - int(count)
+        if not 0 <= missed <= len(self._latest):
+            return parts
+        changes = islice(self._latest, len(self._latest) - missed, None)
+        told = [
+            parts if what is None else what for where, what in changes if where in (None, namespace)
+        ]
+        return frozenset[str]().union(*told)
 
     def _leave(self, namespace: str, session_id: str, follower: Follower) -> None:
         following = self._by_namespace[namespace]
@@ -200,13 +237,19 @@ class Feed:
             self._mark(held.spec.namespace, frozenset({ORGANIZATION}))
 
     def _mark(self, namespace: str, parts: frozenset[str]) -> None:
+        self._note(namespace, parts)
         for each in self._by_namespace.get(namespace, ()):
             each.mark(parts)
 
     def _everywhere(self, parts: frozenset[str] | None) -> None:
         """Mark parts of every organization; None = all that somebody waits for."""
+        self._note(None, parts)
         for each in self._all():
             each.mark(each.parts if parts is None else parts)
+
+    def _note(self, namespace: str | None, parts: frozenset[str] | None) -> None:
+        self._count += 1
+        self._latest.append((namespace, parts))
 
     def _all(self) -> list[Follower]:
         return [each for following in self._by_namespace.values() for each in following]

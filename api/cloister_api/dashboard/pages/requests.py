@@ -94,8 +94,15 @@ def membership_of(request: Request) -> Membership:
     ApiError
         404 when there is no such organization, or it does not name the user.
     """
+    moment_of(request)
     user = session_of(request).user
     return context_of(request).sessions.membership(user, request.path_params["slug"])
+
+
+def moment_of(request: Request) -> str:
+    """Return how far the feed was when a page of an organization began to be made."""
+    moment: str = request.scope["state"].setdefault("moment", request.app.state.feed().moment)
+    return moment
 
 
 def require_admin(request: Request) -> None:
@@ -295,7 +302,7 @@ def render(
         }
         # The address of a form is none that a page could fetch itself from.
         if request.method in SAFE_METHODS and (parts or every):
-            query = urlencode([("part", each) for each in parts])
+            query = urlencode([*(("part", each) for each in parts), ("since", moment_of(request))])
             shared["live"] = LivePage(f"/o/{slug}/events?{query}" if parts else "", every)
     status = code if problem is None else problem.status
     return pages.page(template, {**shared, **values}, status)

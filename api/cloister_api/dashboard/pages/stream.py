@@ -53,7 +53,8 @@ async def events(request: Request) -> Response:
             return False
 
     namespace = membership.organization.spec.namespace
-    return EventStream(feed, namespace, session.id, parts, is_member=is_member)
+    since = request.query_params.get("since", "")
+    return EventStream(feed, namespace, session.id, parts, since, is_member=is_member)
 
 
 def is_part(text: str) -> bool:
@@ -74,6 +75,8 @@ class EventStream(Response):
         Session of who looks.
     parts
         Parts that the page shows.
+    since
+        Moment of the feed at which the page was made; empty = now.
     is_member
         Returns whether the user's role is still what it was.
     """
@@ -84,12 +87,13 @@ class EventStream(Response):
         namespace: str,
         session_id: str,
         parts: frozenset[str],
+        since: str,
         *,
         is_member: Callable[[], bool],
     ) -> None:
         super().__init__()
         self._feed = feed
-        self._follow = (namespace, session_id, parts)
+        self._follow = (namespace, session_id, parts, since)
         self._is_member = is_member
 
     @override

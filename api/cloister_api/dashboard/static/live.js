@@ -60,6 +60,7 @@
     const focused = document.activeElement?.id;
     Idiomorph.morph(main, fresh.childNodes, { morphStyle: "innerHTML", callbacks: keep });
     if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    if (fresh.dataset.stream) main.dataset.stream = fresh.dataset.stream;
     if (!fresh.dataset.stream && !fresh.dataset.every) {
       over = true;
       close();

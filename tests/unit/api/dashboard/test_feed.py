@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from cloister_api.dashboard.feed import Feed
+from cloister_api.dashboard.feed import REMEMBERED, Feed
 from cloister_api.dashboard.session_watch import SessionWatch
 from cloister_api.errors import ApiError
 
@@ -99,6 +99,44 @@ def test_members_are_always_heard(cache: Any, feed: Feed) -> None:
         assert stream.take() == {"hosts"}
         cache.deployments.tell(Thing(value=thing("a")))
         assert not stream.woken.is_set()
+
+
+def test_a_stream_hears_of_what_changed_since_its_page_was_made(cache: Any, feed: Feed) -> None:
+    parts = frozenset({"containers", "secrets"})
+    cache.containers.tell(container("a"))
+    made = feed.moment
+    with feed.follow("a", "s1", parts, made) as early:
+        assert not early.woken.is_set(), "that was before"
+        cache.containers.tell(container("b"))
+        cache.domains.tell(thing("a"))
+    with feed.follow("a", "s1", parts, made) as unmoved:
+        assert not unmoved.woken.is_set(), "nothing of this page"
+        cache.containers.tell(container("a"))
+    with feed.follow("a", "s1", parts, made) as late, feed.follow("a", "s1", parts) as other:
+        assert late.woken.is_set()
+        assert (late.take(), other.take()) == (frozenset({"containers"}), NOTHING)
+    cache.containers.tell(None)
+    with feed.follow("a", "s1", parts, made) as relisted:
+        assert relisted.take() == parts | {"organization"}
+
+
+@pytest.mark.parametrize("moment", ["x.0", "x", ".", "{begun}.9", "{begun}.-1", "{begun}.²"])
+def test_of_another_process_everything_may_have_changed(feed: Feed, moment: str) -> None:
+    parts = frozenset({"hosts"})
+    given = moment.format(begun=feed.moment.partition(".")[0])
+    with feed.follow("a", "s1", parts, given) as stream:
+        assert stream.take() == {"hosts", "organization"}
+
+
+def test_more_changes_than_are_remembered_are_every_change(cache: Any, feed: Feed) -> None:
+    parts, made = frozenset({"hosts"}), feed.moment
+    for _ in range(REMEMBERED):
+        cache.secrets.tell(thing("b"))
+    with feed.follow("a", "s1", parts, made) as stream:
+        assert not stream.woken.is_set()
+    cache.secrets.tell(thing("b"))
+    with feed.follow("a", "s1", parts, made) as stream:
+        assert stream.take() == {"hosts", "organization"}
 
 
 def test_there_are_as_many_streams_as_may_be(feed: Feed) -> None:
