@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, open_accounts
+from cloister_api.assembly.collateral import collateral_of
 from cloister_api.assembly.container_services import (
     accepts_webhooks,
     creator_of,
@@ -237,7 +238,7 @@ async def running(
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
-            collateral=await stack.enter_async_context(CollateralCache(settings.collateral, clock)),
+            collateral=await stack.enter_async_context(collateral_of(base)),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),

@@ -16,6 +16,7 @@ from cloister_api.auth.admin_rate_limit import AdminRateLimit
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.cache import CachedEnclave
+from cloister_api.collateral.metrics import CollateralMetrics
 from cloister_api.context import FIELD_MANAGER, background, running
 from cloister_api.errors import (
     ApiError,
@@ -206,6 +207,7 @@ async def serve_installation(
                     app.state.context = context
                     app.state.metrics.registry.register(HostGpuMetrics(context.gpus))
                     app.state.metrics.registry.register(context.state_metrics)
+                    app.state.metrics.registry.register(CollateralMetrics(context.collateral))
                     await either(published.changed(installation), stop)
                     if not stop.is_set():
                         logger.warning("the operator's settings changed; the facade starts again")

@@ -31,16 +31,35 @@ class UnusableAnswer(Exception):  # noqa: N818 - says what is wrong
 class CollateralPiece:
     """One piece of collateral."""
 
+    address: str
+    """Address of the maker."""
     url: str
     """Where it is fetched."""
     form: str
     """crl, certificate, chain, or the name of the field of its JSON that has nextUpdate."""
+    subject: str = ""
+    """What it is about: a product line of AMD, a class of processors or an authority of Intel."""
     header: str | None = None
     """Header of the answer with the certificates of its issuer; None = there is none."""
 
+    @property
+    def maker(self) -> str:
+        """Host of the maker's service."""
+        return self.address.split("/")[2]
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether AMD publishes it."""
+        return self.address.startswith(_AMD)
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether an older one may lack what the maker found since."""
+        return self.form not in {"certificate", "chain"}
+
 
 _FORMS: tuple[tuple[str, re.Pattern[str], str, str | None], ...] = (
-    (_AMD, re.compile(r"/v[cl]ek/v1/[A-Z][a-z]{2,15}/crl"), "crl", None),
+    (_AMD, re.compile(r"/v[cl]ek/v1/(?P<subject>[A-Z][a-z]{2,15})/crl"), "crl", None),
     (_AMD, re.compile(r"/v[cl]ek/v1/[A-Z][a-z]{2,15}/cert_chain"), "chain", None),
     (
         _AMD,
@@ -50,7 +69,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str, str | None], ...] = (
     ),
     (
         _INTEL,
-        re.compile(r"/tdx/certification/v4/tcb\?fmspc=[0-9a-f]{12}"),
+        re.compile(r"/tdx/certification/v4/tcb\?fmspc=(?P<subject>[0-9a-f]{12})"),
         "tcbInfo",
         "tcb-info-issuer-chain",
     ),
@@ -62,7 +81,9 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str, str | None], ...] = (
     ),
     (
         _INTEL,
-        re.compile(r"/sgx/certification/v4/pckcrl\?ca=(platform|processor)&encoding=der"),
+        re.compile(
+            r"/sgx/certification/v4/pckcrl\?ca=(?P<subject>platform|processor)&encoding=der"
+        ),
         "crl",
         "sgx-pck-crl-issuer-chain",
     ),
@@ -91,8 +112,11 @@ def piece_of(address: str, settings: CollateralSettings) -> CollateralPiece | No
         _INTEL_CERTIFICATES: settings.intel_certificates,
     }
     for maker, pattern, form, header in _FORMS:
-        if address.startswith(f"{maker}/") and pattern.fullmatch(address[len(maker) :]):
-            return CollateralPiece(bases[maker] + address[len(maker) :], form, header)
+        path = address.removeprefix(maker)
+        found = pattern.fullmatch(path) if address.startswith(f"{maker}/") else None
+        if found is not None:
+            subject = found.groupdict().get("subject", "")
+            return CollateralPiece(address, bases[maker] + path, form, subject, header)
     return None
 
 

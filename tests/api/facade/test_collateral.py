@@ -1,6 +1,7 @@
 """What makers of processors publish, requested by enclaves with their Pods' tokens."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,25 @@ def makers() -> Iterator[MakerServices]:
 
 
 @pytest.fixture(scope="module")
-def caching(
+def folder(
     facade_settings: Path, makers: MakerServices, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Facade]:
-    """Return a facade that fetches from the fakes; the ledger is the shared one."""
-    folder = tmp_path_factory.mktemp("collateral")
+) -> Path:
+    """Return a directory with settings and an authority; the ledger is the shared one."""
+    made = tmp_path_factory.mktemp("collateral")
+    path = settings_for(makers, facade_settings, made / "api.yml")
+    run_command("ca", "create", "--config", str(path))
+    return made
+
+
+@pytest.fixture(scope="module")
+def caching(folder: Path) -> Iterator[Facade]:
+    """Return a facade that fetches from the fakes."""
+    with start_facade(folder / "api.yml") as running:
+        yield running
+
+
+def settings_for(makers: MakerServices, facade_settings: Path, path: Path) -> Path:
+    """Write the settings of a facade that fetches from fakes, and return their path."""
     document = yaml.safe_load(facade_settings.read_text())
     document["ledger"] = {
         key: str(facade_settings.parent / name) for key, name in document["ledger"].items()
@@ -34,11 +49,8 @@ def caching(
     own = {"certificate": "ca.pem", "key": "ca.key"}
     document["certificates"] = {"issuer": "own", "own": own}
     document["collateral"] = {"amd": makers.base, "intel": makers.base}
-    path = folder / "api.yml"
     path.write_text(yaml.safe_dump(document))
-    run_command("ca", "create", "--config", str(path))
-    with start_facade(path) as running:
-        yield running
+    return path
 
 
 async def test_an_enclave_gets_what_the_maker_publishes(
@@ -69,3 +81,41 @@ async def test_an_enclave_gets_what_the_maker_publishes(
         makers.status = 500
         assert (await ask(TCB.replace("50806f", "00806f")))[0] == 503
         makers.status = 200
+
+
+async def test_the_newer_answer_of_two_processes_is_given_by_both_also_after_a_crash(
+    caching: Facade,
+    makers: MakerServices,
+    world: FacadeInstallation,
+    facade_settings: Path,
+    folder: Path,
+) -> None:
+    """The second one's mirror is stale."""
+    token = await enclave_with_token(world, "web")
+    address = TCB.replace("50806f", "30806f")
+
+    async def ask(facade: Facade) -> bytes | None:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with facade.client() as client:
+            found = await client.get(PATH, params={"address": address}, headers=headers)
+        return found.content if found.status_code == 200 else None
+
+    async def answered(facade: Facade) -> bytes:
+        found = await until(lambda: ask(facade), what="the facade to know the Enclave")
+        assert found is not None
+        return found
+
+    with maker_services() as stale:
+        stale.now = makers.now - timedelta(days=1)
+        path = settings_for(stale, facade_settings, folder / "stale.yml")
+        with start_facade(path) as other:
+            old = await answered(other)
+            new = await answered(caching)
+            assert b'"issueDate": "' + f"{stale.now:%Y-%m-%d}".encode() in old
+            assert b'"issueDate": "' + f"{makers.now:%Y-%m-%d}".encode() in new
+            assert await ask(other) == new
+            assert len(stale.requests) == 1
+            other.kill()
+        with start_facade(path) as restarted:
+            assert await answered(restarted) == new
+        assert len(stale.requests) == 2, "it has asked, and what it got was older"

@@ -15,16 +15,27 @@ from urllib.parse import quote
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.x509.oid import NameOID
 from typing_extensions import override
 
+from cloister_api.collateral.signatures import LINES, LIST_SIGNERS, TCB_SIGNER, MakerRoots
 from cloister_clients.clock import utc_now
 
-__all__ = ["CHIP", "LEVELS", "MakerServices", "maker_services"]
+__all__ = ["CHIP", "LEVELS", "ROOTS", "MakerServices", "maker_services"]
 
 CHIP = "ab" * 64
 """A chip id of AMD."""
+AMD_KEY = rsa.generate_private_key(65_537, 2048)
+"""Key of AMD's roots."""
+INTEL_KEY = ec.generate_private_key(ec.SECP256R1())
+"""Key of Intel's root and of all that it certifies."""
+FOREIGN_AMD_KEY = rsa.generate_private_key(65_537, 2048)
+FOREIGN_KEY = ec.generate_private_key(ec.SECP256R1())
+"""Keys of somebody else."""
+ROOTS = MakerRoots(dict.fromkeys(LINES, AMD_KEY.public_key()), INTEL_KEY.public_key())
+"""Whose signatures count where these are the makers."""
 LEVELS = "blSPL=3&teeSPL=0&snpSPL=20&ucodeSPL=209"
 """Levels of a firmware of AMD."""
 
@@ -39,6 +50,14 @@ class MakerServices:
     """When they sign what they serve."""
     life: timedelta = timedelta(days=30)
     """How long it is valid."""
+    evaluation: int = 15
+    """Number of the evaluation by which Intel's levels are."""
+    list_number: int = 1
+    """Number of revocation lists."""
+    forged: bool = False
+    """Whether somebody else signs in the makers' names."""
+    about: str = ""
+    """Class of processors that the levels are of, whatever is requested; empty = that one."""
     status: int = 200
     """Status of all answers; a page comes with others."""
     garbage: bool = False
@@ -47,64 +66,87 @@ class MakerServices:
     """Whether headers with the issuer's certificates are missing."""
     requests: list[str] = field(default_factory=list)
     """Paths of all requests."""
-    key: ec.EllipticCurvePrivateKey = field(
-        default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
-    )
-    """Key of the root."""
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of a path."""
         self.requests.append(path)
         if self.status != 200 or self.garbage:
             return self.status, {}, b"<html>not now</html>"
-        chain = quote(self._certificate(serialization.Encoding.PEM).decode())
-        header = ""
+        header, signer = "", ""
         if "/tcb?" in path:
-            header, body = "TCB-Info-Issuer-Chain", self._json("tcbInfo")
+            header, signer = "TCB-Info-Issuer-Chain", TCB_SIGNER
+            body = self._json("tcbInfo", id="TDX", fmspc=self.about or path[-12:])
         elif path.endswith("/qe/identity"):
-            header, body = "SGX-Enclave-Identity-Issuer-Chain", self._json("enclaveIdentity")
+            header, signer = "SGX-Enclave-Identity-Issuer-Chain", TCB_SIGNER
+            body = self._json("enclaveIdentity", id="TD_QE")
         elif path.endswith("cert_chain"):
-            body = 2 * self._certificate(serialization.Encoding.PEM)
+            body = 2 * self._certificate("SEV", serialization.Encoding.PEM)
         elif "blSPL" in path:
-            body = self._certificate(serialization.Encoding.DER)
+            body = self._certificate("VCEK", serialization.Encoding.DER)
+        elif "pckcrl" in path:
+            header = "SGX-PCK-CRL-Issuer-Chain"
+            signer = LIST_SIGNERS["processor" if "ca=processor" in path else "platform"]
+            body = self._list(signer)
         else:
-            header = "SGX-PCK-CRL-Issuer-Chain" if "pckcrl" in path else ""
-            body = self._list()
-        found = {} if self.without_chain or not header else {header: chain}
-        return 200, found, body
+            body = self._list("ARK" if path.endswith("/crl") else "Intel SGX Root CA")
+        if self.without_chain or not header:
+            return 200, {}, body
+        chain = self._certificate(signer, serialization.Encoding.PEM)
+        return 200, {header: quote(chain.decode())}, body
 
-    def _json(self, name: str) -> bytes:
+    def _json(self, name: str, **about: str) -> bytes:
         """Return an answer of Intel's, without what nobody here reads."""
-        end = f"{self.now + self.life:%Y-%m-%dT%H:%M:%SZ}"
-        return json.dumps({name: {"nextUpdate": end}, "signature": ""}).encode()
+        signed = json.dumps(
+            {
+                **about,
+                "issueDate": f"{self.now:%Y-%m-%dT%H:%M:%SZ}",
+                "nextUpdate": f"{self.now + self.life:%Y-%m-%dT%H:%M:%SZ}",
+                "tcbEvaluationDataNumber": self.evaluation,
+            }
+        )
+        parts = decode_dss_signature(self._key().sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        signature = b"".join(part.to_bytes(32, "big") for part in parts)
+        return f'{{"{name}":{signed},"signature":"{signature.hex()}"}}'.encode()
 
-    def _name(self) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "maker of tests")])
+    def _key(self) -> ec.EllipticCurvePrivateKey:
+        """Return the key that signs for Intel."""
+        return FOREIGN_KEY if self.forged else INTEL_KEY
 
-    def _certificate(self, encoding: serialization.Encoding) -> bytes:
-        """Return the root's certificate."""
+    def _certificate(self, subject: str, encoding: serialization.Encoding) -> bytes:
+        """Return a certificate of the root's key."""
         made = (
             x509.CertificateBuilder()
-            .subject_name(self._name())
-            .issuer_name(self._name())
-            .public_key(self.key.public_key())
+            .subject_name(named(subject))
+            .issuer_name(named("root"))
+            .public_key(self._key().public_key())
             .serial_number(1)
             .not_valid_before(self.now)
             .not_valid_after(self.now + self.life)
-            .sign(self.key, hashes.SHA256())
+            .sign(self._key(), hashes.SHA256())
         )
         return made.public_bytes(encoding)
 
-    def _list(self) -> bytes:
-        """Return a revocation list of nothing."""
+    def _list(self, issuer: str) -> bytes:
+        """Return a revocation list of nothing; AMD signs by RSA-PSS."""
         made = (
             x509.CertificateRevocationListBuilder()
-            .issuer_name(self._name())
+            .issuer_name(named(issuer))
             .last_update(self.now)
             .next_update(self.now + self.life)
-            .sign(self.key, hashes.SHA256())
+            .add_extension(x509.CRLNumber(self.list_number), critical=False)
         )
-        return made.public_bytes(serialization.Encoding.DER)
+        if issuer != "ARK":
+            signed = made.sign(self._key(), hashes.SHA256())
+        else:
+            key = FOREIGN_AMD_KEY if self.forged else AMD_KEY
+            pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
+            signed = made.sign(key, hashes.SHA384(), rsa_padding=pss)
+        return signed.public_bytes(serialization.Encoding.DER)
+
+
+def named(name: str) -> x509.Name:
+    """Return a name of a certificate."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 @contextmanager

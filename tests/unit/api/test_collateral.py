@@ -1,70 +1,40 @@
 """The cache of what makers of processors publish, against fakes of their services over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from cloister_api.collateral import cache as caching
-from cloister_api.collateral.cache import CollateralCache
 from cloister_api.collateral.makers import UnusableAnswer, piece_of, valid_until
 from cloister_api.collateral.settings import CollateralSettings
 from cloister_api.errors import ApiError
-from cloister_clients.clock import utc_now
-from tests.support.programs.maker_services import CHIP, LEVELS, MakerServices, maker_services
-
-AMD, INTEL = "https://kdsintf.amd.com", "https://api.trustedservices.intel.com"
-LISTED = f"{AMD}/vcek/v1/Milan/crl"
-TCB = f"{INTEL}/tdx/certification/v4/tcb?fmspc=50806f000000"
-ALL = (
+from tests.support.programs.collateral_world import (
+    AMD,
+    INTEL,
     LISTED,
-    f"{AMD}/vlek/v1/Genoa/crl",
-    f"{AMD}/vcek/v1/Turin/cert_chain",
-    f"{AMD}/vcek/v1/Milan/{CHIP}?{LEVELS}",
-    f"{AMD}/vcek/v1/Turin/{CHIP[:16]}?fmcSPL=1&{LEVELS}",
     TCB,
-    f"{INTEL}/tdx/certification/v4/qe/identity",
-    f"{INTEL}/sgx/certification/v4/pckcrl?ca=platform&encoding=der",
-    "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der",
+    CollateralWorld,
+    collateral_world,
 )
-
-
-class World:
-    """A cache, the makers, and the time."""
-
-    def __init__(self, makers: MakerServices) -> None:
-        self.now = utc_now().replace(microsecond=0)
-        self.makers = makers
-        makers.now = self.now
-        base = makers.base
-        settings = CollateralSettings(amd=base, intel=base, intel_certificates=base)
-        self.cache = CollateralCache(settings, lambda: self.now)
-
-    async def refusal(self, address: str) -> ApiError:
-        """Return the error of a request."""
-        with pytest.raises(ApiError) as caught:
-            await self.cache.get(address)
-        return caught.value
+from tests.support.programs.collateral_world import (
+    COLLATERAL_ADDRESSES as ALL,
+)
+from tests.support.programs.maker_services import CHIP, LEVELS
 
 
 @pytest.fixture
-def makers() -> Iterator[MakerServices]:
-    with maker_services() as services:
-        yield services
-
-
-@pytest.fixture
-async def world(makers: MakerServices) -> AsyncIterator[World]:
-    made = World(makers)
-    async with made.cache:
+async def world(tmp_path: Path) -> AsyncIterator[CollateralWorld]:
+    async with collateral_world(tmp_path / "ledger.db") as made:
         yield made
 
 
 @pytest.mark.parametrize("address", ALL)
-async def test_an_answer_is_the_makers_byte_for_byte(world: World, address: str) -> None:
+async def test_an_answer_is_the_makers_byte_for_byte(world: CollateralWorld, address: str) -> None:
     answer = await world.cache.get(address)
     path = "/" + address.split("/", 3)[3]
     assert world.makers.requests == [path]
@@ -92,13 +62,13 @@ async def test_an_answer_is_the_makers_byte_for_byte(world: World, address: str)
         f"{INTEL}/sgx/certification/v4/pckcert?encrypted_ppid=00",
     ],
 )
-async def test_no_other_address_is_fetched(world: World, address: str) -> None:
+async def test_no_other_address_is_fetched(world: CollateralWorld, address: str) -> None:
     error = await world.refusal(address)
     assert error.status == 400
     assert world.makers.requests == []
 
 
-async def test_it_is_fetched_again_before_it_ends(world: World) -> None:
+async def test_it_is_fetched_again_before_it_ends(world: CollateralWorld) -> None:
     world.makers.life = timedelta(hours=10)
     await world.cache.get(LISTED)
     world.now += timedelta(hours=4)
@@ -117,7 +87,9 @@ async def test_it_is_fetched_again_before_it_ends(world: World) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["status", "garbage", "chain", "expired"])
-async def test_while_a_maker_is_away_what_is_valid_is_kept(world: World, trouble: str) -> None:
+async def test_while_a_maker_is_away_what_is_valid_is_kept(
+    world: CollateralWorld, trouble: str
+) -> None:
     first = await world.cache.get(TCB)
     world.now += timedelta(days=20)
     world.makers.status = 503 if trouble == "status" else 200
@@ -136,7 +108,7 @@ async def test_while_a_maker_is_away_what_is_valid_is_kept(world: World, trouble
     assert "settings collateral" in str(error)
 
 
-async def test_what_was_never_there_is_unavailable_with_the_reason(world: World) -> None:
+async def test_what_was_never_there_is_unavailable_with_the_reason(world: CollateralWorld) -> None:
     world.makers.status = 429
     assert "it answered 429" in str(await world.refusal(LISTED))
     assert "it answered 429" in str(await world.refusal(LISTED))
@@ -146,7 +118,7 @@ async def test_what_was_never_there_is_unavailable_with_the_reason(world: World)
     await world.cache.get(LISTED)
 
 
-async def test_one_request_serves_all_who_wait(world: World) -> None:
+async def test_one_request_serves_all_who_wait(world: CollateralWorld) -> None:
     answers = await asyncio.gather(*(world.cache.get(LISTED) for _ in range(20)))
     assert len(set(map(id, answers))) == 1
     assert len(world.makers.requests) == 1
@@ -174,10 +146,10 @@ async def dripping() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_maker_that_never_finishes_is_given_up() -> None:
+async def test_a_maker_that_never_finishes_is_given_up(world: CollateralWorld) -> None:
     async with dripping() as slow:
         settings = CollateralSettings(amd=slow, timeout_seconds=0.5)
-        async with CollateralCache(settings, utc_now) as cache, asyncio.timeout(60):
+        async with world.replica(settings) as cache, asyncio.timeout(60):
             lines = ("Milan", "Genoa", "Turin", "Bergamo", "Siena")
             asked = (cache.get(f"{AMD}/vcek/v1/{line}/crl") for line in lines)
             for error in await asyncio.gather(*asked, return_exceptions=True):
@@ -185,10 +157,10 @@ async def test_a_maker_that_never_finishes_is_given_up() -> None:
                 assert "its answer took too long" in str(error)
 
 
-async def test_a_slow_maker_delays_no_other(makers: MakerServices) -> None:
+async def test_a_slow_maker_delays_no_other(world: CollateralWorld) -> None:
     async with dripping() as slow:
-        settings = CollateralSettings(amd=slow, intel=makers.base, timeout_seconds=60)
-        async with CollateralCache(settings, utc_now) as cache, asyncio.timeout(60):
+        settings = CollateralSettings(amd=slow, intel=world.makers.base, timeout_seconds=60)
+        async with world.replica(settings) as cache, asyncio.timeout(60):
             pieces = (f"{AMD}/vcek/v1/Milan/{number:0128x}?{LEVELS}" for number in range(1000))
             asked = [asyncio.create_task(cache.get(each)) for each in pieces]
             await asyncio.sleep(0)  # all of them begin
@@ -199,43 +171,41 @@ async def test_a_slow_maker_delays_no_other(makers: MakerServices) -> None:
             await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def test_each_replica_asks_once_and_keeps_its_own_while_the_maker_is_away(
-    world: World,
+async def test_each_replica_asks_once_and_has_what_is_dated_while_the_maker_is_away(
+    world: CollateralWorld,
 ) -> None:
-    base = world.makers.base
-    settings = CollateralSettings(amd=base, intel=base, intel_certificates=base)
-    async with CollateralCache(settings, lambda: world.now) as other:
-        both = (world.cache, other)
-        await asyncio.gather(*(each.get(piece) for each in both for piece in ALL for _ in range(5)))
-        assert len(world.makers.requests) == 2 * len(ALL)
+    async with world.replica() as other:
+        for each in (world.cache, other):
+            await asyncio.gather(*(each.get(piece) for piece in ALL for _ in range(5)))
+        assert len(world.makers.requests) == 2 * len(ALL), "each asks once"
         world.makers.status = 503
         world.now += timedelta(days=2)
-        for each in both:
-            assert (await each.get(TCB)).valid_until > world.now
-        async with CollateralCache(settings, lambda: world.now) as restarted:
-            with pytest.raises(ApiError) as caught:
-                await restarted.get(TCB)
-            assert caught.value.status == 503
-        world.now += timedelta(days=40)
-        for each in both:
-            with pytest.raises(ApiError) as caught:
-                await each.get(TCB)
-            assert caught.value.status == 503
+        async with world.replica() as restarted:
+            for each in (world.cache, other, restarted):
+                assert (await each.get(TCB)).valid_until > world.now
+            world.now += timedelta(days=40)
+            for each in (world.cache, other, restarted):
+                with pytest.raises(ApiError) as caught:
+                    await each.get(TCB)
+                assert caught.value.status == 503
 
 
-async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cache_is_bounded(
+    world: CollateralWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(caching, "MOST", 2)
-    for address in ALL[:3]:
+    for address in ALL[6:]:
         await world.cache.get(address)
-    await world.cache.get(ALL[0])
+    await world.cache.get(ALL[6])
     assert len(world.makers.requests) == 4
 
 
-async def test_a_proxy_is_used_where_one_is_set(makers: MakerServices) -> None:
-    settings = CollateralSettings(amd="http://kds.invalid", proxy=makers.base, intel=makers.base)
-    async with CollateralCache(settings, utc_now) as cache:
+async def test_a_proxy_is_used_where_one_is_set(world: CollateralWorld) -> None:
+    base = world.makers.base
+    settings = CollateralSettings(amd="http://kds.invalid", proxy=base, intel=base)
+    async with world.replica(settings) as cache:
         await cache.get(LISTED)
-    assert makers.requests == ["http://kds.invalid/vcek/v1/Milan/crl"]
+    assert world.makers.requests == ["http://kds.invalid/vcek/v1/Milan/crl"]
 
 
 def test_what_says_no_end_is_unusable() -> None:
