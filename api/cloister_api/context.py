@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, open_accounts
-from cloister_api.assembly.collateral import collateral_of
+from cloister_api.assembly.collateral import open_collateral
 from cloister_api.assembly.container_services import (
     accepts_webhooks,
     creator_of,
@@ -35,7 +35,6 @@ from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.issuer import authority_of, open_queue
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.sweep import CertificateSweep
-from cloister_api.collateral.cache import CollateralCache
 from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
@@ -50,7 +49,6 @@ from cloister_api.metering.store import MeteringStore
 from cloister_api.payments.payments import Payments, open_payments
 from cloister_api.records.container import RecordSettings
 from cloister_api.records.record_cache import RecordCache
-from cloister_api.services.certificates import Certificates
 from cloister_api.services.claims import HostnameClaims
 from cloister_api.services.containers.creator import ContainerCreator
 from cloister_api.services.containers.reader import ContainerReader
@@ -59,6 +57,8 @@ from cloister_api.services.containers.resolution import ReleaseResolver
 from cloister_api.services.containers.status import ContainerStatuses
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
+from cloister_api.services.enclaves.certificates import Certificates
+from cloister_api.services.enclaves.collateral import EnclaveCollateral
 from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
@@ -145,7 +145,7 @@ class Context:
     """Checks that change nothing."""
     certificates: Certificates
     """Certificates of enclaves."""
-    collateral: CollateralCache
+    collateral: EnclaveCollateral
     """What the makers of processors publish."""
     accounts: Accounts
     """Regular keys and usage."""
@@ -238,7 +238,7 @@ async def running(
             admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
             resolver=resolver,
             certificates=certificates,
-            collateral=await stack.enter_async_context(collateral_of(base)),
+            collateral=await stack.enter_async_context(open_collateral(base)),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),
@@ -311,7 +311,7 @@ def build(
     admin_key_desk: AdminKeyDesk,
     resolver: ReleaseResolver,
     certificates: Certificates,
-    collateral: CollateralCache,
+    collateral: EnclaveCollateral,
     accounts: Accounts,
     utilization: UtilizationStore,
     gpus: GpuCollector,

@@ -207,7 +207,7 @@ async def serve_installation(
                     app.state.context = context
                     app.state.metrics.registry.register(HostGpuMetrics(context.gpus))
                     app.state.metrics.registry.register(context.state_metrics)
-                    app.state.metrics.registry.register(CollateralMetrics(context.collateral))
+                    app.state.metrics.registry.register(CollateralMetrics(context.collateral.cache))
                     await either(published.changed(installation), stop)
                     if not stop.is_set():
                         logger.warning("the operator's settings changed; the facade starts again")

@@ -32,3 +32,7 @@ class CollateralSettings(SettingsSection):
     timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
     """Longest wait for a connection and between two pieces of a response, in seconds.
     Default 10."""
+    requests_per_hour: Annotated[int, Field(ge=1, le=100_000)] = 240
+    """Requests of one enclave in an hour, by replica, and as many at once after a pause; further
+    ones are 429. Default 240: an enclave needs four at its start and every hour, and tries again
+    while something is missing."""

@@ -1,6 +1,6 @@
 """Orders of certificates in the ledger, where a restart or another replica finds them.
 
-Added by `cloister_api.services.certificates`, processed by the queue of the ACME account.
+Added by `cloister_api.services.enclaves.certificates`, processed by the queue of the ACME account.
 """
 
 import uuid

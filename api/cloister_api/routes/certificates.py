@@ -12,7 +12,7 @@ from cloister_api.routes.responses import ISSUER_CHAINS, RETRY_AFTER, headers_of
 from cloister_api.routes.route_classes import TypedRoute
 from cloister_api.schemas.certificates import SignCertificateRequest
 from cloister_api.schemas.platform_responses import CertificateResponse, QueuedCertificateResponse
-from cloister_api.services.certificates import PendingCertificate
+from cloister_api.services.enclaves.certificates import PendingCertificate
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["COLLATERAL_PATH", "PATH", "router"]
@@ -80,8 +80,9 @@ async def get_authority(request: Request) -> Response:
 )
 async def get_collateral(
     request: Request,
+    enclave: Annotated[CachedEnclave, Depends(enclave_of)],
     address: Annotated[str, Query(max_length=512, description="Address of AMD or Intel.")],
 ) -> Response:
     """Return what AMD or Intel publishes at an address; the guard has authenticated the enclave."""
-    answer = await context_of(request).collateral.get(address)
+    answer = await context_of(request).collateral.get(enclave.uid, address)
     return CollateralResponse(answer.body, headers=answer.headers)

@@ -40,7 +40,7 @@ def caching(folder: Path) -> Iterator[Facade]:
         yield running
 
 
-def settings_for(makers: MakerServices, facade_settings: Path, path: Path) -> Path:
+def settings_for(makers: MakerServices, facade_settings: Path, path: Path, **settings: int) -> Path:
     """Write the settings of a facade that fetches from fakes, and return their path."""
     document = yaml.safe_load(facade_settings.read_text())
     document["ledger"] = {
@@ -48,7 +48,7 @@ def settings_for(makers: MakerServices, facade_settings: Path, path: Path) -> Pa
     }
     own = {"certificate": "ca.pem", "key": "ca.key"}
     document["certificates"] = {"issuer": "own", "own": own}
-    document["collateral"] = {"amd": makers.base, "intel": makers.base}
+    document["collateral"] = {"amd": makers.base, "intel": makers.base, **settings}
     path.write_text(yaml.safe_dump(document))
     return path
 
@@ -81,6 +81,28 @@ async def test_an_enclave_gets_what_the_maker_publishes(
         makers.status = 500
         assert (await ask(TCB.replace("50806f", "00806f")))[0] == 503
         makers.status = 200
+
+
+async def test_an_enclave_that_requests_too_much_waits(
+    makers: MakerServices, world: FacadeInstallation, facade_settings: Path, folder: Path
+) -> None:
+    token = await enclave_with_token(world, "web")
+    headers = {"Authorization": f"Bearer {token}"}
+    path = settings_for(makers, facade_settings, folder / "rate.yml", requestsPerHour=2)
+    with start_facade(path) as facade:
+        async with facade.client() as client:
+
+            async def known() -> bool:
+                found = await client.get(PATH, params={"address": TCB}, headers=headers)
+                return found.status_code == 200
+
+            await until(known, what="the facade to know the Enclave")
+            answers = [
+                await client.get(PATH, params={"address": TCB}, headers=headers) for _ in range(2)
+            ]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert 1700 < int(answers[1].headers["retry-after"]) <= 1800
+    assert answers[1].json()["code"] == "RATE_LIMITED"
 
 
 async def test_the_newer_answer_of_two_processes_is_given_by_both_also_after_a_crash(

@@ -1,0 +1,1 @@
+"""What enclaves request with their tokens: certificates, collateral."""
