@@ -30,7 +30,8 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, m.quoteFields(bases)...)
 	made = append(made, m.sizes(bases)...)
 	made = append(made, m.signedScenes(bases)...)
-	return append(made, m.boots(bases)...)
+	made = append(made, m.boots(bases)...)
+	return append(made, m.unread(bases)...)
 }
 
 // fields damages each field of the document: gone, of another type, null, empty, and one character of it.

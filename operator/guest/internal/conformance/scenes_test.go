@@ -166,6 +166,26 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 	return made
 }
 
+// unread are processors that this program does not read, and levels that it does not accept: all honest.
+func (m *maker) unread(bases map[string]base) []vector {
+	line := func(family, model byte) func(*scene) {
+		return func(s *scene) { s.report.Change = func(report []byte) { report[0x188], report[0x189] = family, model } }
+	}
+	made := m.of(snp, bases, []spoiled{
+		{name: "of Turin", about: "the processor is of a product line whose certificates the verifier does not read", code: verify.ClassUnsupported, spoil: line(0x1A, 0x02)},
+		{name: "of an unknown product line", about: "the processor is of a family that the verifier does not know", code: verify.ClassUnsupported, spoil: line(0x1F, 0x01)},
+	})
+	made = append(made, m.of(tdx, bases, []spoiled{{
+		name: "quote of version 5", about: "the quote is of a version that the verifier does not read", code: verify.ClassUnsupported,
+		spoil: func(s *scene) { s.quote.Version5 = true },
+	}})...)
+	levels := []spoiled{{name: "revoked quoting enclave", about: "Intel revoked the level of the quoting enclave", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.QEStatus = "Revoked" }}}
+	for _, state := range []string{"SWHardeningNeeded", "ConfigurationNeeded", "ConfigurationAndSWHardeningNeeded", "OutOfDateConfigurationNeeded"} {
+		levels = append(levels, spoiled{name: "level " + state, about: "Intel says so of the processor's level, which is not UpToDate", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = state }})
+	}
+	return append(made, m.of(tdx, bases, levels)...)
+}
+
 // otherMaker is a document whose collateral somebody else signed.
 func (m *maker) otherMaker(tee string, bases map[string]base) vector {
 	m.t.Helper()

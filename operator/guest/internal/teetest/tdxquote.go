@@ -18,17 +18,25 @@ type TDXOptions struct {
 	// Attributes has 8 bytes; nil is SEPT_VE_DISABLE alone, as machines are started. ReportData has 64, ConfigID 48, and MRTD and each of Registers 48.
 	Attributes, ReportData, ConfigID, MRTD []byte
 	Registers                              [4][]byte
+	// Version5 makes a quote of version 5, which names the type and the size of its body.
+	Version5 bool
 	// Change changes the quote's header and body before they are signed.
 	Change func(signed []byte)
 }
 
-// Quote returns a signed quote of version 4.
+// Quote returns a signed quote, of version 4 unless the options say otherwise.
 func (t *TDX) Quote(options TDXOptions) ([]byte, error) {
 	attestation, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	signed := append(quoteHeader(), options.body()...)
+	if options.Version5 {
+		header, body := signed[:48], signed[48:]
+		header[0] = 5
+		described := binary.LittleEndian.AppendUint32([]byte{2, 0}, uint32(len(body)))
+		signed = slices.Concat(header, described, body)
+	}
 	if options.Change != nil {
 		options.Change(signed)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/go-sev-guest/abi"
@@ -30,6 +31,9 @@ func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
 	report, err := abi.ReportToProto(read.Report)
 	if err != nil {
 		return signed{}, malformed(err)
+	}
+	if err := checkProductLine(report); err != nil {
+		return signed{}, err
 	}
 	if err := checkSNPSignature(report, read, want); err != nil {
 		return signed{}, err
@@ -60,6 +64,29 @@ func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
 
 func tcbText(found kds.TCBParts) string {
 	return fmt.Sprintf("bootloader %d, TEE %d, SNP %d, microcode %d", found.BlSpl, found.TeeSpl, found.SnpSpl, found.UcodeSpl)
+}
+
+// productLines are those whose certificates the library reads. Those of Turin name the chip by 8 bytes, not
+// 64, and their levels have another part and another order: the library takes them for damaged.
+var productLines = []string{"Milan", "Genoa"}
+
+// checkProductLine refuses processors of other product lines. A report of version 2 names none: then the
+// certificate of its key decides.
+func checkProductLine(report *spb.Report) error {
+	family := report.GetCpuid1EaxFms()
+	if family == 0 {
+		return nil
+	}
+	line := kds.ProductLineFromFms(family)
+	if slices.Contains(productLines, line) {
+		return nil
+	}
+	number, model, _ := abi.FmsFromCpuid1Eax(family)
+	if line == "Unknown" {
+		line = "unknown"
+	}
+	return refuse(ClassUnsupported, "evidence", fmt.Sprintf("this program does not read certificates of processors of family %#x, model %#x (%s)", number, model, line),
+		"use a processor of the product line Milan or Genoa, or the cloister-verify of a release that names yours in docs/verify.md")
 }
 
 // checkSNPSignature verifies the signature, the chain and that AMD has not revoked it.

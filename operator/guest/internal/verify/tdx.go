@@ -4,6 +4,8 @@ import (
 	"crypto/sha512"
 	"crypto/x509"
 	_ "embed"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,13 +37,16 @@ const runtimeRegisters = 3
 
 // checkTDX verifies a quote up to Intel, the level of its firmware, and what it says of the machine.
 func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
+	if err := checkQuoteVersion(read.Report); err != nil {
+		return signed{}, err
+	}
 	parsed, err := abi.QuoteToProto(read.Report)
 	if err != nil {
 		return signed{}, malformed(fmt.Errorf("cpu_evidence.report_base64: %w", err))
 	}
 	quote, isV4 := parsed.(*tpb.QuoteV4)
 	if !isV4 {
-		return signed{}, refuse(ClassUnsupported, "evidence", "quotes of another version than 4 are not checked", "use a host whose quoting service makes quotes of version 4")
+		return signed{}, malformed(errors.New("cpu_evidence.report_base64: not a quote of version 4"))
 	}
 	if err := checkQuoteSignature(quote, want); err != nil {
 		return signed{}, err
@@ -62,6 +67,18 @@ func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	}
 	want.pass("TD attributes", fmt.Sprintf("%x, neither debugging nor migration", body.GetTdAttributes()))
 	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), "sha384"}, nil
+}
+
+// unreadVersion is a version of quotes that Intel's services make and the library does not read.
+const unreadVersion = 5
+
+// checkQuoteVersion refuses quotes of that version; what is of neither is malformed.
+func checkQuoteVersion(quote []byte) error {
+	if len(quote) < 2 || binary.LittleEndian.Uint16(quote) != unreadVersion {
+		return nil
+	}
+	return refuse(ClassUnsupported, "evidence", "this program does not read quotes of version 5, only of version 4",
+		"configure the host's quoting service for quotes of version 4, or use the cloister-verify of a release that names version 5 in docs/verify.md")
 }
 
 // checkAttributes refuses machines that were started in a way that opens them to their host.
@@ -99,7 +116,7 @@ func checkQuoteCollateral(quote *tpb.QuoteV4, read attestdoc.Parts, want Expecte
 		err = answers.err
 	}
 	if err != nil {
-		return refuse(ClassFirmware, "TCB and revocation", err.Error(), "allow requests to api.trustedservices.intel.com and certificates.trustedservices.intel.com, or ask the enclave's operator for collateral in the document; an old level needs an update of the node's firmware")
+		return refuse(ClassFirmware, "TCB and revocation", err.Error(), levelRemedy(err.Error()))
 	}
 	return nil
 }
