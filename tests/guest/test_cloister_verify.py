@@ -4,20 +4,26 @@ The measurement is the operator's own (`cloister_crds.measurement`), the reposit
 git, and the clients of the proxy are curl and httpx.
 """
 
+import base64
+import hashlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tests.support.programs.verifier import (
     GUEST,
@@ -194,29 +200,59 @@ def test_a_bundle_has_the_same_verdict_without_network(scene: Scene, tmp_path: P
     words = scene.options(*scene.all_inputs)
     live = verify(scene.enclave.host, "--json", "--bundle", kept, *words)
     assert live.code == 0
-    alone: list[str | Path] = [
-        "--json",
-        "--from-bundle",
-        kept,
-        *scene.enclave.trusted(),
-        *IMAGES,
-        "--strict",
-    ]
+    alone: list[str | Path] = ["--json", "--from-bundle", kept, *scene.enclave.trusted(), *IMAGES]
     again = verify(*alone)
     assert again.code == 0, again.out
     same = ("verified", "failure", "on_operators_word", "host", "release", "measurement")
     assert {name: again.data[name] for name in same} == {name: live.data[name] for name in same}
     first, second = steps(live.data), steps(again.data)
     assert first.keys() == second.keys()
-    assert any("word of whoever made the bundle" in each for each in again.data["notes"])
+    assert live.data["on_bundle_makers_word"] == []
     assert verify(*alone, "--at", "2031-01-01T00:00:00Z").code == 21
     (tmp_path / "other.yml").write_bytes(OTHER)
     assert verify(*alone, "--file", tmp_path / "other.yml").code == 26
+    said = verify(*alone[1:])
+    assert "verified: the enclave that the bundle calls " in said.out
+    assert "taken from the word of whoever made the bundle: that the document is" in said.error
     spoilt = {"nonce": "00" * 32, "format": "x", "more": 1, "document": "", "service": "other"}
     for field, value in spoilt.items():
         spoiled = tmp_path / "spoiled.json"
         spoiled.write_text(json.dumps(json.loads(kept.read_text()) | {field: value}))
         assert verify("--from-bundle", spoiled, *alone[3:]).code in {2, 24}
+
+
+def test_strict_believes_nothing_that_a_bundle_alone_says(scene: Scene, tmp_path: Path) -> None:
+    kept, nonce = tmp_path / "bundle.json", secrets.token_hex(32)
+    words = scene.options(*scene.all_inputs)
+    live = verify(scene.enclave.host, "--json", "--bundle", kept, "--nonce", nonce, *words)
+    assert (live.code, "only who chose it" in " ".join(live.data["notes"])) == (0, True)
+    bundle = json.loads(kept.read_text())
+    certificate = x509.load_der_x509_certificate(base64.b64decode(bundle["certificate"]))
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    key = certificate.public_key().public_bytes(serialization.Encoding.DER, form)
+    (tmp_path / "own.yml").write_bytes(base64.b64decode(bundle["config_file"]))
+    known: dict[str, str | Path] = {
+        "--nonce": nonce,
+        "--tls-key": hashlib.sha256(key).hexdigest(),
+        "--at": "now",
+        "--file": tmp_path / "own.yml",
+        "--host-profile": scene.folder / "host.yml",
+        "--documents": scene.folder / "documents.json",
+    }
+    alone: list[str | Path] = ["--json", "--strict", "--from-bundle", kept]
+    alone += [*scene.enclave.trusted(), *IMAGES]
+    found = verify(*alone, *chain.from_iterable(known.items()))
+    assert (found.code, found.data["on_bundle_makers_word"]) == (0, []), found.out
+    for option in known:
+        others = {name: value for name, value in known.items() if name != option}
+        found = verify(*alone, *chain.from_iterable(others.items()))
+        (taken,) = found.data["on_bundle_makers_word"]
+        assert (found.code, found.data["failure"]["step"]) == (28, "bundle's word")
+        assert option in taken
+        assert taken in found.data["failure"]["problem"]
+    for option, code in {"--nonce": 24, "--tls-key": 23}.items():
+        found = verify(*alone, *chain.from_iterable((known | {option: "5a" * 32}).items()))
+        assert found.code == code, found.out
 
 
 @contextmanager

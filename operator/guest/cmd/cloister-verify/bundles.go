@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"cloister.dev/guest/internal/bundle"
@@ -38,9 +39,8 @@ func verifyBundle(ctx context.Context, chosen options) verdict {
 		return refused(verdict{host: read.Host}, err)
 	}
 	judge.recorder = &bundle.Recorder{Kept: read.Downloads}
-	var notes []string
 	if chosen.measurement == "" {
-		if notes, err = judge.takeInputs(read); err != nil {
+		if err := judge.takeInputs(read); err != nil {
 			return refused(verdict{host: read.Host}, err)
 		}
 	}
@@ -48,35 +48,72 @@ func verifyBundle(ctx context.Context, chosen options) verdict {
 	if !chosen.verifiedAt.IsZero() {
 		at = chosen.verifiedAt
 	}
-	notes = append(notes, fmt.Sprintf("verified as of %s; the bundle is of %s", at.UTC().Format(time.RFC3339), read.Time.UTC().Format(time.RFC3339)),
-		"that somebody had this connection at that time is the word of whoever made the bundle: its nonce was theirs")
-	made := judge.judge(presented{document: read.Document, key: sha256.Sum256(certificate.RawSubjectPublicKeyInfo), nonce: nonce}, at)
-	made.notes = append(made.notes, notes...)
+	shown := presented{document: read.Document, key: sha256.Sum256(certificate.RawSubjectPublicKeyInfo), nonce: nonce}
+	// What the client knows itself takes the place of what the bundle says.
+	if len(chosen.ownNonce) > 0 {
+		shown.nonce = chosen.ownNonce
+	}
+	if len(chosen.ownKey) > 0 {
+		shown.key = [sha256.Size]byte(chosen.ownKey)
+	}
+	made := judge.judge(shown, at)
+	made.isBundle, made.onBundle = true, onBundlesWord(chosen, read)
+	made.notes = append(made.notes, fmt.Sprintf("verified as of %s; the bundle is of %s", at.UTC().Format(time.RFC3339), read.Time.UTC().Format(time.RFC3339)))
+	if made.failure == nil && chosen.strict && len(made.onBundle) > 0 {
+		return refused(made, &verify.Failure{
+			Class: verify.ClassWord, Step: "bundle's word", Problem: "taken from the word of whoever made the bundle: " + strings.Join(made.onBundle, ", "),
+			Remedy: "name what you know yourself, by the options that stand beside it",
+		})
+	}
 	return made
 }
 
-// takeInputs takes from the bundle what no option names, and returns what rests on its maker's word.
-func (j *judge) takeInputs(read bundle.Bundle) ([]string, error) {
-	var notes []string
+// onBundlesWord returns what nothing but the bundle says, each with the option that replaces it. Whoever made
+// it chose the time, by which lists of revoked certificates count, and the certificate, by which the evidence
+// is that of a connection.
+func onBundlesWord(chosen options, read bundle.Bundle) []string {
+	isComputed := chosen.measurement == ""
+	file := "the configuration file"
+	if read.Source != nil {
+		file += " of that repository and tag"
+	}
+	var taken []string
+	for _, each := range []struct {
+		isTaken      bool
+		what, option string
+	}{
+		{chosen.nonce == "", "that the document is fresh", "--nonce"},
+		{chosen.tlsKey == "", "the host and the connection to it", "--tls-key"},
+		{chosen.at == "", "the time", "--at"},
+		{isComputed && chosen.file == "", file, "--file"},
+		{isComputed && chosen.hostProfile == "" && read.HostProfile != nil, "the host profile", "--host-profile"},
+		{isComputed && chosen.documents == "" && read.Documents != nil, "the documents", "--documents"},
+	} {
+		if each.isTaken {
+			taken = append(taken, each.what+" ("+each.option+")")
+		}
+	}
+	return taken
+}
+
+// takeInputs takes from the bundle what no option names.
+func (j *judge) takeInputs(read bundle.Bundle) error {
 	if j.inputs.Config == nil {
 		if read.ConfigFile == nil {
-			return nil, badBundle(errors.New("config_file: missing; whoever made it knew only a measurement: name --file or --measurement"))
+			return badBundle(errors.New("config_file: missing; whoever made it knew only a measurement: name --file or --measurement"))
 		}
 		j.inputs.Config = read.ConfigFile
 		if read.Source != nil {
 			j.release = &source.Release{Repo: read.Source.Repo, Tag: read.Source.Tag, Commit: read.Source.Commit, FileName: read.Source.FileName, File: read.ConfigFile}
-			notes = append(notes, "that the configuration file is of that repository and tag is the word of whoever made the bundle; with --file it is yours")
 		}
 	}
-	if j.inputs.HostProfile == nil && read.HostProfile != nil {
+	if j.inputs.HostProfile == nil {
 		j.inputs.HostProfile = read.HostProfile
-		notes = append(notes, "the host profile is the bundle's")
 	}
-	if j.inputs.Documents == nil && read.Documents != nil {
+	if j.inputs.Documents == nil {
 		j.inputs.Documents = read.Documents
-		notes = append(notes, "the documents are the bundle's")
 	}
-	return notes, nil
+	return nil
 }
 
 func badBundle(err error) error {

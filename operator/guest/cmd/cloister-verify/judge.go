@@ -60,7 +60,11 @@ func (j *judge) start(at time.Time) verdict {
 	made := verdict{host: j.options.target.Host, at: at}
 	if j.release != nil {
 		made.release = fmt.Sprintf("%s %s (commit %s)", j.release.Repo, j.release.Tag, j.release.Commit)
-		made.passed("configuration file", fmt.Sprintf("%s of %s, sha256:%x", j.release.FileName, made.release, sha256.Sum256(j.release.File)))
+		compared := fmt.Sprintf("%s of %s, sha256:%x", j.release.FileName, made.release, sha256.Sum256(j.release.File))
+		if j.options.fromBundle != "" {
+			compared += ", as the bundle says"
+		}
+		made.passed("configuration file", compared)
 	}
 	if j.options.developmentRoot != "" {
 		made.insecure = append(made.insecure, "the roots in "+j.options.developmentRoot+" are not those of a maker of processors")

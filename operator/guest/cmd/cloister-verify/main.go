@@ -75,7 +75,11 @@ func (j *judge) connect(ctx context.Context) (*enclaveconn.Connection, verdict) 
 			Class: verify.ClassUnreachable, Step: "connect", Problem: err.Error(), Remedy: "check the host name, --service and that the container is ready",
 		})
 	}
-	return connection, j.judge(presented{document: connection.Document, key: connection.Key, nonce: connection.Nonce}, time.Now())
+	made := j.judge(presented{document: connection.Document, key: connection.Key, nonce: connection.Nonce}, time.Now())
+	if len(j.options.ownNonce) > 0 {
+		made.notes = append(made.notes, "the nonce is that of --nonce: only who chose it knows that the document is fresh")
+	}
+	return connection, made
 }
 
 // bundleOf returns everything by which a connection was verified.

@@ -115,6 +115,8 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 		"host --file x --guest-image a:latest", "host --file x --shim-image " + image + " --images-lock l", "host --file x --gpus 65",
 		"host --file x --minimum-tcb 1,2,3", "host --file x --minimum-tcb 1,2,3,4,5", "host --file x --minimum-tcb 1,2,3,256",
 		"host --file x --at now", "host --from-bundle b", "--from-bundle b --at yesterday", "--from-bundle b --bundle c", "--from-bundle b --repo a/b --tag v1",
+		"host --file x --nonce " + strings.Repeat("ab", 32), "host --file x --tls-key " + strings.Repeat("ab", 32), "--from-bundle b --nonce ab", "--from-bundle b --tls-key " + strings.Repeat("zz", 32),
+		"proxy host --file x --listen 127.0.0.1:0 --nonce " + strings.Repeat("ab", 32),
 		"host --file x --listen 127.0.0.1:0", "proxy host --file x", "proxy host --file x --listen localhost:80", "proxy host --file x --listen 0.0.0.0:0",
 		"proxy host --file x --listen 127.0.0.1:0 --json", "proxy host --file x --listen 127.0.0.1:0 --bundle b",
 		"proxy host --file x --listen 127.0.0.1:0 --recheck 1ms", "proxy --from-bundle b --listen 127.0.0.1:0",

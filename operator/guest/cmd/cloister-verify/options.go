@@ -45,6 +45,7 @@ type options struct {
 
 	strict, json, verbose  bool
 	bundle, fromBundle, at string
+	nonce, tlsKey          string
 	developmentRoot        string
 	skipRevocation         bool
 	bootPlatform, bootRoot string
@@ -57,6 +58,8 @@ type options struct {
 	launch     [][]byte
 	leastTCB   kds.TCBParts
 	verifiedAt time.Time
+	ownNonce   []byte
+	ownKey     []byte
 	boot       *bootverify.Counters
 }
 
@@ -81,12 +84,14 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.IntVar(&o.gpus, "gpus", -1, "`number` of GPUs of the request; default the file's")
 	flags.StringVar(&o.platform, "platform", "", "trusted launch measurements, in `hexadecimal digits`, separated by commas")
 	flags.StringVar(&o.minimumTCB, "minimum-tcb", "", "least firmware of an SNP processor: `BOOTLOADER,TEE,SNP,MICROCODE`")
-	flags.BoolVar(&o.strict, "strict", false, "refuse what rests on the operator's word")
+	flags.BoolVar(&o.strict, "strict", false, "refuse what rests on the operator's word, or on that of whoever made a bundle")
 	flags.BoolVar(&o.json, "json", false, "write the verdict as JSON")
 	flags.BoolVar(&o.verbose, "verbose", false, "write each step and what it compared")
 	flags.StringVar(&o.bundle, "bundle", "", "write everything that this verification needs to a `file`")
 	flags.StringVar(&o.fromBundle, "from-bundle", "", "verify a bundle, a `file`, without network")
 	flags.StringVar(&o.at, "at", "", "`time` (RFC 3339, or now) at which a bundle is verified; default the bundle's")
+	flags.StringVar(&o.nonce, "nonce", "", "nonce that you chose, 64 `hexadecimal digits`: a bundle must be for it; with --bundle it is sent")
+	flags.StringVar(&o.tlsKey, "tls-key", "", "SHA-256 of the SubjectPublicKeyInfo that you saw at the host, 64 `hexadecimal digits`: a bundle must bind it")
 	flags.StringVar(&o.developmentRoot, "insecure-development-root", "", "trust the root certificates in this PEM `file` in place of the makers'")
 	flags.BoolVar(&o.skipRevocation, "insecure-skip-revocation", false, "do not check the makers' revocation lists")
 	flags.StringVar(&o.bootPlatform, "measured-boot", "", "platform `file` of machines with a measured boot, which are never confidential")
@@ -213,6 +218,23 @@ func (o *options) checkBundle() error {
 	if o.bundle != "" && (o.fromBundle != "" || o.proxy) {
 		return errors.New("--bundle: it is written by a verification of a host")
 	}
+	if o.tlsKey != "" && o.fromBundle == "" {
+		return errors.New("--tls-key: it belongs to --from-bundle; a connection has its own")
+	}
+	if o.nonce != "" && o.fromBundle == "" && o.bundle == "" {
+		return errors.New("--nonce: it belongs to --from-bundle, or to --bundle for somebody who chose it; a connection has a new one")
+	}
+	for option, each := range map[string]struct {
+		text  string
+		bytes *[]byte
+	}{"--nonce": {o.nonce, &o.ownNonce}, "--tls-key": {o.tlsKey, &o.ownKey}} {
+		read, err := hex.DecodeString(each.text)
+		if err != nil || each.text != "" && len(read) != sha256.Size {
+			return fmt.Errorf("%s: %q is not 64 hexadecimal digits", option, each.text)
+		}
+		*each.bytes = read
+	}
+	o.target.Nonce = o.ownNonce
 	switch o.at {
 	case "":
 	case "now":

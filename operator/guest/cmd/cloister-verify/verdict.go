@@ -30,9 +30,12 @@ type verdict struct {
 	// bodiesKey is the key for encrypted bodies that verified evidence binds; empty if there is none.
 	bodiesKey string
 	onWord    []string
-	notes     []string
-	insecure  []string
-	failure   *verify.Failure
+	// onBundle is what rests on the word of whoever made a bundle.
+	onBundle []string
+	isBundle bool
+	notes    []string
+	insecure []string
+	failure  *verify.Failure
 }
 
 func (v *verdict) passed(name, compared string) {
@@ -72,6 +75,9 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 	if len(v.onWord) > 0 {
 		fmt.Fprintln(messages, "taken from the operator's word:", strings.Join(v.onWord, ", "))
 	}
+	if len(v.onBundle) > 0 {
+		fmt.Fprintln(messages, "taken from the word of whoever made the bundle:", strings.Join(v.onBundle, ", "))
+	}
 	if v.failure != nil {
 		fmt.Fprintln(messages, v.failure)
 		return code
@@ -80,7 +86,11 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 	if v.release != "" {
 		what = v.release + " by " + what
 	}
-	fmt.Fprintf(out, "verified: %s runs %s; see docs/verify.md for what that does not prove\n", v.host, what)
+	who := v.host
+	if v.isBundle {
+		who = "the enclave that the bundle calls " + v.host
+	}
+	fmt.Fprintf(out, "verified: %s runs %s; see docs/verify.md for what that does not prove\n", who, what)
 	if v.bodiesKey != "" {
 		fmt.Fprintf(out, "key for encrypted bodies (hpke_x25519): %s\n", v.bodiesKey)
 	}
@@ -98,7 +108,7 @@ func (v verdict) writeJSON(out io.Writer) {
 	_ = encoder.Encode(map[string]any{ // nothing can be done where standard output cannot be written
 		"verified": v.failure == nil, "failure": v.failure, "host": v.host, "time": v.at.UTC().Format(time.RFC3339),
 		"release": v.release, "measurement": measurement, "steps": append([]step{}, v.steps...),
-		"on_operators_word": listed(v.onWord), "notes": listed(v.notes), "insecure": listed(v.insecure),
+		"on_operators_word": listed(v.onWord), "on_bundle_makers_word": listed(v.onBundle), "notes": listed(v.notes), "insecure": listed(v.insecure),
 		"hpke_x25519": v.bodiesKey,
 	})
 }

@@ -31,6 +31,8 @@ type Target struct {
 	Connect string
 	// Service is the service name of the installation.
 	Service string
+	// Nonce is what somebody else chose to be sent; empty means a new one.
+	Nonce []byte
 }
 
 // Connection is a connection whose document has been fetched.
@@ -64,8 +66,11 @@ func Open(ctx context.Context, target Target) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &Connection{Conn: dialed.(*tls.Conn), Nonce: make([]byte, attestdoc.NonceSize)}
-	_, _ = rand.Read(made.Nonce) // never fails
+	made := &Connection{Conn: dialed.(*tls.Conn), Nonce: target.Nonce}
+	if len(made.Nonce) == 0 {
+		made.Nonce = make([]byte, attestdoc.NonceSize)
+		_, _ = rand.Read(made.Nonce) // never fails
+	}
 	leaf := made.ConnectionState().PeerCertificates[0]
 	made.Certificate, made.Key = leaf.Raw, sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
 	stop := context.AfterFunc(ctx, func() { _ = made.SetDeadline(time.Unix(1, 0)) })
