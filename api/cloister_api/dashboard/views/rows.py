@@ -98,8 +98,8 @@ class ContainerRow:
     """Tag of an update; empty = there is none."""
     domain: str
     """Host name that serves."""
-    resources: str
-    """Size in words."""
+    resources: tuple[str, ...]
+    """Parts of its size in words; empty before its file was read."""
     created_at: str
     """When it was created."""
     reason: str
@@ -132,7 +132,6 @@ def _container_row(
     conditions = {each.type: each for each in held.container.status.conditions}
     ready, confidential = conditions.get("Ready"), conditions.get("Confidential")
     tone = tone_of(record.status)
-    missing = ready is not None and ready.status is not ConditionStatus.TRUE
     return ContainerRow(
         id=str(record.id),
         name=record.name,
@@ -145,7 +144,7 @@ def _container_row(
         domain=record.domain,
         resources=resources_of(record),
         created_at=record.created_at,
-        reason=ready.reason if ready and missing and tone in {Tone.BAD, Tone.BUSY} else "",
+        reason=reason_of(ready, record.status),
         confidential=answer_of(confidential),
         confidential_tone=Tone.QUIET if confidential is None else _tone_of_condition(confidential),
         managers=tuple(each.manager for each in managers),
@@ -153,17 +152,27 @@ def _container_row(
     )
 
 
+def reason_of(ready: Condition | None, phase: ContainerPhase) -> str:
+    """Return the reason why a container is not ready; empty = it is, or its phase says as much."""
+    if ready is None or ready.status is ConditionStatus.TRUE:
+        return ""
+    told = tone_of(phase) in {Tone.GOOD, Tone.QUIET} or ready.reason.lower() == phase.value
+    return "" if told else ready.reason
+
+
 def tone_of(phase: ContainerPhase) -> Tone:
     """Return how a phase looks."""
     return TONES.get(phase, Tone.BUSY)
 
 
-def resources_of(record: ContainerResponse) -> str:
+def resources_of(record: ContainerResponse) -> tuple[str, ...]:
     """Return the size of a container in words; empty before its file was read."""
     if not record.cpus:
-        return ""
-    gpus = f", {record.gpus} GPU" + ("s" if record.gpus > 1 else "") if record.gpus else ""
-    return f"{record.cpus} CPUs, {record.memory_mb:,} MB{gpus}"
+        return ()
+    parts = (f"{record.cpus} CPUs", f"{record.memory_mb:,} MB")
+    if not record.gpus:
+        return parts
+    return (*parts, f"{record.gpus} GPU" + ("s" if record.gpus > 1 else ""))
 
 
 @dataclass(frozen=True, slots=True)

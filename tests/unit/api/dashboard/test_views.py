@@ -93,14 +93,14 @@ def test_every_phase_has_a_tone(phase: ContainerPhase) -> None:
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        ({"cpus": 0}, ""),
-        ({}, "2 CPUs, 8,192 MB"),
-        ({"gpus": 1}, "2 CPUs, 8,192 MB, 1 GPU"),
-        ({"gpus": 8}, "2 CPUs, 8,192 MB, 8 GPUs"),
+        ({"cpus": 0}, []),
+        ({}, ["2 CPUs", "8,192 MB"]),
+        ({"gpus": 1}, ["2 CPUs", "8,192 MB", "1 GPU"]),
+        ({"gpus": 8}, ["2 CPUs", "8,192 MB", "8 GPUs"]),
     ],
 )
-def test_the_size_is_in_words(size: dict[str, int], words: str) -> None:
-    assert row_of(Record("web", ContainerPhase.READY, **size)).resources == words
+def test_the_size_is_in_words(size: dict[str, int], words: list[str]) -> None:
+    assert row_of(Record("web", ContainerPhase.READY, **size)).resources == tuple(words)
 
 
 READY = {"type": "Ready", "status": "False", "reason": "ImageNotFound"}
@@ -113,6 +113,12 @@ CONFIDENTIAL = {"type": "Confidential", "status": "False", "reason": "PolicyUnkn
         (ContainerPhase.FAILED, [], "", ("not known", Tone.QUIET)),
         (ContainerPhase.FAILED, [READY], "ImageNotFound", ("not known", Tone.QUIET)),
         (ContainerPhase.DEPLOYING, [READY], "ImageNotFound", ("not known", Tone.QUIET)),
+        (
+            ContainerPhase.DEPLOYING,
+            [READY | {"reason": "Deploying"}],
+            "",
+            ("not known", Tone.QUIET),
+        ),
         # An update failed: what serves goes on serving.
         (ContainerPhase.READY, [READY], "", ("not known", Tone.QUIET)),
         (ContainerPhase.STOPPED, [READY], "", ("not known", Tone.QUIET)),
