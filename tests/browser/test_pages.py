@@ -51,7 +51,7 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
 
     async def look(path: str) -> None:
         await visitor.open(path)
-        for width in (1200, 640, 320):
+        for width in (1200, 1030, 780, 640, 320):
             await visitor.page.set_viewport_size({"width": width, "height": 900})
             wide = await overflow(visitor)
             if wide:
