@@ -171,7 +171,7 @@ def test_chaos(chaos: ChaosRun) -> None:
         until_sync(lambda: await_settled(chaos), within=PATIENCE, every=0.5, what="convergence")
         for container in chaos.containers():
             direct.delete(of(Container), container.metadata.name, installation.namespace)
-        until_sync(lambda: nothing_left(chaos), within=120, what="an end of all that was made")
+        until_sync(lambda: nothing_left(chaos), within=PATIENCE, what="an end of all that was made")
     except BaseException:
         report(chaos, Path(installation.folder))
         raise
@@ -179,6 +179,7 @@ def test_chaos(chaos: ChaosRun) -> None:
 
 def nothing_left(chaos: ChaosRun) -> bool:
     """Return whether nothing is left of deleted Containers."""
+    chaos.operators.restart_exited()
     installation = chaos.installation
     left = left_over(chaos.direct, installation.namespace)
     left += [

@@ -84,9 +84,7 @@ def fetch_attestation(
 ) -> Any:
     """Fetch the attestation document of an enclave."""
     query = f"?nonce={nonce}" if nonce else ""
-    page = pages.fetch_page(installation, name, f"/.well-known/cloister-attestation{query}")
-    assert page is not None
-    return page
+    return pages.await_page(installation, name, f"/.well-known/cloister-attestation{query}")
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -145,8 +143,7 @@ def test_boot_stages_report_that_nothing_is_attested(
 ) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("plain", "Ready")
-    page = pages.fetch_page(installation, "plain", "/.well-known/cloister-boot-stages")
-    assert page is not None
+    page = pages.await_page(installation, "plain", "/.well-known/cloister-boot-stages")
     stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
     for stage in ("cpu-attestation", "gpu-attestation"):
         assert stages[stage]["status"] == "skipped"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster
+from tests.support.clients.container_watch import watching
 from tests.support.programs.operator import Installation, condition_of, manifest, operator_lock
 from tests.support.programs.web_service import STOP_TIMEOUT, PageServices, page_file
 from tests.support.stand_ins.device_plugins import DevicePlugin, build_plugin
@@ -156,19 +157,18 @@ def test_each_container_has_its_own_gpus(installation: Installation) -> None:
 def update_in_place(installation: Installation) -> None:
     """Update the enclave that has all GPUs: it is deleted first (Recreate strategy)."""
     old = installation.wait_for("whole", "Ready").status.active_enclave
-    installation.create_container("whole", repo="acme/gpus", tag="v2.1.0")
-    seen: list[tuple[str, str, str]] = []
 
     def updated() -> bool:
         container = installation.container("whole")
         assert container is not None
         status = container.status
-        if status.update is not None:
-            words = (str(status.phase), str(status.update.status), str(status.update.type))
-            seen.extend([words] if words not in seen else [])
         return status.current_tag == "v2.1.0" and status.active_enclave not in {"", old}
 
-    until_sync(updated, within=150, every=0.1, what="an update that stops first")
+    fields = (".status.phase", ".status.update.status", ".status.update.type")
+    with watching(installation, "whole", *fields) as watched:
+        installation.create_container("whole", repo="acme/gpus", tag="v2.1.0")
+        until_sync(updated, within=150, what="an update that stops first")
+    seen = [row for row in watched.rows if row[1] != "<none>"]
     words = {each[1:] for each in seen if each[1] != "pending"}
     assert words == {("deploying", "replace")}, seen
     assert {each[0] for each in seen} > {"deploying"}, "what served did not end first"

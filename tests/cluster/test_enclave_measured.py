@@ -12,7 +12,7 @@ import pytest
 
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.names import config_map_name
-from dev.cluster import Cluster
+from dev.cluster import Cluster, KubectlError
 from tests.support.programs.operator import Installation, operator_lock
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
@@ -42,12 +42,23 @@ def installation(
             installed.end()
 
 
+def forbids_pods(installation: Installation) -> bool:
+    """Return whether a quota refuses Pods: it does once its controller has seen it."""
+    probe = ("run", "probe", "--image=registry.example/probe", "--dry-run=server")
+    try:
+        installation.kubectl(*probe, "-n", installation.namespace)
+    except KubectlError as error:
+        return "exceeded quota" in str(error)
+    return False
+
+
 def exchange(installation: Installation, name: str, document: str, *change: Any) -> None:
     """Create a Container, and change a value in one of its documents before it starts."""
     *path, value = change
     quota = {"name": "none", "namespace": installation.namespace}
     hard = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": quota}
     installation.apply({**hard, "spec": {"hard": {"pods": "0"}}})
+    until_sync(lambda: forbids_pods(installation), within=60, what="a quota that is enforced")
     installation.create_container(name, repo="acme/web", tag="v1.0.0")
 
     def published() -> list[dict[str, Any]]:

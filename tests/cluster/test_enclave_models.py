@@ -114,6 +114,13 @@ def installation(
             installed.end()
 
 
+def has_seen_host(installation: Installation) -> bool:
+    """Return whether the operator has reconciled the present spec of the Host."""
+    where = ("get", f"host/{installation.host}", "-ojson")
+    host = json.loads(installation.kubectl(*where))
+    return bool(host["status"]["observedGeneration"] == host["metadata"]["generation"])
+
+
 def failed(installation: Installation, name: str, tag: str) -> Container:
     """Create a Container of a release whose attempt must fail; return it after the failure."""
     installation.create_container(name, repo="acme/model", tag=tag)
@@ -125,9 +132,7 @@ def test_containers_read_verified_weights(
 ) -> None:
     installation.create_container("reads", repo="acme/model", tag="v1.0.0")
     container = installation.wait_for("reads", "Ready")
-    page = pages.fetch_page(installation, "reads")
-    assert page is not None
-    assert page.status == 200
+    assert pages.await_page(installation, "reads").status == 200
     enclave = container.status.active_enclave
     for inside in ("web", "reader"):
         run = ("exec", "-n", installation.namespace, enclave, "-c", inside, "--")
@@ -145,8 +150,7 @@ def test_containers_read_verified_weights(
         options = [line.split() for line in mounts.splitlines()]
         (mount,) = [each for each in options if each[1].endswith("/mpk")]
         assert "ro" in mount[3].split(",")
-    page = pages.fetch_page(installation, "reads", "/.well-known/cloister-boot-stages")
-    assert page is not None
+    page = pages.await_page(installation, "reads", "/.well-known/cloister-boot-stages")
     stages = {each["name"]: each for each in json.loads(page.body)["stages"]}
     assert stages["models"]["status"] == "ok"
     assert stages["models"]["detail"] == "Verified against their root hashes: 2."
@@ -198,9 +202,11 @@ def test_a_listed_model_store_refuses_before_anything_starts(
             "spec": spec,
         }
     )
+    # A Container may reach the operator before a Host that was changed earlier.
+    until_sync(lambda: has_seen_host(installation), within=60, what="the Host's new generation")
+    installation.create_container("known", repo="acme/model", tag="v1.0.0")
 
     def refused() -> bool:
-        installation.create_container("known", repo="acme/model", tag="v1.0.0")
         container = installation.container("known")
         stalled = condition_of(container, "Stalled") if container is not None else None
         return stalled is not None and stalled["reason"] == "ModelNotFound"

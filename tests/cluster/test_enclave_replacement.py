@@ -46,7 +46,8 @@ def installation(
     cluster: Cluster, pages: PageServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder: Path = tmp_path_factory.mktemp("installation")
-    settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE, "drainSeconds": 3}
+    # A node that follows the EndpointSlice some seconds late still loses no request.
+    settings = pages.settings | {"claimAgeSeconds": 1, "lease": QUICK_LEASE, "drainSeconds": 6}
     with operator_lock(cluster.name):
         installed = Installation(cluster, folder, settings)
         try:

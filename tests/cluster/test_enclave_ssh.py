@@ -108,10 +108,15 @@ def host_key_of(installation: Installation, name: str) -> str:
     assert service is not None
     assert container is not None
     path = "/.well-known/cloister-ssh-host-key"
-    page = fetch_page(service["spec"]["clusterIP"], 443, container.status.domain, path)
-    assert page is not None
-    assert page.status == 200
-    return page.body
+
+    def fetched() -> str:
+        try:
+            page = fetch_page(service["spec"]["clusterIP"], 443, container.status.domain, path)
+        except OSError:
+            return ""  # the node does not lead there yet
+        return page.body if page.status == 200 else ""
+
+    return until_sync(fetched, within=60, what="the host key")
 
 
 def test_ssh_admits_users_with_a_key(
@@ -132,6 +137,7 @@ def test_ssh_admits_users_with_a_key(
 
     client.port = until_sync(port, within=60, what="sshPort in the status") or 0
     client.trust(host_key_of(installation, "opened"))
+    until_sync(lambda: client.run("web", "true").returncode == 0, within=60, what="the port")
     done = client.run("web", "cat /proc/self/status; cat /proc/1/comm; hostname; exit 7")
     assert done.returncode == 7, done
     facts = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)

@@ -181,10 +181,15 @@ def test_a_caddy_that_is_too_old_is_not_started(
     def told() -> bool:
         return any("needs Caddy" in each.status.message for each in installation.enclaves("old"))
 
-    until_sync(told, within=60, what="the version in the Enclave's status")
-    container = installation.container("old")
-    assert container is not None
-    ready = condition_of(container, "Ready")
-    assert ready is not None
-    assert ready["status"] == "False"
-    assert "set shimImage of the operator" in ready["message"]
+    until_sync(told, within=240, what="the version in the Enclave's status")
+
+    def remedied() -> bool:
+        # The Container's status follows the Enclave's.
+        container = installation.container("old")
+        assert container is not None
+        ready = condition_of(container, "Ready")
+        assert ready is not None
+        assert ready["status"] == "False"
+        return "set shimImage of the operator" in ready["message"]
+
+    until_sync(remedied, within=60, what="the remedy in the Container's status")

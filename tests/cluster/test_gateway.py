@@ -8,17 +8,15 @@ own certificates.
 import json
 import os
 import secrets
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from dev.cluster import Cluster, KubectlError
+from tests.support.clients.container_watch import watching
 from tests.support.clients.gateway_clients import GatewayClient, KeepAliveClient
 from tests.support.cluster.admission_policies import policies_in
 from tests.support.cluster.gateway_crds import install_gateway_crds
@@ -41,8 +39,8 @@ UPDATES = int(os.environ.get("CLOISTER_GATEWAY_UPDATES", "3"))
 """Updates in a row; ``make test-gateway`` does ten."""
 LAG = 1.0
 """Lag of the stand-in in seconds."""
-DRAIN = 4
-"""Seconds for which a replaced Pod drains."""
+DRAIN = 6
+"""Seconds for which a replaced Pod drains: longer than a gateway on a busy machine lags."""
 ZONE = "gateway.test"
 CUSTOM = f"api.{ZONE}"
 
@@ -176,35 +174,6 @@ def prove_domain(installation: Installation, zone: NameServer) -> str:
     return reported["txtName"]
 
 
-@dataclass
-class Watching:
-    """Output of ``kubectl get ctr -w``."""
-
-    path: Path
-    """File of the output."""
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Phase, tag, and the condition Available of each line."""
-        return [line.split() for line in self.path.read_text().splitlines()[1:]]
-
-
-@contextmanager
-def watching(installation: Installation, name: str) -> Iterator[Watching]:
-    """Watch a Container with kubectl."""
-    available = '.status.conditions[?(@.type=="Available")].status'
-    columns = f"PHASE:.status.phase,TAG:.status.currentTag,AVAILABLE:{available}"
-    path = installation.folder / "watch.txt"
-    kubectl = [str(installation.cluster.bin("kubectl"))]
-    kubectl += [f"--kubeconfig={installation.cluster.kubeconfig}", "-n", installation.namespace]
-    kubectl += ["get", "ctr", name, "-w", "-o", f"custom-columns={columns}"]
-    with path.open("w") as output, subprocess.Popen(kubectl, stdout=output) as process:
-        try:
-            yield Watching(path)
-        finally:
-            process.terminate()
-
-
 def fetched(gateway: RunningGateway, host: str) -> str:
     """Send one request to a host name; return the page, or the error's name."""
     try:
@@ -215,7 +184,7 @@ def fetched(gateway: RunningGateway, host: str) -> str:
 
 def wait_for_page(gateway: RunningGateway, host: str, page: str) -> None:
     """Wait until the gateway routes a host name to that page."""
-    until_sync(lambda: fetched(gateway, host) == page, within=30, what=f"{page} at {host}")
+    until_sync(lambda: fetched(gateway, host) == page, within=90, what=f"{page} at {host}")
 
 
 def test_no_request_fails_while_releases_come_and_go(
@@ -233,7 +202,9 @@ def test_no_request_fails_while_releases_come_and_go(
         GatewayClient(CUSTOM, gateway.address),
         KeepAliveClient(host, gateway.address),
     )
-    with watching(installation, "web") as watched:
+    available = '.status.conditions[?(@.type=="Available")].status'
+    fields = (".status.phase", ".status.currentTag", available)
+    with watching(installation, "web", *fields) as watched:
         for client in clients:
             client.start()
         try:

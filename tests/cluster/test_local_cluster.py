@@ -1,9 +1,9 @@
 """The local cluster itself: Pods really run, and it survives reboots and killed processes."""
 
+import contextlib
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -19,6 +19,7 @@ from dev.cluster.cleanup import mounts_below
 from dev.cluster.images import busybox_image, push
 from dev.cluster.network import table_of
 from dev.cluster.node import cgroup_root
+from dev.demo.https_client import forward_port
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.clusters import unique
 from tests.support.waiting import until_sync
@@ -108,22 +109,9 @@ def test_exec_logs_and_port_forward(
     said = cluster.kubectl("exec", "-n", node_namespace, served, "--", "echo", "inside")
     assert said == "inside\n"
     assert "started" in cluster.kubectl("logs", "-n", node_namespace, served)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with subprocess.Popen(
-        [
-            *(str(cluster.bin("kubectl")), f"--kubeconfig={cluster.kubeconfig}"),
-            *("-n", node_namespace, "port-forward", f"pod/{served}", f"{port}:8080"),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as forward:
-        try:
-            url = f"http://127.0.0.1:{port}/"
-            assert until_sync(body_of(url), what="a response through port-forward") == "hello\n"
-        finally:
-            forward.terminate()
+    with forward_port(cluster, node_namespace, served, to=80) as port:
+        url = f"http://127.0.0.1:{port}/"
+        assert until_sync(body_of(url), what="a response through port-forward") == "hello\n"
 
 
 def test_a_service_answers_this_machine_and_pods_by_name(
@@ -231,17 +219,18 @@ def test_up_recovers_after_all_processes_were_killed(second: local.Cluster) -> N
         address = field(second, "default", "pod", "web", ".status.podIP")
         return body_of(f"http://{address}:8080/")() if address else ""
 
-    assert until_sync(response, within=90, what="the Pod's response after its restart") == "hello\n"
+    assert (
+        until_sync(response, within=240, what="the Pod's response after its restart") == "hello\n"
+    )
 
 
 def traces(cluster: local.Cluster) -> list[str]:
     """List what is left of a cluster on this machine."""
     index = cluster.record.index
-    commands = [
-        path.read_bytes().decode(errors="replace")
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if path.exists()
-    ]
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited meanwhile
+            commands.append(path.read_bytes().decode(errors="replace"))
     found = [command for command in commands if f"{cluster.layout.folder}/" in command]
     found += mounts_below(cluster.layout.folder)
     found += [str(path) for path in Path("/run/netns").glob(f"cloister-{cluster.name}")]

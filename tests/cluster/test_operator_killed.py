@@ -60,8 +60,6 @@ def test_an_operator_killed_at_random_moments_of_a_create(
         installation.kill_operator()
     installation.operator().wait_until_it_leads()
     installation.wait_for("web", "Ready", reason="Serving")
-    page = pages.fetch_page(installation, "web")
-    assert page is not None
-    assert page.body == "one\n"
+    assert pages.await_page(installation, "web").body == "one\n"
     for kind in ("enclaves.cloister.dev", "pods", "services", "deployments.cloister.dev"):
         assert len(installation.objects(kind)) == 1, kind

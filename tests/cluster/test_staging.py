@@ -172,7 +172,9 @@ def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> N
     preview = f"staged.preview.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     assert status.update.preview == preview
     assert stage.page(domain) == "one"
-    assert stage.page(preview, preview=True) == "two"
+    until_sync(
+        lambda: stage.page(preview, preview=True) == "two", within=60, what="the preview's page"
+    )
     assert stage.record()["update_status"] == "ready"
 
     stage.post("update/cancel")

@@ -26,6 +26,8 @@ def test_logs_and_metrics_of_our_programs_are_there_without_secrets(
         "image": push(busybox_image(), cluster.registry, "tests/busybox"),
         "command": ["sh", "-c", SERVE],
         "ports": [{"name": "metrics", "containerPort": 9090}],
+        # Ready once it has said all, and its metrics are served.
+        "readinessProbe": {"httpGet": {"path": "/metrics", "port": 9090}, "periodSeconds": 1},
     }
     ours = {"app.kubernetes.io/part-of": "cloister"}
     pods = [

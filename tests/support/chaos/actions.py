@@ -123,9 +123,7 @@ class ChaosRun:
             self._make_secret(name)
         for domain in DOMAINS:
             self._make_domain(domain)
-        self.operators.restart_exited()
-        for domain in DOMAINS:
-            until_sync(partial(self._find_record, domain), what="records to make")
+        self._find_records()
 
     def act(self, act: ChaosAction) -> None:
         """Carry one action out; continue whatever its outcome."""
@@ -144,11 +142,21 @@ class ChaosRun:
         for name in NODES:
             self._find_node(name)
             self._uncordon(name)
-        self.operators.restart_exited()
         self._make_secret("")
         for domain in DOMAINS:
             self._make_domain(domain)
-            until_sync(partial(self._find_record, domain), what="records to make")
+        self._find_records()
+
+    def _find_records(self) -> None:
+        """Create the records of all Domains once an operator has named them."""
+
+        def found(domain: str) -> str:
+            # One that stands still for longer than its Lease exits.
+            self.operators.restart_exited()
+            return self._find_record(domain)
+
+        for domain in DOMAINS:
+            until_sync(partial(found, domain), within=240, what="records to make")
 
     def containers(self) -> list[Container]:
         """Read all Containers."""

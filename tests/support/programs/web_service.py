@@ -6,6 +6,7 @@ from typing import Any
 from dev.cluster.images import busybox_image, guest_image, push, shim_image
 from dev.demo.https_client import Page, fetch_page
 from tests.support.programs.operator import Installation, file_text
+from tests.support.waiting import until_sync
 
 __all__ = ["HEALTHCHECK", "STOP_TIMEOUT", "PageServices", "page_file"]
 
@@ -90,3 +91,33 @@ class PageServices:
             return fetch_page(addresses[0], 443, host, path, authority=authority, headers=headers)
         except OSError:
             return None
+
+    def await_page(
+        self,
+        installation: Installation,
+        name: str,
+        path: str = "/",
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Fetch a path of a Container that has just become ready.
+
+        The node's kube-proxy follows the EndpointSlice of a Service, and may be behind the status.
+
+        Parameters
+        ----------
+        installation, name, path, headers
+            As in `fetch_page`.
+
+        Raises
+        ------
+        AssertionError
+            When there is no response within a minute.
+        """
+        page = until_sync(
+            lambda: self.fetch_page(installation, name, path, headers=headers),
+            within=60,
+            what=f"a response of {name} at {path}",
+        )
+        assert page is not None
+        return page
