@@ -4,6 +4,8 @@ For tests on an API server without a node: the Pod is real, but no container run
 (scheduling, leases, garbage collection) is not simulated.
 """
 
+from functools import cache
+from itertools import count
 from typing import Any
 
 import yaml
@@ -15,6 +17,7 @@ from tests.support.waiting import until_sync
 __all__ = ["fail_pod", "run_pod"]
 
 _STARTED = "2026-01-01T00:00:00Z"
+_NUMBERS = count()
 
 
 def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> None:
@@ -28,7 +31,7 @@ def run_pod(installation: Installation, name: str, *, within: float = 60.0) -> N
         "containerStatuses": statuses["containers"],
         "initContainerStatuses": statuses["initContainers"],
     }
-    _patch(installation, name, {"phase": "Running", **reported})
+    _patch(installation, pod, {"phase": "Running", **reported})
 
 
 def _running(container: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def fail_pod(installation: Installation, name: str, *, code: int, within: float 
         "restartCount": 0,
         "state": {"terminated": ended},
     }
-    _patch(installation, name, {"phase": "Running", "containerStatuses": [status]})
+    _patch(installation, pod, {"phase": "Running", "containerStatuses": [status]})
 
 
 def _pod(installation: Installation, name: str, *, within: float) -> dict[str, Any]:
@@ -79,12 +82,18 @@ def _pod(installation: Installation, name: str, *, within: float) -> dict[str, A
     return pod
 
 
-def _patch(installation: Installation, name: str, status: dict[str, Any]) -> None:
+@cache
+def _address(uid: str) -> str:
+    """Return the address of a Pod, which no other Pod of the tests has."""
+    del uid
+    number = next(_NUMBERS)
+    return f"10.99.{number // 250}.{number % 250 + 1}"
+
+
+def _patch(installation: Installation, pod: dict[str, Any], status: dict[str, Any]) -> None:
     """Write the status, with a unique address."""
-    number = sum(name.encode()) % 250 + 1
-    address = {"podIP": f"10.99.0.{number}", "podIPs": [{"ip": f"10.99.0.{number}"}]}
+    found = _address(pod["metadata"]["uid"])
+    address = {"podIP": found, "podIPs": [{"ip": found}]}
     text = yaml.safe_dump({"status": {**status, **address}})
-    installation.kubectl(
-        "patch", "pod", name, "-n", installation.namespace, "--subresource=status",
-        "--type=merge", "-p", text,
-    )  # fmt: skip
+    where = ("pod", pod["metadata"]["name"], "-n", installation.namespace)
+    installation.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", text)
