@@ -10,9 +10,12 @@ from typing import TypeVar
 
 from dev.cluster import KubectlError
 
-__all__ = ["accepts", "storage_starts", "until", "until_sync"]
+__all__ = ["PATIENCE", "accepts", "storage_starts", "until", "until_sync"]
 
 T = TypeVar("T")
+PATIENCE = 180.0
+"""Seconds to wait unless a test says otherwise: many times what a slow machine takes, since only a
+test that fails waits so long."""
 NOT_YET = (AssertionError, KubectlError)
 """Errors that count as "not yet": what a probe reads, or reads with, may not exist yet."""
 
@@ -20,7 +23,7 @@ NOT_YET = (AssertionError, KubectlError)
 async def until(
     probe: Callable[[], Awaitable[T]],
     *,
-    within: float = 60.0,
+    within: float = PATIENCE,
     every: float = 0.1,
     what: str = "",
 ) -> T:
@@ -58,7 +61,7 @@ async def until(
 
 
 def until_sync(
-    probe: Callable[[], T], *, within: float = 60.0, every: float = 0.2, what: str = ""
+    probe: Callable[[], T], *, within: float = PATIENCE, every: float = 0.2, what: str = ""
 ) -> T:
     """Poll until the result is true, as `until` does, outside an event loop.
 

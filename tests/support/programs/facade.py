@@ -156,7 +156,7 @@ def start_facade(settings: Path) -> Iterator[Facade]:
     try:
         base = until_sync(lambda: printed_address(process, log), what="the facade's address")
         ready = Facade(process, base, log)
-        until_sync(lambda: is_ready(ready), within=60, what="the facade to be ready")
+        until_sync(lambda: is_ready(ready), what="the facade to be ready")
         yield ready
     except BaseException:
         sys.stderr.write(f"\n--- {log} ---\n{log.read_text()[-8000:]}\n")

@@ -26,7 +26,7 @@ from cloister_crds.kinds import KINDS, Container, Enclave
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.accounts import account_kubeconfig, roles_in
 from tests.support.servers.git import Repositories, Repository
-from tests.support.waiting import until_sync
+from tests.support.waiting import PATIENCE, until_sync
 
 __all__ = [
     "CONTAINERS_DOMAIN",
@@ -130,7 +130,7 @@ class OperatorProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
 
-    def wait_until_it_leads(self, *, within: float = 60.0) -> None:
+    def wait_until_it_leads(self, *, within: float = PATIENCE) -> None:
         """Wait until it leads and its cache is complete.
 
         Raises
@@ -211,9 +211,7 @@ class Installation:
     def prepare(self) -> None:
         """Install the CRDs, and create the Lease's namespace and the folder of repositories."""
         self.repositories.path.mkdir(parents=True, exist_ok=True)
-        until_sync(
-            self._is_removed, within=60, what="the end of an earlier installation of this name"
-        )
+        until_sync(self._is_removed, what="the end of an earlier installation of this name")
         names = [f"crd/{kind.INFO.crd_name}" for kind in KINDS]
         folder = Path(__file__).parents[3] / "crds" / "manifests" / "crds"
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
@@ -364,7 +362,7 @@ class Installation:
         return [each for each in everything if container in (None, each.spec.container.name)]
 
     def wait_for(
-        self, name: str, condition: str, *, reason: str = "", within: float = 120.0
+        self, name: str, condition: str, *, reason: str = "", within: float = PATIENCE
     ) -> Container:
         """Wait until a condition of a Container is True, for this generation of its spec.
 

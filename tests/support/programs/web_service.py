@@ -112,11 +112,10 @@ class PageServices:
         Raises
         ------
         AssertionError
-            When there is no response within a minute.
+            When there is no response in time.
         """
         page = until_sync(
             lambda: self.fetch_page(installation, name, path, headers=headers),
-            within=60,
             what=f"a response of {name} at {path}",
         )
         assert page is not None

@@ -76,7 +76,7 @@ class OpenIdProvider:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **given},
             )
-        until_sync(self._answers, within=30, what="the OpenID provider")
+        until_sync(self._answers, what="the OpenID provider")
 
     def stop(self) -> None:
         """Stop it; idempotent."""

@@ -26,7 +26,7 @@ def test_bash_completes_a_command() -> None:
         env={**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert (done.stdout, done.returncode) == ("doctor\n", 0), done.stderr
@@ -35,6 +35,6 @@ def test_bash_completes_a_command() -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_there_is_a_script_for_other_shells(shell: str) -> None:
     done = subprocess.run(
-        [COMMAND, "completion", shell], capture_output=True, text=True, timeout=30, check=False
+        [COMMAND, "completion", shell], capture_output=True, text=True, timeout=120, check=False
     )
     assert "_CLOISTER_COMPLETE" in done.stdout

@@ -93,7 +93,7 @@ def test_concurrent_package_installations_wait_for_each_other(
     os.mkfifo(packages / "go")
     monkeypatch.setenv("PATH", f"{packages}:/usr/bin:/bin")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    waits = threading.Barrier(3, timeout=20)
+    waits = threading.Barrier(3, timeout=120)
     looked = requirements.missing_packages
 
     def look(purposes: Iterable[str]) -> list[str]:
@@ -110,7 +110,7 @@ def test_concurrent_package_installations_wait_for_each_other(
         waits.wait()
         (packages / "go").write_text("\n")
         for run in runs:
-            run.result(timeout=20)
+            run.result(timeout=120)
     assert (packages / "calls").read_text().split() == ["install"]
 
 
