@@ -141,7 +141,7 @@ def verified(pages: PageServices, installation: Installation, authority: str) ->
     def fetched() -> Page | None:
         return pages.fetch_page(installation, "web", authority=authority)
 
-    page = until_sync(fetched, within=60, what="the page, verified")
+    page = until_sync(fetched, what="the page, verified")
     assert page is not None
     assert (page.status, page.body) == (200, "one\n")
     return page
@@ -194,9 +194,7 @@ def attested(pages: PageServices, installation: Installation, name: str) -> tupl
     """
     nonce = secrets.token_hex(32)
     path = f"/.well-known/cloister-attestation?nonce={nonce}"
-    page = until_sync(
-        lambda: pages.fetch_page(installation, name, path), within=60, what="evidence"
-    )
+    page = until_sync(lambda: pages.fetch_page(installation, name, path), what="evidence")
     assert page is not None
     assert page.status == 200, page.body
     document = json.loads(page.body)
@@ -264,7 +262,7 @@ def test_a_certificate_renewal_and_a_killed_sidecar_keep_the_key(
     pid = sidecar(installation)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: sidecar(installation) not in {0, pid}, within=60, what="another sidecar")
+    until_sync(lambda: sidecar(installation) not in {0, pid}, what="another sidecar")
     after = renewed(pages, installation, authority, before.serial)
     assert after.key == before.key
     again = renewed(pages, installation, authority, after.serial)

@@ -112,8 +112,8 @@ def test_bodies_are_encrypted_to_the_key_that_evidence_binds(world: EncryptedIns
         states = world.pod()["status"]["containerStatuses"]
         return any(each["name"] == "ehbp" and each["restartCount"] for each in states)
 
-    until_sync(again, within=90, what="its restart")
-    until_sync(lambda: world.key() == key, within=90, what="the same key")
+    until_sync(again, what="its restart")
+    until_sync(lambda: world.key() == key, what="the same key")
 
     def passes_on() -> bool:
         # It runs again, but it may not listen yet.
@@ -121,7 +121,7 @@ def test_bodies_are_encrypted_to_the_key_that_evidence_binds(world: EncryptedIns
         with sent as request:
             return bool(request.response()[0] == 200)
 
-    until_sync(passes_on, within=90, what="a body encrypted to the same key")
+    until_sync(passes_on, what="a body encrypted to the same key")
 
 
 def _process(pod: dict[str, Any]) -> int:

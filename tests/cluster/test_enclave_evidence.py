@@ -134,7 +134,7 @@ def test_one_fetch_has_evidence_and_what_the_maker_publishes(
         document, key = fetched(pages, installation, nonce)
         return (document, key) if len(document["collateral"]) == 3 else None
 
-    found = until_sync(complete, within=120, what="the collateral")
+    found = until_sync(complete, what="the collateral")
     assert found is not None
     document, key = found
     assert document["cpu_evidence"]["format"].endswith("/sev-snp/v1")

@@ -167,7 +167,7 @@ def update_in_place(installation: Installation) -> None:
     fields = (".status.phase", ".status.update.status", ".status.update.type")
     with watching(installation, "whole", *fields) as watched:
         installation.create_container("whole", repo="acme/gpus", tag="v2.1.0")
-        until_sync(updated, within=150, what="an update that stops first")
+        until_sync(updated, what="an update that stops first")
     seen = [row for row in watched.rows if row[1] != "<none>"]
     words = {each[1:] for each in seen if each[1] != "pending"}
     assert words == {("deploying", "replace")}, seen
@@ -183,7 +183,7 @@ def update_in_place(installation: Installation) -> None:
 
 def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installation) -> None:
     """Eight GPUs are requested and two are used: another enclave gets none of the other six."""
-    until_sync(lambda: not installation.objects("pods"), within=120, what="the end of the Pods")
+    until_sync(lambda: not installation.objects("pods"), what="the end of the Pods")
     installation.create_container("whole", repo="acme/gpus", tag="v2.0.0")
     enclave = installation.wait_for("whole", "Ready").status.active_enclave
     assert len(visible(installation, enclave, "web")[0].split(",")) == 2
@@ -194,7 +194,7 @@ def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installat
         ready = condition_of(container, "Ready") if container is not None else None
         return ready is not None and ready["reason"] == "Unschedulable" and GPU in ready["message"]
 
-    until_sync(without_room, within=90, every=0.5, what="an enclave without room")
+    until_sync(without_room, every=0.5, what="an enclave without room")
     update_in_place(installation)
     assert without_room(), "the update let another one have its GPUs"
     installation.kubectl("delete", "ctr/whole", "-n", installation.namespace)
@@ -231,7 +231,7 @@ def relaunch(installation: Installation, name: str, **spec: str) -> None:
         assert container is not None
         return container.status.active_enclave not in {"", old}
 
-    until_sync(updated, within=150, every=0.5, what="the successor")
+    until_sync(updated, every=0.5, what="the successor")
     new = installation.wait_for(name, "Ready").status.active_enclave
     assert len(visible(installation, new, "web")[1]) == 2
 
@@ -263,7 +263,6 @@ def test_containers_share_the_gpus_of_a_driver(
     installation.kubectl("delete", "ctr/all", "ctr/some", "-n", installation.namespace)
     until_sync(
         lambda: not installation.objects("resourceclaims") and not driver.prepared(),
-        within=90,
         every=0.5,
         what="the end of the claims",
     )

@@ -44,7 +44,7 @@ def inside(
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_killed_part_does_not_restart_the_others(inside: EnclaveInspector, part: str) -> None:
-    until_sync(lambda: inside.page() == "one", within=60, what="the page before")
+    until_sync(lambda: inside.page() == "one", what="the page before")
     before = {name: inside.status(name)["containerID"] for name in PARTS}
     restarts = {name: inside.container(name)["restart_count"] for name in ("web", "side")}
     enclave, boot = inside.enclave, inside.well_known("cloister-boot-stages")
@@ -52,7 +52,7 @@ def test_a_killed_part_does_not_restart_the_others(inside: EnclaveInspector, par
     for name in PARTS:
         same = inside.status(name)["containerID"] == before[name]
         assert same is (name != part), f"{name} was restarted when {part} was killed"
-    until_sync(lambda: inside.page() == "one", within=120, what=f"the page without {part}")
+    until_sync(lambda: inside.page() == "one", what=f"the page without {part}")
 
     def reported() -> bool:
         counts = {name: inside.container(name).get("restart_count") for name in restarts}
@@ -61,6 +61,6 @@ def test_a_killed_part_does_not_restart_the_others(inside: EnclaveInspector, par
             name: count + (name == part) for name, count in restarts.items()
         }
 
-    until_sync(reported, within=120, what="the agent's report of the containers")
+    until_sync(reported, what="the agent's report of the containers")
     assert inside.enclave == enclave
     assert inside.well_known("cloister-boot-stages") == boot, "the boot started again"

@@ -58,7 +58,7 @@ def exchange(installation: Installation, name: str, document: str, *change: Any)
     quota = {"name": "none", "namespace": installation.namespace}
     hard = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": quota}
     installation.apply({**hard, "spec": {"hard": {"pods": "0"}}})
-    until_sync(lambda: forbids_pods(installation), within=60, what="a quota that is enforced")
+    until_sync(lambda: forbids_pods(installation), what="a quota that is enforced")
     installation.create_container(name, repo="acme/web", tag="v1.0.0")
 
     def published() -> list[dict[str, Any]]:

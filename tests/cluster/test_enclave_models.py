@@ -203,7 +203,7 @@ def test_a_listed_model_store_refuses_before_anything_starts(
         }
     )
     # A Container may reach the operator before a Host that was changed earlier.
-    until_sync(lambda: has_seen_host(installation), within=60, what="the Host's new generation")
+    until_sync(lambda: has_seen_host(installation), what="the Host's new generation")
     installation.create_container("known", repo="acme/model", tag="v1.0.0")
 
     def refused() -> bool:
@@ -211,5 +211,5 @@ def test_a_listed_model_store_refuses_before_anything_starts(
         stalled = condition_of(container, "Stalled") if container is not None else None
         return stalled is not None and stalled["reason"] == "ModelNotFound"
 
-    until_sync(refused, within=60, every=0.5, what="a refusal")
+    until_sync(refused, every=0.5, what="a refusal")
     assert installation.enclaves("known") == []

@@ -71,10 +71,10 @@ def nothing_is_lost(installation: Installation) -> Iterator[PollingClient]:
         if each["metadata"]["name"] == "moves"
     )
     with polling(address, present(installation).status.domain) as client:
-        until_sync(lambda: client.bodies, within=60, what="the first response")
+        until_sync(lambda: client.bodies, what="the first response")
         yield client
         sent = client.count
-        until_sync(lambda: client.count > sent + 10, within=60, what="more requests")
+        until_sync(lambda: client.count > sent + 10, what="more requests")
     assert client.failures == []
 
 
@@ -100,7 +100,7 @@ def wait_for_candidate(installation: Installation) -> str:
         status = present(installation).status
         return status.candidate if status.candidate != status.active_enclave else ""
 
-    return until_sync(candidate, within=60, every=0.1, what="a successor")
+    return until_sync(candidate, every=0.1, what="a successor")
 
 
 def settled(installation: Installation, *, not_in: str) -> Container:
@@ -113,7 +113,7 @@ def settled(installation: Installation, *, not_in: str) -> Container:
         only = there == [container.status.active_enclave] and not_in not in there
         return container if only and ready is not None and ready["status"] == "True" else None
 
-    found = until_sync(alone, within=120, every=0.3, what=f"the end of {not_in}")
+    found = until_sync(alone, every=0.3, what=f"the end of {not_in}")
     assert found is not None
     return found
 

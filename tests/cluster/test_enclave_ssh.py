@@ -116,7 +116,7 @@ def host_key_of(installation: Installation, name: str) -> str:
             return ""  # the node does not lead there yet
         return page.body if page.status == 200 else ""
 
-    return until_sync(fetched, within=60, what="the host key")
+    return until_sync(fetched, what="the host key")
 
 
 def test_ssh_admits_users_with_a_key(
@@ -135,9 +135,9 @@ def test_ssh_admits_users_with_a_key(
         assert container is not None
         return container.status.ssh_port
 
-    client.port = until_sync(port, within=60, what="sshPort in the status") or 0
+    client.port = until_sync(port, what="sshPort in the status") or 0
     client.trust(host_key_of(installation, "opened"))
-    until_sync(lambda: client.run("web", "true").returncode == 0, within=60, what="the port")
+    until_sync(lambda: client.run("web", "true").returncode == 0, what="the port")
     done = client.run("web", "cat /proc/self/status; cat /proc/1/comm; hostname; exit 7")
     assert done.returncode == 7, done
     facts = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
@@ -181,7 +181,7 @@ def test_a_container_with_ssh_restarts_as_without_it(installation: Installation)
             for each in pod["status"]["containerStatuses"]
         )
 
-    until_sync(restarted, within=60, what="the end of the program by the signal")
+    until_sync(restarted, what="the end of the program by the signal")
 
 
 def test_a_production_enclave_has_no_ssh(cluster: Cluster, installation: Installation) -> None:

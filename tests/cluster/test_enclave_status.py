@@ -62,7 +62,7 @@ def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     installation.create_container("status", repo="acme/web", tag="v1.0.0")
     installation.wait_for("status", "Ready", within=240)
     view = EnclaveInspector(installation, pages, "status")
-    until_sync(lambda: view.container("web") != {}, within=60, what="the enclave's own report")
+    until_sync(lambda: view.container("web") != {}, what="the enclave's own report")
     return view
 
 
@@ -84,7 +84,7 @@ def test_the_container_states_are_served(inside: EnclaveInspector) -> None:
         reported = inside.well_known("cloister-containers")
         return bool(reported and reported["observed_at"] > first)
 
-    until_sync(observed_again, within=30, what="the next observation")
+    until_sync(observed_again, what="the next observation")
 
 
 def test_every_container_has_the_container_states_as_a_file(inside: EnclaveInspector) -> None:
@@ -111,7 +111,7 @@ def test_the_metrics_are_served(inside: EnclaveInspector, installation: Installa
         metrics: dict[str, Any] | None = inside.well_known("cloister-metrics")
         return metrics if metrics and metrics["cpu_util"] is not None else None
 
-    metrics = until_sync(measured, within=60, what="two samples")
+    metrics = until_sync(measured, what="two samples")
     assert metrics is not None
     container = installation.container("status")
     assert container is not None
@@ -133,7 +133,7 @@ def test_a_container_that_turns_unhealthy_keeps_running(
     def health() -> str:
         return str(inside.container("web").get("health", {}).get("status"))
 
-    until_sync(lambda: health() == "unhealthy", within=120, what="the illness")
+    until_sync(lambda: health() == "unhealthy", what="the illness")
     assert inside.container("web")["health"]["failing_streak"] >= 3
     container = installation.container("status")
     assert container is not None
@@ -142,7 +142,7 @@ def test_a_container_that_turns_unhealthy_keeps_running(
     assert available["status"] == "True"
     assert inside.enclave == enclave
     installation.kubectl(*touch, "rm", "/tmp/w/sick")
-    until_sync(lambda: health() == "healthy", within=120, what="health again")
+    until_sync(lambda: health() == "healthy", what="health again")
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_a_caddy_that_is_too_old_is_not_started(
         assert ready["status"] == "False"
         return "set shimImage of the operator" in ready["message"]
 
-    until_sync(remedied, within=60, what="the remedy in the Container's status")
+    until_sync(remedied, what="the remedy in the Container's status")

@@ -122,7 +122,7 @@ def policies_at_work(installation: Installation) -> Iterator[None]:
 
     installation.kubectl("apply", "--server-side", "-f", "-", stdin=text)
     try:
-        until_sync(refused, within=60, what="the admission policies work")
+        until_sync(refused, what="the admission policies work")
         yield
     finally:
         installation.kubectl("delete", "-f", "-", stdin=text)
@@ -166,7 +166,7 @@ def prove_domain(installation: Installation, zone: NameServer) -> str:
         reported: dict[str, str] = json.loads(found or "{}")
         return reported
 
-    reported = until_sync(records, within=60, what="the records of the domain")
+    reported = until_sync(records, what="the records of the domain")
     zone.put(reported["txtName"], "TXT", f'"{reported["txtValue"]}"')
     zone.put(CUSTOM, "CNAME", f"{reported['cnameTarget']}.")
     place = ("-n", installation.namespace, "cdom/api")
@@ -184,7 +184,7 @@ def fetched(gateway: RunningGateway, host: str) -> str:
 
 def wait_for_page(gateway: RunningGateway, host: str, page: str) -> None:
     """Wait until the gateway routes a host name to that page."""
-    until_sync(lambda: fetched(gateway, host) == page, within=90, what=f"{page} at {host}")
+    until_sync(lambda: fetched(gateway, host) == page, what=f"{page} at {host}")
 
 
 def test_no_request_fails_while_releases_come_and_go(
@@ -258,7 +258,7 @@ def drop_domain(
     """Remove the TXT record of the custom domain: the gateway no longer routes it."""
     zone.drop(text, "TXT")
     gone = {"ConnectionResetError", "SSLEOFError"}
-    until_sync(lambda: fetched(gateway, CUSTOM) in gone, within=60, what="the end of the domain")
+    until_sync(lambda: fetched(gateway, CUSTOM) in gone, what="the end of the domain")
     assert fetched(gateway, host) == f"page {UPDATES}"
     container = installation.container("web")
     assert container is not None
@@ -310,7 +310,7 @@ def test_requests_fail_where_the_gateway_lags_behind_the_drain(
             for client in clients:
                 until_sync(partial(has_failed, client), within=180, what="a failed request")
         for client in clients:
-            until_sync(partial(is_seen, client, "page 1"), within=120, what="the release")
+            until_sync(partial(is_seen, client, "page 1"), what="the release")
     finally:
         for client in clients:
             client.end()

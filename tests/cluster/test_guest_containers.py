@@ -121,16 +121,12 @@ def test_the_stop_signal_of_the_file_ends_the_program(
         "stop_timeout": 300,
     }
     inside = deploy(installation, "stop", trap)
-    until_sync(
-        lambda: inside.run("trap", "cat", "/tmp/ready") == "ready", within=60, what="its handler"
-    )
+    until_sync(lambda: inside.run("trap", "cat", "/tmp/ready") == "ready", what="its handler")
     where = ("pod", inside.enclave, "-n", installation.namespace)
     installation.kubectl("patch", *where, "--type=merge", "-p", HOLD)
     try:
         installation.kubectl("delete", *where, "--wait=false")
-        ended = until_sync(
-            lambda: inside.termination("trap"), within=120, what="the exit of the program"
-        )
+        ended = until_sync(lambda: inside.termination("trap"), what="the exit of the program")
         assert ended is not None
         assert ended["exitCode"] == 100 + USR1
     finally:

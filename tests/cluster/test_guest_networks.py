@@ -282,7 +282,7 @@ def _names(
         waits = file.may_reach_public(source, allowed=True) and not found[ALLOWED_NAME]
         return None if waits else found
 
-    found = until_sync(answered, within=60, every=1, what=f"names in {source}")
+    found = until_sync(answered, every=1, what=f"names in {source}")
     assert found is not None
     return found
 

@@ -73,7 +73,7 @@ def test_a_full_disk_costs_the_enclave_that_filled_it(
         found = [each for each in installation.enclaves() if each.status.reason == "Evicted"]
         return found[0] if found else None
 
-    enclave = until_sync(lost, within=120, every=1, what="the eviction of the filler")
+    enclave = until_sync(lost, every=1, what="the eviction of the filler")
     assert enclave.status.phase is EnclavePhase.FAILED
     assert "Container filler exceeded its local ephemeral storage limit" in enclave.status.message
     assert "tmpfs" in enclave.status.message
@@ -84,7 +84,7 @@ def test_a_full_disk_costs_the_enclave_that_filled_it(
         message = condition["message"] if condition is not None else ""
         return message if "ephemeralStorageMB" in message else None
 
-    assert until_sync(told, within=120, every=0.2, what="the eviction in the Container's status")
+    assert until_sync(told, every=0.2, what="the eviction in the Container's status")
     nodes = json.loads(installation.kubectl("get", "nodes", "-o", "json"))["items"]
     pressure = {
         condition["status"]
@@ -122,5 +122,5 @@ def test_a_fork_bomb_stops_at_its_limit_and_others_go_on(
     assert inside.reported("other") == {"Started": 300, "Refused": ""}
     assert "containers[0].pids_limit" not in found.status.unenforced
     # A file of the node that counts as nobody's storage cannot be filled either.
-    said = until_sync(lambda: inside.log("talker"), within=60, every=0.5, what="the talker's log")
+    said = until_sync(lambda: inside.log("talker"), every=0.5, what="the talker's log")
     assert "Read-only file system" in said

@@ -45,7 +45,7 @@ def wait_until_it_is_at(
         assert container is not None
         return container.status.phase is ContainerPhase.READY or step in process.text
 
-    until_sync(reached, within=120, every=every, what=step)
+    until_sync(reached, every=every, what=step)
 
 
 def test_an_operator_killed_at_random_moments_of_a_create(

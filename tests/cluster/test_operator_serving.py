@@ -73,9 +73,7 @@ def test_the_pod_is_unprivileged(installation: Installation) -> None:
     def all_published() -> bool:
         return installation.kubectl(*inside, "ls", "/cloister").split() == published
 
-    until_sync(
-        all_published, within=60, what="the attestation document, which needs the shim's key"
-    )
+    until_sync(all_published, what="the attestation document, which needs the shim's key")
     mounts = installation.kubectl(*inside, "cat", "/proc/mounts")
     options = {line.split()[1]: line.split()[3].split(",") for line in mounts.splitlines()}
     assert "ro" in options["/"]
@@ -96,7 +94,7 @@ def test_an_update_is_blue_green(installation: Installation, pages: PageServices
         assert container is not None
         return container.status.current_tag == "v1.1.0" and "two" in seen
 
-    until_sync(switched, within=120, every=0.2, what="the new release")
+    until_sync(switched, every=0.2, what="the new release")
     assert seen == {"one", "two"}, "requests were lost during the update"
     second = installation.wait_for("green", "Ready")
     assert second.status.active_enclave != first.status.active_enclave
@@ -105,7 +103,6 @@ def test_an_update_is_blue_green(installation: Installation, pages: PageServices
             [each.metadata.name for each in installation.enclaves("green")]
             == [second.status.active_enclave]
         ),
-        within=60,
         what="the end of the old enclave",
     )
 
@@ -143,10 +140,8 @@ def test_a_manually_deleted_pod_is_replaced(
         fresh = container.status.active_enclave not in ("", first)
         return fresh and ready is not None and ready["status"] == "True"
 
-    until_sync(replaced, within=120, every=0.3, what="another attempt that serves")
-    until_sync(
-        lambda: text_of(pages, installation, "lost") == "one", within=60, what="the page again"
-    )
+    until_sync(replaced, every=0.3, what="another attempt that serves")
+    until_sync(lambda: text_of(pages, installation, "lost") == "one", what="the page again")
 
 
 def test_stop_and_start(installation: Installation, pages: PageServices) -> None:
@@ -222,4 +217,4 @@ def test_a_deleted_container_leaves_no_objects(installation: Installation) -> No
         names = [each["metadata"]["name"] for each in installation.objects(kinds)]
         return any(name.startswith("gone") for name in names)
 
-    until_sync(lambda: not left(), within=120, every=0.5, what="the end of all children")
+    until_sync(lambda: not left(), every=0.5, what="the end of all children")

@@ -139,14 +139,14 @@ def test_the_guest_is_pulled_with_the_administrators_password(
     installation: Installation, private: Private
 ) -> None:
     installation.create_container("open", repo="acme/open", tag="v1.0.0")
-    waiting = until_sync(lambda: refused_pulls(installation), within=60, what="a pull refused")
+    waiting = until_sync(lambda: refused_pulls(installation), what="a pull refused")
     assert "keep" in waiting[0]
     # It goes by its name from now on, without another request of the tenant.
     write_password(installation, private.registry.host, "right", name="installation")
     installation.wait_for("open", "Ready")
     assert pull_secrets(installation, "open") == [["installation"]]
     installation.kubectl("delete", "ctr", "open", "-n", installation.namespace)
-    until_sync(lambda: not installation.objects("pods"), within=60, what="its end")
+    until_sync(lambda: not installation.objects("pods"), what="its end")
 
 
 def test_a_private_image_is_pulled_with_the_organizations_password(
@@ -157,17 +157,13 @@ def test_a_private_image_is_pulled_with_the_organizations_password(
     reference = {"name": "registry", "key": ".dockerconfigjson"}
     spec = {"registry": "ghcr", "secretRef": reference}
     installation.apply(manifest("RegistryCredential", "ghcr", spec, installation.namespace))
-    until_sync(
-        lambda: status_of(installation).get("username") == "user", within=60, what="a user name"
-    )
+    until_sync(lambda: status_of(installation).get("username") == "user", what="a user name")
     installation.create_container("web", repo="acme/web", tag="v1.0.0")
     refused = installation.wait_for("web", "Stalled", reason="RegistryUnauthorized")
     assert "wrong" not in str(refused.status.wire())
-    until_sync(lambda: status_of(installation).get("expired") is True, within=60, what="a refusal")
+    until_sync(lambda: status_of(installation).get("expired") is True, what="a refusal")
     write_password(installation, host, "right")
     installation.create_container("web", repo="acme/web", tag="v1.0.0", relaunch="again")
     installation.wait_for("web", "Ready")
-    until_sync(
-        lambda: not status_of(installation).get("expired", False), within=90, what="their use"
-    )
+    until_sync(lambda: not status_of(installation).get("expired", False), what="their use")
     assert pull_secrets(installation, "web") == [["installation", "registry"]]

@@ -85,7 +85,7 @@ class StagedContainer:
         """Wait until a page is served under a host name that is the container's, and no other."""
         container = self.installation.wait_for(self.name, "Ready", reason="Serving")
         assert container.status.domain == host
-        until_sync(lambda: self.page(host) == text, within=60, what=f"{text} at {host}")
+        until_sync(lambda: self.page(host) == text, what=f"{text} at {host}")
         record = self.record()
         assert (record["status"], record["domain"]) == ("ready", host)
 
@@ -161,7 +161,7 @@ def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> N
     stage.served(domain, "one")
     first = stage.container.status.active_enclave
     stage.post("relaunch", tag="v1.1.0")
-    until_sync(lambda: stage.container.status.candidate, within=60, every=0.1, what="a candidate")
+    until_sync(lambda: stage.container.status.candidate, every=0.1, what="a candidate")
     candidate = stage.container.status.candidate
     stage.installation.kill_operator()
     stage.installation.operator().wait_until_it_leads()
@@ -172,9 +172,7 @@ def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> N
     preview = f"staged.preview.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     assert status.update.preview == preview
     assert stage.page(domain) == "one"
-    until_sync(
-        lambda: stage.page(preview, preview=True) == "two", within=60, what="the preview's page"
-    )
+    until_sync(lambda: stage.page(preview, preview=True) == "two", what="the preview's page")
     assert stage.record()["update_status"] == "ready"
 
     stage.post("update/cancel")
@@ -184,7 +182,7 @@ def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> N
         left = [each.metadata.name for each in stage.installation.enclaves("staged")]
         return left == [first] and stage.page(preview, preview=True) == ""
 
-    until_sync(discarded_alone, within=60, what="the end of the discarded update")
+    until_sync(discarded_alone, what="the end of the discarded update")
 
     promote = json.dumps({"spec": {"promote": discarded}})
     where = ("ctr/staged", "-n", stage.installation.namespace)
@@ -207,23 +205,23 @@ def test_debug_and_the_domain_are_changed_and_reverted(
     stage.post("relaunch", debug=True, staging=False)
     stage.served(debug, "two")
     assert stage.record()["debug"] is True
-    until_sync(lambda: stage.claims() == {debug: "staged"}, within=60, what="the debug name alone")
+    until_sync(lambda: stage.claims() == {debug: "staged"}, what="the debug name alone")
 
     verified(stage.installation, zone)
 
     def known() -> bool:
         return [each["verified"] for each in stage.client.get("/api/domains").json()] == [True]
 
-    until_sync(known, within=60, what="a domain that the facade sees verified")
+    until_sync(known, what="a domain that the facade sees verified")
     stage.post("relaunch", debug=False, custom_domain=HOST, staging=False)
     stage.served(HOST, "two")
     assert stage.record()["internal_domain"] == production
     assert stage.page(production) == "two"
-    until_sync(lambda: stage.claims() == {HOST: "staged"}, within=60, what="the domain's claim")
+    until_sync(lambda: stage.claims() == {HOST: "staged"}, what="the domain's claim")
 
     stage.post("relaunch", custom_domain="", staging=False)
     stage.served(production, "two")
-    until_sync(lambda: not stage.claims(), within=60, what="the release of the domain")
+    until_sync(lambda: not stage.claims(), what="the release of the domain")
 
 
 def verified(installation: Installation, zone: NameServer) -> None:
@@ -235,11 +233,11 @@ def verified(installation: Installation, zone: NameServer) -> None:
         reported: dict[str, Any] = found.get("status", {})
         return reported
 
-    until_sync(lambda: status().get("records"), within=60, what="the records to create")
+    until_sync(lambda: status().get("records"), what="the records to create")
     records = status()["records"]
     zone.put(records["txtName"], "TXT", f'"{records["txtValue"]}"')
     zone.put(HOST, "CNAME", f"{records['cnameTarget']}.")
-    until_sync(lambda: status().get("verified"), within=60, what="a verified domain")
+    until_sync(lambda: status().get("verified"), what="a verified domain")
 
 
 def test_another_container_replaces_it_under_the_same_name(stage: StagedContainer) -> None:
@@ -254,8 +252,6 @@ def test_another_container_replaces_it_under_the_same_name(stage: StagedContaine
     def gone() -> bool:
         return stage.client.get(old_path).status_code == 404
 
-    until_sync(gone, within=60, what="the end of the old container")
-    until_sync(
-        lambda: len(stage.installation.objects("pods")) == 1, within=60, what="one Pod alone"
-    )
+    until_sync(gone, what="the end of the old container")
+    until_sync(lambda: len(stage.installation.objects("pods")) == 1, what="one Pod alone")
     assert stage.page(domain) == "one"

@@ -120,7 +120,7 @@ def candidate_of(installation: Installation, tag: str, *phases: UpdatePhase) -> 
         fits = update is not None and update.tag == tag and update.status in phases
         return update.enclave if update is not None and fits else ""
 
-    return until_sync(on_its_way, within=120, every=0.1, what=f"an update to {tag}")
+    return until_sync(on_its_way, every=0.1, what=f"an update to {tag}")
 
 
 @contextlib.contextmanager
@@ -158,7 +158,7 @@ def test_updates_in_sequence_and_of_all_instances(
 
     seen = installation.folder / "watched.txt"
     with seen.open("w") as file, watched(cluster, installation, file):
-        until_sync(seen.read_text, within=60, what="the first line of the watch")
+        until_sync(seen.read_text, what="the first line of the watch")
         # A newer request replaces the candidate.
         relaunch(client, path, "v2-slow")
         overtaken = candidate_of(installation, "v2-slow", UpdatePhase.STARTED)
@@ -166,7 +166,7 @@ def test_updates_in_sequence_and_of_all_instances(
         relaunch(client, path, "v2")
         second = serves(installation, "v2")
         assert second not in {first, overtaken}
-        until_sync(lambda: " v2 " in seen.read_text(), within=60, what="the end in the watch")
+        until_sync(lambda: " v2 " in seen.read_text(), what="the end in the watch")
     rows = [line.split() for line in seen.read_text().splitlines()]
     assert {row[1] for row in rows} == {"ready"}, "a gap was shown"
     tags = [row[2] for row in rows]
@@ -265,7 +265,7 @@ class KeptContainer:
             fits = there == {serves} != {other_than} and self.page() == page
             return serves if fits else ""
 
-        return until_sync(alone, within=120, every=0.3, what=page)
+        return until_sync(alone, every=0.3, what=page)
 
     def update(self, status: UpdatePhase) -> None:
         """Wait for the status of an update."""
@@ -274,7 +274,7 @@ class KeptContainer:
             found = self.present.status.update
             return found is not None and found.status is status
 
-        until_sync(reached, within=90, every=0.2, what=f"an update that is {status}")
+        until_sync(reached, every=0.2, what=f"an update that is {status}")
 
 
 def test_what_serves_stays_the_release_until_another_is_named(

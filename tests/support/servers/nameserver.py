@@ -78,7 +78,7 @@ class NameServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_sync(self._answers, within=60, what="a name server")
+        until_sync(self._answers, what="a name server")
 
     def stop(self) -> None:
         """Stop it; idempotent."""

@@ -97,7 +97,7 @@ class Postgres:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_sync(self.is_ready, within=60, what="PostgreSQL to respond")
+        until_sync(self.is_ready, what="PostgreSQL to respond")
 
     def is_ready(self) -> bool:
         """Return whether it accepts connections."""

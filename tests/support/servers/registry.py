@@ -227,7 +227,7 @@ def registry(
                 env={"PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "none"},
             )
         try:
-            if until_sync(lambda: _state(process, port, tls), within=60, every=0.05) == "up":  # noqa: B023 - called within this iteration
+            if until_sync(lambda: _state(process, port, tls), every=0.05) == "up":  # noqa: B023 - called within this iteration
                 yield Registry(port, log, tls)
                 return
         finally:

@@ -61,7 +61,7 @@ class DevicePlugin:
         self.log: IO[bytes] = (program.parent / f"{resource.replace('/', '-')}.log").open("wb")
         command = [str(program), "-registry", str(registry), "-resource", resource, *options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
-        until_sync(self.offered, within=60, every=0.5, what=f"{resource} on the node")
+        until_sync(self.offered, every=0.5, what=f"{resource} on the node")
 
     def offered(self) -> bool:
         """Return whether the node has any of its devices."""

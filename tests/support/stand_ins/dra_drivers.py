@@ -74,7 +74,7 @@ class DraDriver:
         }
         command = [str(program), *(f"-{option}={value}" for option, value in options.items())]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
-        until_sync(self.published, within=60, every=0.5, what=f"devices of {name}")
+        until_sync(self.published, every=0.5, what=f"devices of {name}")
 
     def published(self) -> bool:
         """Return whether the scheduler can see its devices."""
