@@ -112,7 +112,7 @@ def _members(cgroup: str) -> list[int]:
     return sorted(found)
 
 
-def _end(pids: list[int], within: float = 10.0) -> None:
+def _end(pids: list[int], within: float = 60.0) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ def make_cgroups(cgroup: str) -> None:
                 of_all.write_text(weight)
 
 
-def _remove_cgroups(cgroup: str, within: float = 5.0) -> None:
+def _remove_cgroups(cgroup: str, within: float = 60.0) -> None:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         left = [folder for folder in _cgroup_folders(cgroup) if folder.exists()]

@@ -11,7 +11,7 @@ from dev.cluster.processes import Processes, fingerprint, wait_until
 
 __all__ = ["Component", "start", "write_config"]
 
-PATIENCE = 5.0
+PATIENCE = 60.0
 """Seconds that a port may take to become free."""
 
 

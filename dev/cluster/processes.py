@@ -129,7 +129,7 @@ class Processes:
         grace
             Seconds between SIGTERM and SIGKILL.
         """
-        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 60.0)):
             pid = self.pid(name)
             if pid is None:
                 break
@@ -244,7 +244,7 @@ def _started(pid: int) -> int | None:
     return None if after[0] in {"Z", "X"} else int(after[19])
 
 
-def _read_pid(path: Path, within: float = 10.0) -> int:
+def _read_pid(path: Path, within: float = 60.0) -> int:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         with suppress(FileNotFoundError, ValueError):

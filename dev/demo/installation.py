@@ -18,7 +18,7 @@ __all__ = ["DemoInstallation", "stop"]
 ROOT = Path(__file__).resolve().parents[2]
 GIT = "git"
 """Name of the git server's process."""
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that something may take on a busy machine."""
 
 

@@ -286,7 +286,7 @@ class Walkthrough:
                 last[:] = [error]
             return bool(pages)
 
-        if not wait_until(fetched, within=30):
+        if not wait_until(fetched, within=PATIENCE):
             self._fail(f"https://{domain}{path} does not respond: {last[0]}")
         note(f"GET https://{domain}{path} -> {pages[0].status}")
         return pages[0]
