@@ -11,7 +11,12 @@ from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_operator.rollout.new_attempt import next_attempt
 from cloister_operator.rollout.rollout_plan import RolloutPlan
-from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
+from cloister_operator.rollout.rollout_state import (
+    RevisionAttempts,
+    RolloutState,
+    enclave_names,
+    has_failed,
+)
 
 __all__ = ["serving_enclave_moves_off_a_cordoned_node"]
 
@@ -24,6 +29,8 @@ def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPla
     attempts = state.wanted_attempts
     newest = attempts.newest
     if newest is None or newest.metadata.name == serving.metadata.name:
+        if _one_before_it_drains(state, serving):
+            return _plan(state, serving, None, "follows when the one before it has drained")
         return _retry(state, attempts, serving)
     if attempts.ready is not None:
         return _plan(state, serving, newest, "takes over", active=newest.metadata.name)
@@ -44,6 +51,19 @@ def _after_a_failure(
         _retry(state, attempts, serving)
         if retry_at <= state.now
         else replace(plan, retry_at=retry_at)
+    )
+
+
+def _one_before_it_drains(state: RolloutState, serving: Enclave) -> bool:
+    """Return whether an Enclave that served before is not over.
+
+    Its end counts from the last switch. Where each successor is on a cordoned node again, since the
+    Host tolerates that or nodes are cordoned one after the other, none of them would ever end.
+    """
+    return any(
+        each.status.promoted_at is not None and not has_failed(each)
+        for each in state.enclaves
+        if each.metadata.name != serving.metadata.name
     )
 
 

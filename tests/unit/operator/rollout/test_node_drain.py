@@ -1,5 +1,8 @@
 """What serves leaves a node that is drained."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import DeleteEnclave
@@ -45,6 +48,37 @@ def test_the_old_one_stays_until_the_new_one_is_reached(serving: SimulatedCluste
             serving.set_health(name)
         serving.sync_endpoints()
     assert ended_at is not None
+
+
+def test_a_successor_moves_again_once_the_one_before_it_has_drained(
+    serving: SimulatedCluster,
+) -> None:
+    """Else none would end while each is on a cordoned node again."""
+    serving.settings = replace(serving.settings, drain=timedelta(seconds=10))
+    old = serving.container.status.active_enclave
+    serving.cordon("node-1")
+    while serving.container.status.active_enclave == old:
+        serving.step()
+        for name in serving.enclaves:
+            serving.start(name)
+            serving.set_health(name)
+    second = serving.container.status.active_enclave
+    serving.cordon("node-2")
+    for _ in range(6):
+        serving.step()
+    assert set(serving.enclaves) == {old, second}
+    assert len(serving.created()) == 1
+    assert "when the one before it has drained" in condition_message(serving)
+
+    serving.advance(10)
+    for _ in range(3):
+        serving.step()
+    assert old not in serving.enclaves
+    assert len(serving.created()) == 2
+    serving.settle()
+    third = serving.container.status.active_enclave
+    assert list(serving.enclaves) == [third]
+    assert serving.pods[third].node == "node-1"
 
 
 def test_without_another_node_it_serves_on(serving: SimulatedCluster) -> None:
