@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ SERVE = "mkdir -p /tmp/w && echo hello > /tmp/w/index.html && exec httpd -f -p 8
 
 @pytest.fixture(scope="module")
 def image(cluster: local.Cluster) -> str:
-    return push(busybox_image(), cluster.registry, "tests/busybox", index=True)
+    # Of two references to one image the kubelet names either: this one is no other test's.
+    own = replace(busybox_image(), labels={"test": "local-cluster"})
+    return push(own, cluster.registry, "tests/local-cluster", index=True)
 
 
 def pod(name: str, image: str, script: str, **spec: Any) -> dict[str, Any]:
