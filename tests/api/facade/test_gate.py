@@ -1,5 +1,6 @@
 """The gate of an enclave at a real facade: no stand-in answers it here."""
 
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import pytest
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_crds.config import Shim
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, start_facade
+from tests.support.programs.guest_part import RunningPart
 from tests.support.servers.key_gate import running_gate
 from tests.support.waiting import until
 
@@ -36,13 +38,24 @@ class Asker:
         }
         return (await self.client.get("/key", headers=headers)).status_code
 
-    async def becomes(self, wanted: int, key: str) -> None:
-        """Wait until the gate says something of a key."""
+    async def becomes(self, wanted: int, key: str, host: str | None = None) -> None:
+        """Wait until the gate says something of a key.
+
+        It says 503 while the facade does not respond within three seconds.
+        """
 
         async def said() -> bool:
-            return await self.status(key) == wanted
+            return await self.status(key, host) == wanted
 
         await until(said, within=30)
+
+
+@contextlib.asynccontextmanager
+async def asking(gate: RunningPart, domain: str) -> AsyncIterator[Asker]:
+    """Ask a gate until the block ends."""
+    transport = httpx.AsyncHTTPTransport(uds=str(gate.socket))
+    async with httpx.AsyncClient(transport=transport, base_url="http://gate", timeout=60) as client:
+        yield Asker(client, domain)
 
 
 async def new_key(facade: Facade, world: FacadeInstallation, name: str) -> str:
@@ -64,9 +77,8 @@ async def asker(facade: Facade, world: FacadeInstallation) -> AsyncIterator[Aske
         tempfile.TemporaryDirectory(prefix="gate") as name,
         running_gate(Path(name), SHIM, facade.base, domain=domain) as gate,
     ):
-        transport = httpx.AsyncHTTPTransport(uds=str(gate.socket))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gate") as client:
-            yield Asker(client, domain)
+        async with asking(gate, domain) as made:
+            yield made
 
 
 async def test_keys_are_judged_by_the_facade(
@@ -76,9 +88,9 @@ async def test_keys_are_judged_by_the_facade(
     foreign = await new_key(facade, other_world, "foreign")
     await asker.becomes(200, key)
     await asker.becomes(403, foreign)
-    assert await asker.status(key, f"web.{other_world.organization}.{DOMAIN}") == 403
-    assert await asker.status(generate(REGULAR_PREFIX)) == 401
-    assert await asker.status("nonsense") == 401
+    await asker.becomes(403, key, f"web.{other_world.organization}.{DOMAIN}")
+    await asker.becomes(401, generate(REGULAR_PREFIX))
+    await asker.becomes(401, "nonsense")
     await world.change_organization(billing={"tokenBilling": False})
     await asker.becomes(402, key)
     await world.change_organization(billing={"tokenBilling": True})
@@ -98,9 +110,7 @@ async def test_while_the_facade_is_down_uncached_keys_are_refused(
         start_facade(world.settings) as second,
         running_gate(Path(name), SHIM, second.base, domain=domain) as gate,
     ):
-        transport = httpx.AsyncHTTPTransport(uds=str(gate.socket))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gate") as client:
-            asker = Asker(client, domain)
+        async with asking(gate, domain) as asker:
             await asker.becomes(200, known)
             second.kill()
             await asker.becomes(503, other)

@@ -52,7 +52,8 @@ async def test_without_the_operators_settings_nothing_is_judged(
 
         def waits() -> bool:
             """Return whether the facade knows what it waits for; before it has not listed."""
-            answer = httpx.get(f"{base}/readyz", verify=NO_TRUST)
+            # It listens before it has started, and responds only then.
+            answer = httpx.get(f"{base}/readyz", timeout=60, verify=NO_TRUST)
             assert answer.status_code == 503, answer.text
             return f"{namespace}/{CONFIG_MAP_NAME}" in answer.text
 

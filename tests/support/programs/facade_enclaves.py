@@ -90,7 +90,11 @@ async def request_token(
     acting = [("Impersonate-User", KUBELET_USER)]
     acting += [("Impersonate-Group", group) for group in KUBELET_GROUPS]
     async with httpx.AsyncClient(
-        base_url=config.server, verify=config.tls or True, headers=acting, trust_env=False
+        base_url=config.server,
+        verify=config.tls or True,
+        headers=acting,
+        trust_env=False,
+        timeout=60,
     ) as client:
         body = token_request(audience, pod, uid)
         response = await client.post(token_path(world.namespace, account), json=body)

@@ -259,7 +259,7 @@ class Pebble:
 
     def _get(self, path: str, port: int) -> httpx.Response:
         context = ssl.create_default_context(cafile=str(self.ca_bundle))
-        with httpx.Client(verify=context, trust_env=False) as client:
+        with httpx.Client(verify=context, trust_env=False, timeout=30) as client:
             return client.get(f"https://127.0.0.1:{port}{path}")
 
 
