@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cloister_api.certificates.account import AcmeAccount, AcmeError
 from cloister_api.certificates.authority import SignedCertificate
@@ -23,7 +23,7 @@ from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
 from cloister_clients.clock import Clock
 from cloister_crds.backoff import Backoff
 
-__all__ = ["CertificateQueue"]
+__all__ = ["CertificateQueue", "withdrawal"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ HOLD = timedelta(seconds=60)
 """How long an order is leased without a renewal."""
 POLL_SECONDS = 5.0
 """Longest time between two polls of the ledger: another process may have added an order."""
+YOUNG = timedelta(seconds=30)
+"""For so long an order stands as it was judged when it was queued. Another process may have queued
+it, and what that one knew the cache of this one may not show yet."""
 LONGEST_PAUSE = timedelta(hours=1)
 """Longest backoff between two attempts, and the pause after a rate limit was exceeded."""
 
@@ -119,7 +122,7 @@ class CertificateQueue:
         )
         if order is None:
             return False
-        refusal = self._refusal(order)
+        refusal = withdrawal(order, self._permitted, now)
         if refusal:
             await self._orders.note_refused(order, holder, refusal)
             return True
@@ -135,15 +138,6 @@ class CertificateQueue:
                 "certificate of %s was issued, valid until %s", order.enclave, signed.not_after
             )
         return True
-
-    def _refusal(self, order: CertificateOrder) -> str:
-        """Return why an order is no longer wanted; empty = it is. An order may wait for long."""
-        if not self._permitted.ready:
-            return ""
-        enclave = self._permitted.live(order.enclave_uid)
-        if enclave is None:
-            return "the enclave was terminated"
-        return self._permitted.refusal(enclave, order.names)
 
     async def _process(
         self, account: AcmeAccount, order: CertificateOrder, holder: str
@@ -214,3 +208,23 @@ class CertificateQueue:
             self._clock() + pause,
             resumes=of_authority is None or of_authority.resumes,
         )
+
+
+def withdrawal(order: CertificateOrder, permitted: PermittedNames, now: datetime) -> str:
+    """Return why an order is no longer wanted; empty = it is. An order may wait for long.
+
+    Parameters
+    ----------
+    order
+        The order, which was permitted when it was queued.
+    permitted
+        Which names an Enclave may have certified, as far as this process knows.
+    now
+        The time, in UTC.
+    """
+    if not permitted.ready or now - order.created_at < YOUNG:
+        return ""
+    enclave = permitted.live(order.enclave_uid)
+    if enclave is None:
+        return "the enclave was terminated"
+    return permitted.refusal(enclave, order.names)
