@@ -1,13 +1,20 @@
 """/api/deployments: counts, the default of staging, updates of all containers of a repository."""
 
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
-from tests.support.programs.facade import Facade, FacadeInstallation
+from cloister_crds.names import deployment_name
+from tests.support.faults.fault_kinds import HeldEvents
+from tests.support.faults.faulty_proxy import FaultyProxy
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
@@ -55,6 +62,50 @@ async def test_counts_follow_the_containers(facade: Facade, world: FacadeInstall
         await client.post(f"/api/containers/{last}/stop")
         (record,) = (await client.get("/api/deployments")).json()
         assert (record["stopped_count"], record["deploying_count"]) == (1, 0)
+
+
+@pytest.fixture(scope="module")
+def patient(proxied_settings: Path) -> Iterator[Facade]:
+    """Return a facade that waits longer for its cache than a test holds back its watches."""
+    path = proxied_settings.with_name("patient.yml")
+    settings = yaml.safe_load(proxied_settings.read_text())
+    path.write_text(yaml.safe_dump({**settings, "writeWaitSeconds": 60}))
+    with start_facade(path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("by", ["this create", "another replica"])
+async def test_a_create_is_answered_when_its_deployment_is_shown(
+    patient: Facade, proxy: FaultyProxy, world: FacadeInstallation, by: str
+) -> None:
+    held = HeldEvents(lambda request: request.kind == "deployments")
+    name = deployment_name(world.repo)
+    async with patient.client(world.key) as client:
+        await world.await_cached_by(patient)
+        proxy.faults = (held,)
+        try:
+            if by == "another replica":
+                body = {"metadata": {"name": name}, "spec": {"repo": world.repo}}
+                await world.kube.create(of(Deployment), body, world.namespace)
+            sending = asyncio.create_task(client.post("/api/containers", json=world.body("web")))
+
+            async def shown() -> bool:
+                return bool((await client.get("/api/containers")).json())
+
+            await until(shown, every=0.01, what="the container")
+            # What is left to do takes less than many a request.
+            for _ in range(30):
+                assert await shown()
+                assert not sending.done()
+        finally:
+            held.release()
+            proxy.faults = ()
+        answer = await sending
+        assert answer.status_code == 201, answer.text
+        deployment = await world.kube.get(of(Deployment), name, world.namespace)
+        assert answer.json()["deployment_id"] == deployment["metadata"]["uid"]
+        (record,) = (await client.get("/api/deployments")).json()
+        assert (record["id"], record["instance_count"]) == (answer.json()["deployment_id"], 1)
 
 
 async def test_the_default_of_staging_is_changed(facade: Facade, world: FacadeInstallation) -> None:

@@ -148,6 +148,7 @@ class ContainerCreator:
         held = project_container(item)
         await self._stay_within_limit(principal, held)
         await self._reader.until_shown(held)
+        await self._reader.until_deployment_shown(principal.namespace, body.repo)
         return held
 
     def _staging(
@@ -233,12 +234,8 @@ class ContainerCreator:
             ),
             spec=DeploymentSpec(repo=repo),
         )
-        try:
-            made = await self._client.create(of(Deployment), deployment.manifest())
-        except AlreadyExists:
-            return
-        version = made["metadata"]["resourceVersion"]
-        await self._cache.deployments.reached(version, within=1.0)
+        with suppress(AlreadyExists):
+            await self._client.create(of(Deployment), deployment.manifest())
 
     async def _already_made(
         self,

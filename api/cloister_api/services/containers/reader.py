@@ -161,6 +161,13 @@ class ContainerReader:
         """
         await self._cache.containers.reached(held.version, within=self._write_wait)
 
+    async def until_deployment_shown(self, namespace: str, repo: str) -> None:
+        """Wait until the cache shows the Deployment of a repository, which a record names."""
+        await self._cache.deployments.until(
+            lambda: self._cache.deployment_of(namespace, repo) is not None,
+            within=self._write_wait,
+        )
+
     async def until_switched(self, held: CachedContainer, *, within: float) -> CachedContainer:
         """Wait until an accepted update serves, and return the container as it is then.
 
