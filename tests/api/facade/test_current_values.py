@@ -27,12 +27,16 @@ UPDATE = {"enclave": "web-b-1", "uid": "0b", "revision": "b", "tag": "v1.1.0", "
 
 
 async def seen(client: httpx.AsyncClient, world: FacadeInstallation, **status: Any) -> None:
-    """Write a status, and wait until the facade shows it."""
+    """Write a status, and wait until the facade's cache shows it."""
     await world.report("web", **status)
     item = await world.container("web")
     assert item is not None
-    token = {"X-Consistency-Token": item["metadata"]["resourceVersion"]}
-    assert (await client.get("/api/containers", headers=token)).status_code == 200
+    path, etag = f"/api/containers/{item['metadata']['uid']}", item["metadata"]["resourceVersion"]
+
+    async def shown() -> bool:
+        return bool((await client.get(path)).headers.get("etag") == f'"{etag}"')
+
+    await until(shown, every=0.02, what=f"version {etag} of the container")
 
 
 async def spec_of(world: FacadeInstallation) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container, Deployment, Organization
+from cloister_crds.kinds import Container, Deployment
 from cloister_crds.names import deployment_name
 from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -243,13 +243,14 @@ async def test_a_container_that_is_held_is_stopping_until_it_is_gone(
 async def test_a_deleted_container_counts_while_its_enclave_has_a_pod(
     facade: Facade, world: FacadeInstallation
 ) -> None:
-    await world.kube.merge_patch(
-        of(Organization), world.organization, {"spec": {"limits": {"containers": 1}}}
-    )
+    await world.change_organization(limits={"containers": 1})
     async with facade.client(world.key) as client:
         path = await create(client, world)
+        await validates(client, world, problems=["LimitReached"])
         enclave = await world.enclave("web", finalizers=["tests.cloister.dev/slow"])
         assert (await client.delete(path)).status_code == 204
+        # The container is gone; the Enclave is counted once the facade has seen it.
+        await validates(client, world, problems=["LimitReached"])
         refused = await client.post("/api/containers", json=world.body("other"))
         assert refused.status_code == 403
         assert "quota reached" in refused.json()["error"]
