@@ -41,7 +41,7 @@ async def test_from_the_link_to_the_end(
     await until(is_known, what="the key")
     await visitor.open(f"/o/{world.organization}/containers")
     await world.change_organization(members=people[:1])
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Not Found", timeout=2_000)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Not Found")
 
     async def is_refused() -> bool:
         return await asked(facade, key) == "403"
@@ -74,19 +74,22 @@ async def create(page: Page, world: FacadeInstallation) -> None:
     await page.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("web")
     await world.report("web", phase="ready", currentTag="v1.0.0", currentCommit=COMMIT)
-    await expect(page.locator(".lead")).to_contain_text("ready", timeout=2_000)
+    await expect(page.locator(".lead")).to_contain_text("ready")
 
 
 async def update(page: Page, world: FacadeInstallation) -> None:
     """Bring another release, which waits, and let it take over."""
     await page.get_by_label("release tag").fill("v1.1.0")
     await page.get_by_role("button", name="Run this release").click()
+
+    async def is_requested() -> bool:
+        item = await world.container("web")
+        return item is not None and item["spec"]["tag"] == "v1.1.0"
+
+    await until(is_requested, what="the other release")
     await expect(page.get_by_role("alert")).to_have_count(0)
-    item = await world.container("web")
-    assert item is not None
-    generation = item["metadata"]["generation"]
     waiting = {"enclave": "web-b-1", "revision": "b", "tag": "v1.1.0", "status": "ready"}
-    await world.report("web", phase="ready", update=waiting, observedGeneration=generation)
+    await world.report("web", phase="ready", update=waiting)
     await page.get_by_role("button", name="Let it take over").click()
 
     async def is_promoted() -> bool:
@@ -102,6 +105,7 @@ async def make_key(page: Page) -> str:
     await page.get_by_label("Name", exact=True).fill("ci")
     await page.get_by_role("button", name="Create").click()
     await page.get_by_role("button", name="Show the value of ci").click()
+    await page.wait_for_url(lambda address: address.endswith("/reveal"))
     value = (await page.locator("body").inner_text()).strip()
     assert re.fullmatch(r"admin_\S+", value)
     return value

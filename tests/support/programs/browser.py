@@ -13,6 +13,7 @@ from playwright.async_api import (
     Page,
     ViewportSize,
     async_playwright,
+    expect,
 )
 
 from dev.cluster import LocalClusterError, Progress
@@ -35,6 +36,9 @@ SIZE = ViewportSize(width=1200, height=900)
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 LEAST_RULES = 15
 """Rules that apply to every page, at least."""
+
+# What a page shows in the end is awaited; five seconds, the usual, are a matter of the machine.
+expect.set_options(timeout=30_000)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from cloister_crds.kinds import Domain, Organization
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
 from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation, run_command
+from tests.support.waiting import until
 
 __all__ = [
     "LONG",
@@ -119,6 +120,11 @@ async def fill_organization(facade: Facade, world: FacadeInstallation) -> dict[s
         entitlements=ENTITLED, billing={"tokenBilling": True, "containerSubscription": True}
     )
     async with facade.client(world.key) as client:
+
+        async def entitled() -> bool:
+            return (await client.get("/api/registry-credentials")).status_code == 200
+
+        await until(entitled, what="the entitlements")
         await make_people(world)
         made = await make_samples(world, client)
         await make_belongings(world, client)
