@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.support.cluster.api_server import ApiServer
 from tests.support.tenant_walk.tenant import tenant_rights
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,6 +27,11 @@ async def tenant(policed: ApiServer) -> AsyncIterator[ApiServer]:
         place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/org-acme/{plural}"
         await policed.apply(each, f"{place}/{each['metadata']['name']}")
     person = policed.impersonating("mallory", "system:authenticated")
+
+    async def bound() -> bool:
+        return (await person.post(f"{API}/containers", container(), dryRun="All")).accepted
+
+    await until(bound, what="the authorizer knows the RoleBindings")
     yield person
     await person.aclose()
 

@@ -266,16 +266,16 @@ async def keys(there: Installation, value: str) -> None:
 class KilledAt(Fault):
     """Kill a process with its n-th write, whose response it never sees."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, pid: int) -> None:
         self._left = number
-        self.pid = 0
+        self._pid = pid
 
     @override
     async def after(self, request: ApiRequest, status: int) -> None:
         if request.writes:
             self._left -= 1
             if self._left <= 0:
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self._pid, signal.SIGKILL)
                 raise ConnectionResetError("the process is dead")
 
 
@@ -283,12 +283,10 @@ def restore_killed(target: Installation, archive: Path, number: int) -> int:
     """Restore through a proxy that kills the command, and return its exit code."""
     with faulty_proxy(target.cluster.kubeconfig, target.folder) as proxy:
         kubeconfig = proxy.open_port(f"restore-{number}").kubeconfig
-        killer = KilledAt(number)
-        proxy.faults = (killer,)
         options = ["--kubeconfig", kubeconfig, "--config", target.settings]
         command = [str(each) for each in (COMMAND, "restore", archive, *options)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            killer.pid = process.pid
+            proxy.faults = (KilledAt(number, process.pid),)
             return process.wait(60)
 
 

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMMAND = Path(sys.executable).with_name("cloister")
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/cloister-operator"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/sshkeys.cloister.dev"
+SSH_KEYS = "/apis/cloister.dev/v1alpha1/sshkeys"
+NOT_FOUND = 404
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cloister-system/leases"
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/cloister-tokens"
 
@@ -67,6 +69,11 @@ async def changed(admin: ApiServer, path: str, body: dict[str, Any] | None) -> A
     before = (await admin.get(path)).body
     if body is None:
         await admin.delete(path)
+
+        async def gone() -> bool:
+            return (await admin.get(path)).status == NOT_FOUND
+
+        await until(gone, what=f"the end of {path}")
     else:
         await admin.apply(body, path)
     try:
@@ -75,6 +82,15 @@ async def changed(admin: ApiServer, path: str, body: dict[str, Any] | None) -> A
         kept = {key: before["metadata"][key] for key in ("name", "labels")}
         document = {key: before[key] for key in before if key not in {"status", "metadata"}}
         await admin.apply({**document, "metadata": kept}, path)
+        if path == CRD:
+            await until(lambda: established(admin), what="the kind is served again")
+
+
+async def established(admin: ApiServer) -> bool:
+    """Return whether the server serves the kind that was deleted."""
+    conditions = (await admin.get(CRD)).body.get("status", {}).get("conditions") or ()
+    found = {each["type"]: each["status"] for each in conditions}
+    return found.get("Established") == "True" and (await admin.get(SSH_KEYS)).accepted
 
 
 async def test_a_right_installation_passes(policed: ApiServer, guarded: Path) -> None:

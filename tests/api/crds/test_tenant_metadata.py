@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.cluster.api_server import ApiResponse, ApiServer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,6 +50,11 @@ async def tenant(policed: ApiServer) -> AsyncIterator[ApiServer]:
         "/apis/rbac.authorization.k8s.io/v1/namespaces/org-acme/rolebindings/eve",
     )
     person = policed.impersonating("eve", "system:authenticated")
+
+    async def bound() -> bool:
+        return (await person.post(f"{PLACE}/domains", body("domains", "b"), dryRun="All")).accepted
+
+    await until(bound, what="the authorizer knows the RoleBinding")
     yield person
     await person.aclose()
 

@@ -1,5 +1,6 @@
 """Cloister's published admission policies on a real API server."""
 
+import uuid
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.support.cluster.api_server import ApiServer
+from tests.support.waiting import until
 
 __all__ = [
     "MANIFESTS",
@@ -59,12 +61,46 @@ async def serves_mutations(server: ApiServer) -> bool:
 async def install_policies(server: ApiServer) -> None:
     """Install the admission policies, mutating ones where the server has them.
 
-    They take effect some moments later.
+    The validating ones are in force afterwards; the mutating ones some moments later.
     """
-    folders = ["policies", *(["mutations"] if await serves_mutations(server) else [])]
+    folders = [*(["mutations"] if await serves_mutations(server) else []), "policies"]
     for folder in folders:
         for path, document in _documents(folder):
             await server.apply(document, path)
+    await _until_in_force(server)
+
+
+async def _until_in_force(server: ApiServer) -> None:
+    """Wait until the server obeys every validating policy that there is.
+
+    Once a second it takes over all of them as they are at that moment, so that some of those which
+    are made one after the other may be in force a second before the rest, and those that were
+    removed a second longer. When it obeys the last one, whose name is new, it obeys all.
+    """
+    name = f"tests-{uuid.uuid4().hex}"
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    maps = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [{**maps, "resources": ["configmaps"]}]},
+        "matchConditions": [{"name": "own", "expression": f"object.metadata.name == '{name}'"}],
+        "validations": [{"expression": "false"}],
+    }
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    made = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": bound}
+    paths = {kind: f"{GROUP}/{PATHS[kind]}/{name}" for kind in made}
+    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+    async def refused() -> bool:
+        verdict = await server.post("/api/v1/namespaces/default/configmaps", probe, dryRun="All")
+        return name in verdict.message and not verdict.accepted
+
+    try:
+        for kind, spec in made.items():
+            await server.apply({**group, "kind": kind, "spec": spec}, paths[kind])
+        await until(refused, what="the admission policies are in force")
+    finally:
+        for path in paths.values():
+            await server.delete(path)
 
 
 async def remove_policies(server: ApiServer) -> None:
