@@ -196,10 +196,10 @@ async def test_of_an_organizations_and_a_repositorys_secret_one_gets_the_name(
 
 
 class HeldDeletions(HeldEvents):
-    """Holds back what a watch says of secrets: creations until shown, deletions until released."""
+    """Holds back what a watch says of a kind: deletions, and apart from them all else."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda request: request.kind == "secrets")
+    def __init__(self, kind: str) -> None:
+        super().__init__(lambda request: request.kind == kind)
         self.created = HeldEvents(self._concerns)
 
     @override
@@ -216,7 +216,7 @@ async def test_a_secret_that_was_taken_back_is_in_no_list_after_its_refusal(
     spec = {"name": "API_KEY", "repo": world.repo, "secretRef": {"name": "core", "key": "value"}}
     with start_facade(changed(world, "waits", writeWaitSeconds=60)) as facade:
         async with facade.client(world.key) as client:
-            held = HeldDeletions()
+            held = HeldDeletions("secrets")
             proxy.faults = (held,)
             try:
                 body = {"metadata": {"name": "of-the-repository"}, "spec": spec}

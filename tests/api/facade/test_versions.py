@@ -1,6 +1,8 @@
 """Changes of the version that a client has read, creates sent again, and lists in pieces."""
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,12 +11,14 @@ import pytest
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
+from tests.api.facade.test_secrets import HeldDeletions
+from tests.api.facade.test_serving import changed
 from tests.support.clients.openapi_check import described
 from tests.support.faults.fault_kinds import HeldEvents
 from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.faults.interrupted_calls import await_entitlements
 from tests.support.faults.mutations import CALLS
-from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
 
@@ -66,6 +70,64 @@ async def test_a_version_that_is_gone_is_not_changed(
         assert refused.status_code == 412, refused.text
         assert refused.json()["code"] == "PRECONDITION_FAILED"
         assert await world.container("web") == before
+
+
+async def test_a_stop_is_done_although_the_cache_shows_it_done_already(
+    proxied: Facade, proxy: FaultyProxy, world: FacadeInstallation
+) -> None:
+    async with proxied.client(world.key) as client:
+        path = (await made(client, world)).headers["location"]
+        assert (await client.post(f"{path}/stop")).status_code == 200
+        held = HeldEvents(lambda request: request.kind == "containers")
+        proxy.faults = (held,)
+        try:
+            patch = {"spec": {"state": "Running"}}
+            await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
+            stopping = asyncio.create_task(client.post(f"{path}/stop"))
+
+            async def stopped() -> bool:
+                found = await world.container("web")
+                return found is not None and found["spec"]["state"] == "Stopped"
+
+            await until(stopped, what="the second stop")
+        finally:
+            held.release()
+            proxy.faults = ()
+        assert (await stopping).status_code == 200
+
+
+async def test_a_deleted_container_is_in_no_list_where_its_creation_was_not_known(
+    proxied_settings: Path, proxy: FaultyProxy, world: FacadeInstallation
+) -> None:
+    world.settings = proxied_settings
+    spec = {"name": "web", "repo": world.repo, "tag": "v1.0.0"}
+    with start_facade(changed(world, "waits", writeWaitSeconds=60)) as facade:
+        async with facade.client(world.key) as client:
+            held = HeldDeletions("containers")
+            proxy.faults = (held,)
+            try:
+                body = {"metadata": {"name": "web"}, "spec": spec}
+                there = await world.kube.create(of(Container), body, world.namespace)
+                path = f"/api/containers/{there['metadata']['uid']}"
+                deleting = asyncio.create_task(client.delete(path))
+
+                async def deleted() -> bool:
+                    return await world.container("web") is None
+
+                await until(deleted, what="the deletion")
+                held.created.release()
+
+                async def listed() -> int:
+                    return len((await client.get("/api/containers")).json())
+
+                await until(listed, what="the container in the facade's cache")
+                assert not deleting.done()
+            finally:
+                held.created.release()
+                held.release()
+            assert (await deleting).status_code == 204
+            assert await listed() == 0
+            proxy.faults = ()
 
 
 async def test_the_version_that_was_read_is_changed_once(

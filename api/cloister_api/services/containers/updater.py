@@ -179,6 +179,8 @@ class ContainerUpdater:
             except Conflict as error:
                 if held.pinned:
                     raise changed_since() from error
+        # Creation first, where another replica created it and the cache does not show it yet.
+        await self._reader.until_shown(held)
         await self._reader.until_deleted(meta.uid)
 
     async def accept(self, held: CachedContainer) -> CachedContainer:
@@ -398,6 +400,8 @@ class ContainerUpdater:
     async def _patch(self, held: CachedContainer, decide: Decide) -> CachedContainer:
         """Write what is decided; decide again after each conflict with a concurrent write.
 
+        Nothing is left undone because of the cache: that there is nothing to do is decided live.
+
         Raises
         ------
         ApiError
@@ -410,6 +414,9 @@ class ContainerUpdater:
             if attempt:
                 held = await self._reread(meta.namespace, meta.name, meta.uid)
             patch = await decide(held)
+            if not patch and not attempt and not held.pinned:
+                # The cache may lag behind another replica's write: what looks as wanted may not be.
+                continue
             if not patch:
                 return held
             self._refuse_gitops_managed(held, patch)
