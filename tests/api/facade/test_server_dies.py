@@ -30,7 +30,7 @@ async def dies(trial: InterruptedCall, at: int, loss: str) -> None:
 
 async def refused(trial: InterruptedCall, sent: Sent, at: int, loss: str) -> None:
     """Make the call while the server dies: the caller gets an error that asks for a retry."""
-    fault = ServerDeath(at, loss)
+    fault = ServerDeath(at, loss, trial.writes)
     trial.proxy.faults = (fault,)
     answer = await sent.by(trial.client)
     trial.proxy.faults = ()

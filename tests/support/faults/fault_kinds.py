@@ -326,27 +326,29 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 class WriteRecorder(Fault):
     """Record accepted writes; refused ones, such as conflicts, are retried by the client."""
 
-    def __init__(self) -> None:
+    def __init__(self, concerns: Callable[[ApiRequest], bool]) -> None:
+        self._concerns = concerns
         self.done: list[str] = []
         """The accepted writes."""
 
     @override
     async def after(self, request: ApiRequest, status: int) -> None:
         """Record an accepted write."""
-        if request.writes and status < HTTPStatus.MULTIPLE_CHOICES:
+        if request.writes and self._concerns(request) and status < HTTPStatus.MULTIPLE_CHOICES:
             self.done.append(request.text)
 
 
 class ServerDeath(Fault):
-    """Crash the server at the n-th write, from 1; afterwards only open watches go on.
+    """Crash the server at the n-th write of interest, from 1; afterwards only open watches go on.
 
     With a loss (`Loss`) that write is lost before or after its execution; without one it
     is refused with 503.
     """
 
-    def __init__(self, at: int, loss: str = "") -> None:
+    def __init__(self, at: int, loss: str, concerns: Callable[[ApiRequest], bool]) -> None:
         self._at = at
         self._loss = loss
+        self._concerns = concerns
         self.writes: list[str] = []
         """The received writes, including the last one."""
 
@@ -363,7 +365,7 @@ class ServerDeath(Fault):
         refused = Injection(status=503, reason="ServiceUnavailable")
         if self.dead:
             return refused
-        if not request.writes:
+        if not request.writes or not self._concerns(request):
             return PASS
         self.writes.append(request.text)
         if not self.dead:

@@ -28,7 +28,7 @@ from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
 from tests.support.cluster.accounts import account_user
-from tests.support.faults.fault_kinds import CrashPoints, WriteRecorder
+from tests.support.faults.fault_kinds import ApiRequest, CrashPoints, WriteRecorder
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.faults.mutations import CALLS, Call, Sent, simulated_domain_checks
 from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
@@ -171,12 +171,19 @@ class InterruptedCall:
         self.whole: tuple[tuple[Seen, Seen], tuple[Seen, Seen]] | None = None
         """Effect of the call: on the records, and on the cluster."""
 
+    def writes(self, request: ApiRequest) -> bool:
+        """Return whether a request may be a write of the call.
+
+        A facade works for every organization: those of tests of another worker are not counted.
+        """
+        return request.writes and request.namespace in ("", self.world.namespace)
+
     async def run_uninterrupted(self) -> list[str]:
         """Make the call once without faults, record its effect, and return its writes."""
         name = f"{self.stem}-whole"
         sent = await self.call.prepare(self.world, self.client, name)
         shown, there = await self.state(name)
-        writes = WriteRecorder()
+        writes = WriteRecorder(self.writes)
         self.proxy.faults = (writes,)
         response = await sent.by(self.client)
         self.proxy.faults = ()
@@ -187,7 +194,7 @@ class InterruptedCall:
 
     async def kill_after(self, doomed: Facade, sent: Sent, at: int) -> None:
         """Make the call, and kill the facade when the server has done a write of it."""
-        fault = CrashPoints({DOOMED: at}, lambda request, _: request.writes)
+        fault = CrashPoints({DOOMED: at}, lambda request, _: self.writes(request))
         self.proxy.faults = (fault,)
         sending = asyncio.create_task(sent.by(self.client))
 
