@@ -33,12 +33,12 @@ from tests.support.waiting import until
 MIB = 1024 * 1024
 ATTACKERS = 500
 CONNECTIONS = 600
-DEADLINE = 3.0
+DEADLINE = 8.0
 """Seconds that the facades of these tests wait for headers and bodies."""
-MARGIN = 2.5
+MARGIN = 7.0
 """Seconds that an attack may add to an honest call: fewer than the facade waits for attackers, so
 that a call which waits until they are gone takes longer. How many it does add is measured by
-hand."""
+hand: two seconds on a machine that had eight times the work that it can do."""
 
 
 @pytest.fixture(autouse=True)
