@@ -60,7 +60,7 @@ class RestartableApi:
     @property
     def authority(self) -> str:
         """Certificate that clients trust."""
-        return httpx.get(f"{self.facade.base}/api/shim/ca", trust_env=False).text
+        return httpx.get(f"{self.facade.base}/api/shim/ca", timeout=60, trust_env=False).text
 
     def request(self, token: str, *names: str) -> httpx.Response:
         """Request a certificate as an enclave does."""
@@ -68,6 +68,7 @@ class RestartableApi:
             f"{self.facade.base}/api/shim/cert",
             json={"csr": signing_request(*names)},
             headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
             trust_env=False,
         )
 
@@ -306,7 +307,7 @@ def test_the_serving_pod_is_metered(installation: Installation, api: Restartable
 
     def measured() -> list[dict[str, float]]:
         headers = {"Authorization": f"Bearer {key}"}
-        response = httpx.get(address, headers=headers, trust_env=False)
+        response = httpx.get(address, headers=headers, timeout=60, trust_env=False)
         assert response.status_code == 200, response.text
         points = response.json()["data_points"]
         assert len(points) == 60

@@ -161,7 +161,7 @@ def test_anonymous_requests_are_refused(cluster: local.Cluster) -> None:
         f"{cluster.record.server}/api/v1/namespaces",
         f"https://{cluster.record.node_address}:10250/pods",
     ):
-        assert httpx.get(url, verify=context, trust_env=False).status_code == 401
+        assert httpx.get(url, verify=context, timeout=60, trust_env=False).status_code == 401
 
 
 def test_a_second_up_is_a_quick_no_op(cluster: local.Cluster) -> None:

@@ -290,7 +290,7 @@ def test_curl_and_httpx_speak_to_the_enclave_through_the_proxy(scene: Scene) -> 
         done = subprocess.run(curl, capture_output=True, text=True, check=True)
         wanted = f"POST {scene.enclave.host} /echo?a=b body"
         assert done.stdout == wanted
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=address, timeout=60) as client:
             for _ in range(3):
                 assert client.post("echo?a=b", content="body").text == wanted
         process.send_signal(signal.SIGTERM)
@@ -298,7 +298,7 @@ def test_curl_and_httpx_speak_to_the_enclave_through_the_proxy(scene: Scene) -> 
 
 
 def test_a_changed_enclave_cuts_a_stream(scene: Scene) -> None:
-    with proxied(scene, "--recheck", "1s") as (address, _), httpx.Client(timeout=30) as client:
+    with proxied(scene, "--recheck", "1s") as (address, _), httpx.Client(timeout=60) as client:
         with client.stream("GET", f"{address}stream") as response:
             lines = response.iter_lines()
             assert next(lines) == "first"
@@ -320,7 +320,7 @@ def test_a_changed_enclave_cuts_a_stream(scene: Scene) -> None:
 def test_evidence_that_is_not_signed_stops_requests(scene: Scene) -> None:
     with (
         proxied(scene, "--recheck", "1s") as (address, _),
-        httpx.Client(timeout=30) as client,
+        httpx.Client(timeout=60) as client,
         client.stream("GET", f"{address}stream") as response,
     ):
         lines = response.iter_lines()
@@ -340,7 +340,7 @@ def test_an_enclave_that_is_killed_ends_its_responses(tmp_path: Path) -> None:
     with running_enclave(initdata_of(FILE, tmp_path), tmp_path) as enclave:
         (tmp_path / "service-config.yml").write_bytes(FILE)
         scene = Scene(tmp_path, enclave, ("--file", str(tmp_path / "service-config.yml")))
-        with proxied(scene) as (address, process), httpx.Client(timeout=30) as client:
+        with proxied(scene) as (address, process), httpx.Client(timeout=60) as client:
             with client.stream("GET", f"{address}stream") as response:
                 lines = response.iter_lines()
                 assert next(lines) == "first"

@@ -101,7 +101,7 @@ class OpenIdProvider:
         name
             Who signs in.
         """
-        async with httpx.AsyncClient(verify=NO_TRUST, follow_redirects=True) as browser:
+        async with httpx.AsyncClient(verify=NO_TRUST, follow_redirects=True, timeout=60) as browser:
             page = await browser.get(address)
             assert page.status_code == 200, page.text
             given = re.search(r'name="id" value="([^"]+)"', page.text)

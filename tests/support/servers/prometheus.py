@@ -54,7 +54,11 @@ class Prometheus:
 
     def _ask(self, path: str, **parameters: str) -> Any:
         answer = httpx.get(
-            f"{self.address}/api/v1/{path}", params=parameters, trust_env=False, verify=NO_TRUST
+            f"{self.address}/api/v1/{path}",
+            params=parameters,
+            timeout=60,
+            trust_env=False,
+            verify=NO_TRUST,
         ).json()
         if answer["status"] != "success":
             raise QueryError(answer["error"])

@@ -52,7 +52,10 @@ def test_git_fetches_a_release(address: str, tmp_path: Path) -> None:
 
 def test_a_repository_that_is_not_there_is_not_found(address: str) -> None:
     path = f"{address}/demo/other.git/info/refs?service=git-upload-pack"
-    assert httpx.get(path, trust_env=False, verify=NO_TRUST).status_code == httpx.codes.NOT_FOUND
+    assert (
+        httpx.get(path, timeout=60, trust_env=False, verify=NO_TRUST).status_code
+        == httpx.codes.NOT_FOUND
+    )
 
 
 def test_nothing_is_pushed(address: str, tmp_path: Path) -> None:
