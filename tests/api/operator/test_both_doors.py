@@ -287,11 +287,11 @@ def test_an_update_of_all_instances_while_some_are_stopped(doors: Doors) -> None
     doors.begin(staging=False)
     doors.ready()
     found = doors.only_deployment()
-    version = doors.of(idle.rest).metadata.resource_version
+    for each, word in ((doors, "ready"), (idle, "stopped")):
+        each.await_shown(word)
     response = doors.client.post(
         f"/api/deployments/{found['id']}/update",
         json={"tag": "v1.1.0", "instance_ids": [doors.identity, idle.identity]},
-        headers={"X-Consistency-Token": version},
     )
     results = {each["container_id"]: each for each in response.json()["results"]}
     assert results[doors.identity]["status"] == "updating", response.text

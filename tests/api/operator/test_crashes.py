@@ -114,6 +114,8 @@ def test_killed_while_many_are_deployed_at_once(prepared: Installation) -> None:
         )
 
     until_sync(told, within=60, what="the progress of all")
+    # A Pod may follow its Enclave later than the status of its Container does.
+    until_sync(lambda: len(prepared.objects("pods")) >= MANY, within=60, what="the Pods of all")
     for kind in ("enclaves.cloister.dev", "pods"):
         assert len(prepared.objects(kind)) == MANY, kind
 

@@ -58,6 +58,12 @@ def tenant(signed: Installation) -> Iterator[DirectClient]:
     """Return a person with the role of tenants, and every right on our kinds."""
     signed.apply(*tenant_rights(signed.namespace, "mallory"))
     client = DirectClient(signed.cluster.kubeconfig, user="mallory", groups="system:authenticated")
+
+    def bound() -> bool:
+        places = [ref.path(signed.namespace) for ref in (SECRET, of(Enclave))]
+        return all(client.request("GET", each).is_success for each in places)
+
+    until_sync(bound, what="the authorizer knows the RoleBindings")
     yield client
     client.close()
 

@@ -36,23 +36,34 @@ def named(installation: Installation, kind: str, name: str) -> dict[str, Any] | 
     return next(found, None)
 
 
-def ready_of(installation: Installation, kind: str, name: str) -> dict[str, Any]:
-    def reported() -> dict[str, Any] | None:
+def await_ready(installation: Installation, kind: str, name: str) -> None:
+    """Wait until an object is ready, perhaps after a try that failed."""
+    await_condition(installation, kind, name, "True")
+
+
+def await_condition(
+    installation: Installation, kind: str, name: str, status: str, reason: str = ""
+) -> None:
+    """Wait until the condition Ready has a status and, unless it is empty, a reason."""
+
+    def reported() -> bool:
         body = named(installation, kind, name)
         assert body is not None
         conditions = body.get("status", {}).get("conditions", [])
-        return next((each for each in conditions if each["type"] == "Ready"), None)
+        ready = next((each for each in conditions if each["type"] == "Ready"), None)
+        assert ready is not None, conditions
+        assert ready["status"] == status, ready
+        assert reason in ("", ready["reason"]), ready
+        return True
 
-    found = until_sync(reported, within=60, what=f"the condition Ready of {kind} {name}")
-    assert found is not None
-    return found
+    until_sync(reported, within=60, what=f"the condition Ready of {kind} {name}")
 
 
 def test_a_namespace_is_created_and_isolated(operated: Installation) -> None:
     slug = f"{operated.slug}-new"
     operated.apply(manifest("Organization", slug, {"namespace": f"ns-{slug}"}))
     try:
-        assert ready_of(operated, "organizations.cloister.dev", slug)["status"] == "True"
+        await_ready(operated, "organizations.cloister.dev", slug)
         namespace = named(operated, "namespaces", f"ns-{slug}")
         assert namespace is not None
         assert namespace["metadata"]["labels"]["cloister.dev/organization"] == slug
@@ -78,8 +89,7 @@ def test_another_namespace_is_left_alone(operated: Installation, which: str, rea
         manifest("Organization", slug, {"namespace": namespace}),
     )
     try:
-        ready = ready_of(operated, "organizations.cloister.dev", slug)
-        assert (ready["status"], ready["reason"]) == ("False", reason)
+        await_condition(operated, "organizations.cloister.dev", slug, "False", reason)
         found = named(operated, "namespaces", namespace)
         assert found is not None
         assert "cloister.dev/organization" not in found["metadata"].get("labels", {})
@@ -96,8 +106,7 @@ def test_a_host_with_a_tee_needs_no_signed_certificates(operated: Installation) 
     spec = {"tee": "SNP", "teeUnit": "Node", "attestationService": "unix:///run/aa.sock"}
     operated.apply(manifest("Host", name, {**spec, "networkIsolation": "Pod"}))
     try:
-        ready = ready_of(operated, "hosts.cloister.dev", name)
-        assert ready["status"] == "True", ready
+        await_ready(operated, "hosts.cloister.dev", name)
     finally:
         operated.kubectl("delete", f"host/{name}")
 
@@ -174,8 +183,9 @@ def test_orphaned_claims_deployments_and_secrets_are_deleted(operated: Installat
         ours,
         theirs,
         value(operated, "value-left"),
-        value(operated, "value-named"),
+        # First: a value that nothing names is deleted a second later.
         manifest("Secret", "named.env", spec, operated.namespace),
+        value(operated, "value-named"),
     )
 
     def swept() -> bool:

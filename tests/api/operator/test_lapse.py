@@ -22,10 +22,16 @@ def image(api_cluster: Cluster) -> str:
 
 
 def subscribe(installation: Installation, *, wanted: bool) -> None:
-    """Start the subscription or let it lapse."""
+    """Start the subscription or let it lapse, and wait until the operator knows of it."""
     patch = {"spec": {"billing": {"containerSubscription": wanted}}}
     name = f"organizations.cloister.dev/{installation.slug}"
     installation.kubectl("patch", name, "--type=merge", "-p", json.dumps(patch))
+
+    def seen() -> bool:
+        body = json.loads(installation.kubectl("get", name, "-o", "json"))
+        return bool(body["status"]["observedGeneration"] == body["metadata"]["generation"])
+
+    until_sync(seen, what="the operator knows of the subscription")
 
 
 def newest(installation: Installation, name: str, *, but: str = "") -> Enclave:

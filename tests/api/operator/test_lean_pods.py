@@ -53,6 +53,9 @@ async def test_each_part_of_the_manifest_is_needed(server: ApiServer) -> None:
     space = unique("lean")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
     await server.apply(namespace, f"/api/v1/namespaces/{space}")
+    # The controller manager would make it some moments later.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await server.apply(account, f"/api/v1/namespaces/{space}/serviceaccounts/default")
     pod = build_pod(plan_of(WEB, WORKER), SETTINGS)
     pod["metadata"]["namespace"] = space
     place = f"/api/v1/namespaces/{space}/pods"

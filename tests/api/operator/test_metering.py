@@ -75,7 +75,7 @@ def test_an_enclave_that_is_not_metered_waits_reports_it_and_is_deleted(
     assert deleted is not None
     assert demoted >= deleted
     # Its successor is created meanwhile, under a name of its own.
-    until_sync(lambda: len(installation.enclaves("web")) == 2, within=WAIT / 4, what="both")
+    until_sync(lambda: len(installation.enclaves("web")) == 2, within=WAIT / 2, what="both")
     until_sync(lambda: named(installation, name) is None, within=PATIENCE, what="its end")
 
     def warned() -> list[dict[str, Any]]:

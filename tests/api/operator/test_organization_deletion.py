@@ -9,7 +9,7 @@ from tests.support.programs.operator import Installation, manifest
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def organization(installation: Installation, slug: str) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from tests.support.servers.git import Repository
 from tests.support.stand_ins.pod_status import run_pod
 from tests.support.waiting import until_sync
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def serving(installation: Installation, name: str, **spec: str) -> Enclave:

@@ -52,7 +52,7 @@ def name() -> str:
 
 
 def refused(installation: Installation, name: str) -> tuple[str, str]:
-    container = installation.wait_for(name, "Stalled", within=60)
+    container = installation.wait_for(name, "Stalled")
     assert container.status.phase is ContainerPhase.FAILED
     ready = condition_of(container, "Ready")
     assert ready is not None
@@ -130,7 +130,7 @@ def test_a_registry_that_cannot_be_reached_is_tried_again(
     operated: Installation, name: str
 ) -> None:
     operated.create_container(name, repo="acme/web", tag="v1")
-    container = operated.wait_for(name, "Reconciling", reason="RegistryUnavailable", within=60)
+    container = operated.wait_for(name, "Reconciling", reason="RegistryUnavailable")
     assert container.status.phase is ContainerPhase.PENDING
     assert "registry.invalid" in container.status.message
     assert operated.enclaves(name) == []
@@ -140,7 +140,7 @@ def test_a_corrected_spec_is_rolled_out(operated: Installation, name: str) -> No
     operated.create_container(name, repo="acme/web", tag="v9")
     refused(operated, name)
     operated.create_container(name, repo="acme/web", tag="v1")
-    operated.wait_for(name, "Reconciling", reason="RegistryUnavailable", within=60)
+    operated.wait_for(name, "Reconciling", reason="RegistryUnavailable")
 
 
 def test_without_an_organization_no_child_is_created(operated: Installation, name: str) -> None:

@@ -81,7 +81,7 @@ def refused(installation: Installation, name: str, file: bytes, **spec: object) 
     """Create a Container of a file and return reason and message of its refusal."""
     installation.repository(f"acme/{name}").release("v1", file)
     installation.create_container(name, repo=f"acme/{name}", tag="v1", **spec)
-    container = installation.wait_for(name, "Stalled", within=60)
+    container = installation.wait_for(name, "Stalled")
     ready = condition_of(container, "Ready")
     assert ready is not None
     return ready["reason"], ready["message"]

@@ -163,9 +163,14 @@ class Doors:
         """The namespace."""
         return self.installation.namespace
 
+    def await_shown(self, word: str) -> None:
+        """Wait until the facade shows a status of the container that is called."""
+        what = f"{word} of {self.rest} in the facade"
+        until_sync(lambda: self.client.get(self.path).json()["status"] == word, what=what)
+
     def update_all(self) -> None:
         """Update the instance by the call for a repository's instances."""
-        until_sync(lambda: self.client.get(self.path).json()["status"] == "ready", what=self.rest)
+        self.await_shown("ready")
         found = self.only_deployment()
         body = {"tag": "v1.1.0", "staging": False, "instance_ids": [self.identity]}
         answer = self.client.post(f"/api/deployments/{found['id']}/update", json=body)
