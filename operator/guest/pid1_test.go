@@ -35,7 +35,7 @@ func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	}
 	killed := run.start(open("killed", "orphan", "/tmp/pid"))
 	killed.file("tmp/pid")
-	process, err := strconv.Atoi(killed.children()[0])
+	process, err := strconv.Atoi(killed.child("/tmp/pid"))
 	must(t, err)
 	must(t, unix.Kill(process, unix.SIGKILL))
 	if code := killed.wait(); code != 137 {
@@ -51,16 +51,43 @@ func TestDebugContainerExitsAsItsProgram(t *testing.T) {
 	}
 }
 
-// children returns the pids, as seen from outside, of the children of the container's process 1.
+// children returns the pids, as seen from outside, of the children of the container's process 1. The
+// kernel may leave some out while others exit.
 func (c *container) children() []string {
 	c.pod.t.Helper()
 	var all []string
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", c.first))
 	must(c.pod.t, err)
 	for _, task := range tasks {
-		all = append(all, strings.Fields(string(readFile(c.pod.t, fmt.Sprintf("/proc/%d/task/%s/children", c.first, task.Name()))))...)
+		listed, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", c.first, task.Name()))
+		if err == nil { // else the thread has exited, and its children are another's
+			all = append(all, strings.Fields(string(listed))...)
+		}
 	}
 	return all
+}
+
+// child waits for the child of the container's process 1 that has a word in its command line, and
+// returns its pid as seen from outside.
+func (c *container) child(word string) string {
+	c.pod.t.Helper()
+	found := ""
+	until(c.pod.t, "a child of process 1 with "+word, func() bool {
+		for _, process := range c.children() {
+			line, err := os.ReadFile("/proc/" + process + "/cmdline")
+			if err == nil && strings.Contains(string(line), word) {
+				found = process
+			}
+		}
+		return found != ""
+	})
+	return found
+}
+
+// isOver reports whether a process has exited, reaped or not.
+func isOver(process string) bool {
+	stat, err := os.ReadFile("/proc/" + process + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
 func TestNoZombieIsLeft(t *testing.T) {

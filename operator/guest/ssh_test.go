@@ -376,9 +376,9 @@ func TestSignalsAndHangUpsReachAShell(t *testing.T) {
 	must(t, err)
 	must(t, left.Start("/bin/testprogram trap /tmp/left"))
 	started.file("tmp/left")
-	before := len(started.children())
+	program := started.child("/tmp/left")
 	must(t, client.Close())
-	until(t, "SIGHUP ends the program", func() bool { return len(started.children()) < before })
+	until(t, "SIGHUP ends the program", func() bool { return isOver(program) })
 }
 
 // pty creates a terminal for a client: the master side and the side for the program.
