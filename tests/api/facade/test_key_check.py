@@ -41,7 +41,7 @@ async def becomes(client: httpx.AsyncClient, status: int, key: str, **more: Any)
     async def answered() -> bool:
         return await ask(client, key, **more) == status
 
-    await until(answered, within=20)
+    await until(answered)
 
 
 @pytest.fixture

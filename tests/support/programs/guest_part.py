@@ -48,5 +48,5 @@ class RunningPart:
         """Kill it; idempotent."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(60)
             self.process = None

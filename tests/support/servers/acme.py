@@ -72,13 +72,13 @@ class AcmeNameServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_sync(lambda: self.texts(self.zones[0]) is not None, within=30, what="a name server")
+        until_sync(lambda: self.texts(self.zones[0]) is not None, what="a name server")
 
     def stop(self) -> None:
         """Stop it; idempotent."""
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)
             self.process = None
 
     def texts(self, name: str) -> list[str] | None:
@@ -136,14 +136,14 @@ def resolver(folder: Path, names: AcmeNameServer) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        until_sync(lambda: texts(port, names.zones[0]) is not None, within=30, what="a resolver")
+        until_sync(lambda: texts(port, names.zones[0]) is not None, what="a resolver")
         yield f"127.0.0.1:{port}"
     except BaseException:
         sys.stderr.write((folder / "unbound.log").read_text()[-2000:])
         raise
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def texts(port: int, name: str) -> list[str] | None:
@@ -237,13 +237,13 @@ class Pebble:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PEBBLE_VA_NOSLEEP": "1"},
             )
-        until_sync(lambda: self._answers("/dir", self.port), within=30, what="Pebble")
+        until_sync(lambda: self._answers("/dir", self.port), what="Pebble")
 
     def stop(self) -> None:
         """Stop it; idempotent."""
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)
             self.process = None
 
     def authorities(self) -> list[str]:
