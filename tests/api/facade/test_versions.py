@@ -96,6 +96,31 @@ async def test_a_stop_is_done_although_the_cache_shows_it_done_already(
         assert (await stopping).status_code == 200
 
 
+async def test_a_start_is_done_although_the_cache_does_not_show_the_stop(
+    proxied: Facade, proxy: FaultyProxy, world: FacadeInstallation
+) -> None:
+    async with proxied.client(world.key) as client:
+        path = (await made(client, world)).headers["location"]
+        held = HeldEvents(lambda request: request.kind == "containers")
+        proxy.faults = (held,)
+        try:
+            assert (await client.post(f"{path}/start")).status_code == 409
+            patch = {"spec": {"state": "Stopped"}}
+            await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
+            await world.report("web", phase="stopped")
+            starting = asyncio.create_task(client.post(f"{path}/start"))
+
+            async def started() -> bool:
+                found = await world.container("web")
+                return starting.done() or bool(found and found["spec"]["state"] == "Running")
+
+            await until(started, what="the start")
+        finally:
+            held.release()
+            proxy.faults = ()
+        assert (await starting).status_code == 200
+
+
 async def test_a_deleted_container_is_in_no_list_where_its_creation_was_not_known(
     proxied_settings: Path, proxy: FaultyProxy, world: FacadeInstallation
 ) -> None:

@@ -15,9 +15,13 @@ from cloister_api.errors import ApiError, bad_request, changed_since, conflict, 
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims, hostname_taken
+from cloister_api.services.containers.allowed_actions import (
+    forbid,
+    managed_keys,
+    refuse_managed,
+)
 from cloister_api.services.containers.facts import facts_of_change
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.containers.refusals import api_field
 from cloister_api.services.containers.resolution import (
     ReleaseResolver,
     ResolvedRelease,
@@ -41,7 +45,7 @@ from cloister_crds.kinds.container import ContainerSpec, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
-from cloister_crds.lifecycle.actions import ApiAction, refusal
+from cloister_crds.lifecycle.actions import ApiAction
 from cloister_crds.lifecycle.names.hostnames import generated_hostnames
 from cloister_crds.lifecycle.tracing import trace_annotation
 
@@ -96,7 +100,7 @@ class ContainerUpdater:
         KubeError
             When the cluster refuses or does not respond.
         """
-        forbid(held, ApiAction.RELAUNCH)
+        held = await self._in_a_state_for(held, ApiAction.RELAUNCH)
 
         async def ended(present: Container) -> RequestRecord | None:
             # Without a tag a relaunch is of what serves, whatever an update would bring.
@@ -116,7 +120,7 @@ class ContainerUpdater:
         KubeError
             When the cluster refuses or does not respond.
         """
-        forbid(held, ApiAction.START)
+        held = await self._in_a_state_for(held, ApiAction.START)
 
         async def ended(_present: Container) -> None:
             """Return None: no update is in progress."""
@@ -142,7 +146,7 @@ class ContainerUpdater:
                 return {}
             earlier = await self._before_update(present.container)
             ends = cancelling(present.container, earlier) if earlier is not None else {}
-            if self._managers(present, ends):
+            if managed_keys(present, ends, self._gitops):
                 ends = {}
             return {**ends, "state": DesiredState.STOPPED.value}
 
@@ -258,6 +262,22 @@ class ContainerUpdater:
             container, await self._enclaves_of(container) if updating and serves else ()
         )
 
+    async def _in_a_state_for(self, held: CachedContainer, action: ApiAction) -> CachedContainer:
+        """Return a container whose state allows an action; one that seems not to is read again.
+
+        Raises
+        ------
+        ApiError
+            409 when it does not; 404 when it is gone.
+        """
+        if not held.pinned:
+            with suppress(ApiError):
+                forbid(held, action)
+                return held
+            held = await self._reread(held)
+        forbid(held, action)
+        return held
+
     async def _deploy(
         self,
         principal: Principal,
@@ -284,7 +304,7 @@ class ContainerUpdater:
         container = held.container
         earlier = await ended(container)
         written = written_spec(container, body, earlier)
-        self._refuse_gitops_managed(held, spec_patch(container.spec, written))
+        refuse_managed(held, spec_patch(container.spec, written), self._gitops)
         spec = deployed_spec(container, body, earlier)
         found = await self._checked(principal, held, spec)
 
@@ -400,8 +420,6 @@ class ContainerUpdater:
     async def _patch(self, held: CachedContainer, decide: Decide) -> CachedContainer:
         """Write what is decided; decide again after each conflict with a concurrent write.
 
-        Nothing is left undone because of the cache: that there is nothing to do is decided live.
-
         Raises
         ------
         ApiError
@@ -412,14 +430,10 @@ class ContainerUpdater:
         assert meta.namespace is not None
         for attempt in range(ATTEMPTS):
             if attempt:
-                held = await self._reread(meta.namespace, meta.name, meta.uid)
-            patch = await decide(held)
-            if not patch and not attempt and not held.pinned:
-                # The cache may lag behind another replica's write: what looks as wanted may not be.
-                continue
+                held = await self._reread(held)
+            held, patch = await self._decided(held, decide)
             if not patch:
                 return held
-            self._refuse_gitops_managed(held, patch)
             now = held.container.metadata
             traced = trace_annotation(traceparent(), now.generation + 1)
             metadata = {"resourceVersion": now.resource_version, "uid": meta.uid}
@@ -442,54 +456,38 @@ class ContainerUpdater:
             return changed
         raise conflict("the container is being changed by others; try again")
 
-    async def _reread(self, namespace: str, name: str, uid: str) -> CachedContainer:
-        try:
-            held = await self._reader.now(namespace, name)
-        except NotFound as error:
-            raise not_found("container") from error
-        if held.container.metadata.uid != uid:
-            raise not_found("container")
-        return held
+    async def _decided(
+        self, held: CachedContainer, decide: Decide
+    ) -> tuple[CachedContainer, dict[str, Any]]:
+        """Return the container that was decided on, and what was.
 
-    def _refuse_gitops_managed(self, held: CachedContainer, patch: dict[str, Any]) -> None:
-        """Refuse to change fields that a GitOps manager would revert.
+        The cache may lag behind another replica's write. Nothing is refused or left undone because
+        of that: both are decided again on what the cluster has.
+        """
+        if not held.pinned:
+            with suppress(ApiError):
+                patch = await decide(held)
+                refuse_managed(held, patch, self._gitops)
+                if patch:
+                    return held, patch
+            held = await self._reread(held)
+        patch = await decide(held)
+        refuse_managed(held, patch, self._gitops)
+        return held, patch
+
+    async def _reread(self, held: CachedContainer) -> CachedContainer:
+        """Return a container as the cluster has it.
 
         Raises
         ------
         ApiError
-            409 that names the manager and the fields.
+            404 when it is gone.
         """
-        for manager, owned in self._managers(held, patch).items():
-            fields = ", ".join(map(api_field, owned))
-            raise conflict(
-                f"{manager} manages {fields} of this container; make the change in its repository"
-            )
-
-    def _managers(self, held: CachedContainer, patch: dict[str, Any]) -> dict[str, list[str]]:
-        """Return which GitOps managers own which of the changed keys."""
-        owned = {
-            manager: sorted(key for key in patch if manager in held.owners.get(key, ()))
-            for manager in sorted(self._gitops)
-        }
-        return {manager: keys for manager, keys in owned.items() if keys}
-
-
-def forbid(held: CachedContainer, action: ApiAction) -> None:
-    """Refuse an action in a state.
-
-    Raises
-    ------
-    ApiError
-        409 that names action and state.
-    """
-    where = shown_state(held.container)
-    resources = held.container.status.resources
-    message = refusal(
-        action,
-        where.phase,
-        where.update.status if where.update is not None else None,
-        gpus=resources.gpus if resources is not None else 0,
-        deleting=held.going,
-    )
-    if message is not None:
-        raise conflict(message)
+        meta = held.container.metadata
+        try:
+            found = await self._reader.now(meta.namespace or "", meta.name)
+        except NotFound as error:
+            raise not_found("container") from error
+        if found.container.metadata.uid != meta.uid:
+            raise not_found("container")
+        return found
