@@ -30,6 +30,7 @@ from tests.support.servers.registry import (
 )
 from tests.support.servers.registry_tokens import TokenServer, token_server
 from tests.support.stand_ins.http_server import Reply, serve
+from tests.support.waiting import until
 
 CONFIG = {
     "Entrypoint": ["/app", "serve"],
@@ -287,7 +288,11 @@ async def test_registry_mirrors_are_tried_first_and_may_fail(
         assert lying.requests
         assert all("authorization" not in request.headers for request in lying.requests)
         assert lying.requests[0].parameters == {"ns": [opened.host]}
-        assert "acme/mirrored/manifests" in mirror.log.read_text()
+
+        async def told() -> bool:
+            return "acme/mirrored/manifests" in mirror.log.read_text()
+
+        await until(told, what="the request in the mirror's log")
         async with client_for(
             opened.host, lying.host, mirrors={opened.host: [lying.base]}
         ) as client:

@@ -111,7 +111,7 @@ async def test_members_are_listed_with_their_valid_keys(
         async def listed() -> bool:
             return bool(await shown(client, "/api/members") == ordered)
 
-        await until(listed, within=30, what="the members with their keys")
+        await until(listed, what="the members with their keys")
         first = await client.get("/api/members", params={"limit": 2})
         assert len(first.json()) == 2
         rest = await shown(client, first.links["next"]["url"])

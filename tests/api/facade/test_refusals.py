@@ -421,7 +421,7 @@ async def test_unchecked_keys_are_refused_as_by_the_operator(
             answer = await client.post("/api/containers", json=here)
             return str(answer.json()["id"]) if answer.is_success else ""
 
-        held = await until(made, within=30, what="the right to choose a Host")
+        held = await until(made, what="the right to choose a Host")
         question = {"repo": world.repo, "tag": "keyed", "container_id": held}
 
         async def problems() -> list[dict[str, Any]]:
@@ -429,7 +429,7 @@ async def test_unchecked_keys_are_refused_as_by_the_operator(
             return [each for each in answer["errors"] if each["code"] == "ApiAddressMissing"]
 
         # The facade sees the Host's status a moment later.
-        (problem,) = await until(problems, within=30, what="the problem of the Host")
+        (problem,) = await until(problems, what="the problem of the Host")
         assert problem["field"] == "shim.authenticated"
         assert "apiAddress" in problem["message"]
         body = {**here, "name": "other", "tag": "keyed"}

@@ -94,7 +94,7 @@ async def test_a_writer_waits_for_a_lock_outside_of_the_loop(path: Path, file: A
         async def written() -> bool:
             return writing.done()
 
-        await until(written, within=5, what="the write after the lock's end")
+        await until(written, what="the write after the lock's end")
         assert await writing == 1
 
 

@@ -244,7 +244,6 @@ def test_an_accepted_api_key_is_cached_and_a_refusal_is_not(own: KeyProtectedShi
     own.check.responses["tk_capped"] = Reply(401)
     until_sync(
         lambda: own.request("/v1/chat/completions", "tk_capped").status == 401,
-        within=30,
         what="the expiry of a cached response",
     )
 

@@ -227,7 +227,7 @@ class InterruptedCall:
             return True
 
         # Events that the watch has not delivered yet may still arrive.
-        await until(all_or_nothing, within=30, every=0.02, what=f"{name}: all or nothing")
+        await until(all_or_nothing, every=0.02, what=f"{name}: all or nothing")
         again = await sent.by(self.client)
         assert not again.is_error or again.status_code in self.call.again, again.text
 
@@ -237,9 +237,7 @@ class InterruptedCall:
             assert difference(there, now[1]) == made_whole
             return True
 
-        await until(
-            is_whole, within=30, every=0.05, what=f"{name}: the entire effect and nothing else"
-        )
+        await until(is_whole, every=0.05, what=f"{name}: the entire effect and nothing else")
 
 
 async def await_entitlements(client: httpx.AsyncClient) -> None:
