@@ -35,7 +35,7 @@ var (
 )
 
 const (
-	patience = 60 * time.Second
+	patience = 180 * time.Second
 	podIP    = "10.244.0.5"
 	shimUID  = 4001
 	shimPort = 9000
