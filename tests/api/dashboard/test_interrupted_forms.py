@@ -21,7 +21,6 @@ from tests.support.faults.faulty_proxy import FaultyProxy
 from tests.support.faults.interrupted_calls import (
     InterruptedCall,
     Successors,
-    await_entitlements,
     entitled_world,
     proxied_settings,
     proxy,
@@ -130,7 +129,6 @@ async def test_the_death_of_the_dashboard_leaves_all_or_nothing(
         async def client_of_the_next() -> httpx.AsyncClient:
             client = await stack.enter_async_context(line.serving.client(entitled_world.key))
             await entitled_world.await_cached_by(line.serving)
-            await await_entitlements(client)
             await person.shows(f"/o/{entitled_world.organization}/registries", "Docker Hub")
             return client
 

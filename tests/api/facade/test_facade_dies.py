@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.faults.interrupted_calls import InterruptedCall, Successors, await_entitlements
+from tests.support.faults.interrupted_calls import InterruptedCall, Successors
 from tests.support.faults.mutations import CALLS
 from tests.support.programs.facade import Facade, FacadeInstallation
 
@@ -35,7 +35,7 @@ async def test_the_death_of_the_facade_leaves_all_or_nothing(
 
         async def client_of(facade: Facade) -> httpx.AsyncClient:
             client = await clients.enter_async_context(facade.client(entitled_world.key))
-            await await_entitlements(client)
+            await entitled_world.await_cached_by(facade)
             return client
 
         trial = InterruptedCall(operation, proxy, entitled_world, await client_of(line.serving))

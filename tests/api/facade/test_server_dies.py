@@ -11,7 +11,7 @@ import pytest
 from tests.support.clients.openapi_check import described
 from tests.support.faults.fault_kinds import Loss, ServerDeath
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.faults.interrupted_calls import InterruptedCall, await_entitlements
+from tests.support.faults.interrupted_calls import InterruptedCall
 from tests.support.faults.mutations import CALLS, ELSEWHERE, Sent
 from tests.support.programs.facade import Facade, FacadeInstallation
 
@@ -61,7 +61,6 @@ async def test_the_death_of_the_server_leaves_all_or_nothing(
     operation: str, proxy: FaultyProxy, proxied: Facade, entitled_world: FacadeInstallation
 ) -> None:
     async with proxied.client(entitled_world.key) as client:
-        await await_entitlements(client)
         trial = InterruptedCall(operation, proxy, entitled_world, client)
         writes = await trial.run_uninterrupted()
         assert writes

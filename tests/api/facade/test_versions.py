@@ -16,7 +16,6 @@ from tests.api.facade.test_serving import changed
 from tests.support.clients.openapi_check import described
 from tests.support.faults.fault_kinds import HeldEvents
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.faults.interrupted_calls import await_entitlements
 from tests.support.faults.mutations import CALLS
 from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
@@ -217,7 +216,6 @@ async def test_every_record_that_can_be_changed_has_versions(
     facade: Facade, entitled_world: FacadeInstallation
 ) -> None:
     async with facade.client(entitled_world.key) as client:
-        await await_entitlements(client)
         for operation in operations_with("IfMatch"):
             sent = await CALLS[operation].prepare(
                 entitled_world, client, operation.replace("_", "-")
@@ -241,7 +239,6 @@ async def test_a_version_is_changed_once_whatever_it_is_of(
     facade: Facade, entitled_world: FacadeInstallation
 ) -> None:
     async with facade.client(entitled_world.key) as client:
-        await await_entitlements(client)
         deployment = await CALLS["change_deployment"].prepare(entitled_world, client, "single")
         domain = await CALLS["verify_domain"].prepare(entitled_world, client, "single")
         credentials = await CALLS["put_credentials"].prepare(entitled_world, client, "single")
@@ -268,7 +265,6 @@ async def test_each_value_has_a_version_of_its_own(
 ) -> None:
     """Several are written within a second, which is as exact as the time of a change is."""
     async with facade.client(entitled_world.key) as client:
-        await await_entitlements(client)
         secret = await CALLS["update_secret"].prepare(entitled_world, client, "often")
         credentials = await CALLS["put_credentials"].prepare(entitled_world, client, "often")
         for sent in (secret, credentials):
@@ -297,7 +293,6 @@ async def test_every_create_can_be_sent_again(
     assert len(found) == 5
     found.remove("create_key")
     async with facade.client(entitled_world.key) as client:
-        await await_entitlements(client)
         for operation in found:
             sent = await CALLS[operation].prepare(
                 entitled_world, client, operation.replace("_", "-")

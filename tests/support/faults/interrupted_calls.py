@@ -28,17 +28,22 @@ from cloister_crds.kinds import Secret as Csec
 from cloister_crds.names import VALUE_LABEL
 from dev.cluster import Cluster
 from tests.support.cluster.accounts import account_user
+from tests.support.cluster.clusters import unique
 from tests.support.faults.fault_kinds import ApiRequest, CrashPoints, WriteRecorder
 from tests.support.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.faults.mutations import CALLS, Call, Sent, simulated_domain_checks
-from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
+from tests.support.programs.facade import (
+    Facade,
+    FacadeInstallation,
+    new_installation,
+    start_facade,
+)
 from tests.support.waiting import until
 
 __all__ = [
     "DOOMED",
     "InterruptedCall",
     "Successors",
-    "await_entitlements",
     "entitled_world",
     "proxied_settings",
     "proxy",
@@ -83,14 +88,22 @@ def proxied(proxied_settings: Path) -> Iterator[Facade]:
 
 
 @pytest.fixture
-async def entitled_world(world: FacadeInstallation) -> AsyncIterator[FacadeInstallation]:
-    """Provide an organization with all entitlements, and a simulated operator for its Domains."""
-    await world.change_organization(
-        entitlements={"privateRegistries": True, "domainSuffixes": [f"{world.organization}.test"]},
-        limits={"containers": 1000},
-    )
-    async with simulated_domain_checks(world):
-        yield world
+async def entitled_world(
+    request: pytest.FixtureRequest, facade_settings: Path
+) -> AsyncIterator[FacadeInstallation]:
+    """Provide an organization with all entitlements, and a simulated operator for its Domains.
+
+    It has them from its creation on: a facade that has not cached it reads it from the server, and
+    may cache an earlier version after that.
+    """
+    slug = unique("acme")
+    entitlements = {"privateRegistries": True, "domainSuffixes": [f"{slug}.test"]}
+    more = {"entitlements": entitlements, "limits": {"containers": 1000}}
+    async with (
+        new_installation(request, facade_settings, slug, **more) as made,
+        simulated_domain_checks(made),
+    ):
+        yield made
 
 
 async def records(client: httpx.AsyncClient, name: str) -> Seen:
@@ -238,12 +251,3 @@ class InterruptedCall:
             return True
 
         await until(is_whole, every=0.05, what=f"{name}: the entire effect and nothing else")
-
-
-async def await_entitlements(client: httpx.AsyncClient) -> None:
-    """Wait until a facade has cached the organization's entitlements."""
-
-    async def known() -> bool:
-        return (await client.get("/api/registry-credentials")).status_code == 200
-
-    await until(known, what="the entitlements")

@@ -56,6 +56,7 @@ __all__ = [
     "facade",
     "facade_registry",
     "facade_settings",
+    "new_installation",
     "other_world",
     "run_command",
     "start_facade",
@@ -73,7 +74,7 @@ ADMIN = "ada@example.test"
 LIMITS = httpx.Limits(keepalive_expiry=1)
 """Of connections: well below the facade's keep-alive timeout of five seconds, since a request on a
 connection that is being closed would be lost."""
-CACHING = ("facade", "dashboard", "real_sign_ins", "forged_sign_ins")
+CACHING = ("facade", "proxied", "dashboard", "real_sign_ins", "forged_sign_ins")
 """Fixtures of running facades, which have to cache an installation before its test begins."""
 
 
@@ -223,8 +224,8 @@ class FacadeInstallation:
         """The repository, for writing."""
         return Repository(self.settings.parent / "repositories" / f"{self.repo}.git")
 
-    async def build(self) -> None:
-        """Create everything."""
+    async def build(self, **more: Any) -> None:
+        """Create everything, with other fields of the Organization's spec."""
         repository = Repositories(self.settings.parent / "repositories").create(self.repo)
         repository.release("v1.0.0", config_file(self.image))
         repository.release("v1.1.0", config_file(self.image))
@@ -237,7 +238,7 @@ class FacadeInstallation:
             "members": [{"user": ADMIN, "role": "Admin"}],
             "billing": {"containerSubscription": True},
         }
-        body = {"metadata": {"name": self.organization}, "spec": spec}
+        body = {"metadata": {"name": self.organization}, "spec": {**spec, **more}}
         await self.kube.create(of(Organization), body)
         self.key = await self.new_key()
 
@@ -480,16 +481,16 @@ async def other_world(
 
 @contextlib.asynccontextmanager
 async def new_installation(
-    request: pytest.FixtureRequest, settings: Path
+    request: pytest.FixtureRequest, settings: Path, slug: str = "", **more: Any
 ) -> AsyncIterator[FacadeInstallation]:
     """Create an organization with its objects; the test's facades, if any, have cached it."""
     cluster: Cluster = request.getfixturevalue("api_cluster")
     registry, image = request.getfixturevalue("facade_registry")
     config = administrator(cluster.kubeconfig)
     async with KubeClient(config, field_manager="tests", user_agent="tests") as kube:
-        slug, host = unique("acme"), unique("host")
+        slug, host = slug or unique("acme"), unique("host")
         made = FacadeInstallation(kube, slug, host, registry, image, settings)
-        await made.build()
+        await made.build(**more)
         try:
             for name in CACHING:
                 if name in request.fixturenames:
