@@ -44,6 +44,10 @@ test: lint verify unit test-chart test-guest test-api test-browser test-operator
 unit: venv ## Tests without a cluster; under a minute
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS)
 
+.PHONY: unit-random
+unit-random: venv ## The same with other generated inputs at each run
+	@$(BIN)/pytest tests/unit -q -n $(WORKERS) --hypothesis-profile=random
+
 .PHONY: test-chart
 test-chart: venv ## Tests of the Helm chart by the real Helm, without a cluster
 	@$(BIN)/pytest tests/chart -q -n $(WORKERS)

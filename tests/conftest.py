@@ -26,6 +26,13 @@ __all__ = [
     "simulated_cluster",
 ]
 
-# How fast inputs are generated depends on the machine's load, not on the tested code.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast inputs are generated depends on the machine's load, not on the tested code. The inputs
+# follow from the test, so that a run fails for what was changed; `make unit-random` draws others.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
+settings.register_profile("random", settings.get_profile("unhurried"), derandomize=False)
 settings.load_profile("unhurried")
