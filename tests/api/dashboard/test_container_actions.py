@@ -259,11 +259,8 @@ async def test_settings_are_changed_and_only_those(
         await until(followed, what="both settings at the other process")
         assert (await person.fill(path.replace("settings", "stop"))).status_code == 303
         await world.report("web", phase="stopped")
-
-        async def rests() -> bool:
-            return "Start with these" in (await person.get(path)).text
-
-        await until(rests, what="the stop")
+        await page_of(person, path.rpartition("/")[0], "stopped")
+        assert "Start with these" in (await person.get(path)).text
         started = await person.fill(path, tag="v1.0.0", variables="A=2")
         assert started.status_code == 303, started.text
     actions = [row.action for row in await world.audit()]
