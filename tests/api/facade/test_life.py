@@ -207,8 +207,13 @@ async def test_the_name_stays_taken_until_the_teardown_ends(
         taken = await client.post("/api/containers", json=world.body("web"))
         assert taken.status_code == 409
         assert "torn down" in taken.json()["error"]
-        name = await client.post("/api/containers/validate-name", json={"name": "web"})
-        assert name.json()["available"] is False
+
+        async def not_available() -> bool:
+            # A create asks the server, this the cache, which shows the Enclave a moment later.
+            name = await client.post("/api/containers/validate-name", json={"name": "web"})
+            return name.json()["available"] is False
+
+        await until(not_available, what="the Enclave in the way of the name")
         await world.end_enclave(enclave)
         again = await client.post("/api/containers", json=world.body("web"))
         assert again.status_code == 201, again.text
