@@ -1,7 +1,9 @@
 """An organization's limit of containers: which Containers count, in which order.
 
 The order is that of creation, so that a later create never pushes an earlier one out. Times have a
-resolution of a second; for its own creates the facade uses the API server's order of writes.
+resolution of a second, within which uids decide, but for what is being deleted or gone: that was
+there before whatever waits for its place. For its own creates the facade uses the API server's
+order of writes.
 
 Whatever runs counts: a Container that is being deleted or is gone, until its last Pod is. Only a
 hand-over (``spec.replaces``) is exempt: while the successor starts or has just taken over, the one
@@ -54,11 +56,14 @@ def counted(containers: Iterable[Container], running: Mapping[str, Place]) -> tu
     everything = tuple(containers)
     exempt = _exempt(everything, running)
     places = {uid: place for uid, place in running.items() if uid not in exempt}
+    living = set()
     for each in everything:
         uid = each.metadata.uid
-        if uid in places or (uid not in exempt and each.metadata.deletion_timestamp is None):
+        if each.metadata.deletion_timestamp is None:
+            living.add(uid)
+        if uid in places or (uid not in exempt and uid in living):
             places[uid] = _place(each)
-    return tuple(sorted(places.values()))
+    return tuple(sorted(places.values(), key=lambda each: _order(each, lives=each[1] in living)))
 
 
 def rank(
@@ -93,7 +98,19 @@ def rank(
     own, known = _place(container), tuple(places)
     living = {each for _, each in known} if running else set()
     left = [place for each, place in running.items() if each not in living]
-    return sum(each < own and each[1] not in exempt for each in (*known, *left))
+    lives = container.metadata.deletion_timestamp is None
+    own_second = own[0]
+    present = sum(
+        (each < own if lives else each[0] < own_second) and each[1] not in exempt for each in known
+    )
+    return present + sum(
+        (each[0] <= own_second if lives else each < own) and each[1] not in exempt for each in left
+    )
+
+
+def _order(place: Place, *, lives: bool) -> tuple[datetime, bool, str]:
+    """Return the sort key of a place: in one second, what is being deleted or gone was first."""
+    return (place[0], lives, place[1])
 
 
 def running_places(places: Iterable[Place]) -> dict[str, Place]:

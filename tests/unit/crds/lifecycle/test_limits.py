@@ -198,6 +198,14 @@ def test_an_enclave_tells_whether_it_may_have_a_pod(fields: dict[str, Any], *, m
     assert may_have_pod(enclave_of(container_of(), **fields)) is may
 
 
+@pytest.mark.parametrize("uid", ["a", "z"])
+def test_what_still_runs_is_before_who_waits_since_the_same_second(uid: str) -> None:
+    waiting, running = born(1, 0), {uid: place_of(NOW, uid)}
+    assert place(waiting)[0] == NOW
+    assert rank(waiting, places_of([waiting]), [], running) == 1
+    assert [each for _, each in counted([waiting], running)] == [uid, "u1"]
+
+
 def test_one_that_is_not_listed_yet_has_its_place_already() -> None:
     assert ranked(born(2, 1), [born(1, 0)]) == 1
 
