@@ -13,8 +13,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.auth.admin_rate_limit import AdminRateLimit
-from cloister_api.dashboard.feed import Feed
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
+from cloister_api.dashboard.live.feed import Feed
+from cloister_api.dashboard.live.listed import ListedContainers
+from cloister_api.dashboard.live.session_watch import SessionWatch
 from cloister_api.dashboard.pages import (
     admin_keys,
     api_keys,
@@ -37,8 +39,6 @@ from cloister_api.dashboard.pages import (
 )
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.session_api import SessionApi
-from cloister_api.dashboard.session_watch import SessionWatch
-from cloister_api.dashboard.views.listed import ListedContainers
 from cloister_api.errors import ApiError, from_framework, from_kube
 from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics

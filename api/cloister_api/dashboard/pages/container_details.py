@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.feed import container_part
+from cloister_api.dashboard.live.feed import container_part
 from cloister_api.dashboard.pages.requests import context_of, membership_of, principal_of, render
 from cloister_api.dashboard.views.charts import Chart, curves
 from cloister_api.errors import ApiError

@@ -8,15 +8,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.feed import container_part
 from cloister_api.dashboard.forms import Form
+from cloister_api.dashboard.live.feed import container_part
+from cloister_api.dashboard.live.listed import ListedContainers
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
 )
-from cloister_api.dashboard.views.listed import ListedContainers
 from cloister_api.dashboard.views.listing import Choice, OrderedContainers
 from cloister_api.dashboard.views.rows import (
     ContainerRow,

@@ -93,8 +93,9 @@ class ContainerPage:
 class OrderedContainers:
     """Containers of an organization in the order of the list, kept current one by one.
 
-    A page of ten thousand containers costs what one of fifty does: nothing is sorted or counted for
-    a request. Objects in the cluster cache are replaced and never changed.
+    A page of ten thousand containers costs what one of fifty does: nothing is sorted for a request,
+    and all are looked at only for a search or while one is replaced. Objects in the cluster cache
+    are replaced and never changed.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ class OrderedContainers:
         self._ordered = sorted(self._by_name.values(), key=IN_ORDER)
         self._counts = Counter(each.phase for each in self._ordered)
         self._replacing = {
-            name: None
+            name
             for name, each in self._by_name.items()
             if each.held.container.spec.replaces is not None
         }
@@ -126,7 +127,7 @@ class OrderedContainers:
         insort(self._ordered, listed, key=IN_ORDER)
         self._counts[listed.phase] += 1
         if held.container.spec.replaces is not None:
-            self._replacing[name] = None
+            self._replacing.add(name)
 
     def drop(self, held: CachedContainer) -> None:
         """Forget a container, unless another one has its name by now."""
@@ -140,7 +141,7 @@ class OrderedContainers:
         if known is not None:
             del self._ordered[bisect_left(self._ordered, known.order, key=IN_ORDER)]
             self._counts[known.phase] -= 1
-            self._replacing.pop(name, None)
+            self._replacing.discard(name)
 
     def links(self) -> Mapping[str, ReplacementLinks]:
         """Return which containers replace which, by uid."""

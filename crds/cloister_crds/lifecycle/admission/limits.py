@@ -100,6 +100,7 @@ def rank(
     left = [place for each, place in running.items() if each not in living]
     lives = container.metadata.deletion_timestamp is None
     own_second = own[0]
+    # As `_order` has it, without a call for each of the thousands that there may be.
     present = sum(
         (each < own if lives else each[0] < own_second) and each[1] not in exempt for each in known
     )

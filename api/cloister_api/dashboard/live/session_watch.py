@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloister_api.dashboard.feed import Feed
+from cloister_api.dashboard.live.feed import Feed
 
 __all__ = ["SessionWatch"]
 
