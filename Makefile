@@ -38,7 +38,14 @@ down: venv ## Stop what `make demo` left running
 	@$(BIN)/python -m dev.demo down
 
 .PHONY: test
-test: lint verify unit test-chart test-guest test-api test-browser test-operator test-cluster test-chaos ## Everything: lint, types, unit, chart, guest, API server, browser, cluster and chaos tests
+test: gate live ## Everything that a change must pass
+
+.PHONY: gate
+gate: lint verify unit test-chart test-guest ## Lint, types, unit, chart and guest tests; a few minutes
+
+.PHONY: live
+live: venv ## Tests on real servers: API server, browser, operator, node; what fails runs once more (SUITES=…)
+	@$(BIN)/python -m dev.live --workers $(WORKERS) $(SUITES)
 
 .PHONY: unit
 unit: venv ## Tests without a cluster; under a minute
@@ -62,15 +69,15 @@ test-guest: venv ## Tests of the Go program for enclaves, in network namespaces 
 
 .PHONY: test-api
 test-api: venv ## Tests against a real API server on which no operator runs
-	@$(BIN)/pytest tests/api -q -n $(WORKERS) --ignore=tests/api/operator
+	@$(BIN)/python -m dev.live --workers $(WORKERS) api
 
 .PHONY: test-operator
 test-operator: venv ## Tests of the operator against a real API server
-	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/api/operator -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m dev.live --workers $(WORKERS) operator
 
 .PHONY: test-browser
 test-browser: venv ## The dashboard in a real Chromium: what people do, axe, widths, keyboard
-	@$(BIN)/pytest tests/browser -q
+	@$(BIN)/python -m dev.live --workers $(WORKERS) browser
 
 .PHONY: test-boot
 test-boot: venv ## A virtual machine under QEMU, whose TPM measures its boot (root, Debian on amd64)
@@ -90,7 +97,11 @@ schemathesis: venv ## Generated requests against a real facade, ten minutes with
 
 .PHONY: test-cluster
 test-cluster: venv ## Tests on a real node, where Pods really run (root, Linux)
-	@CLOISTER_OWN_CLUSTERS=1 $(BIN)/pytest tests/cluster -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m dev.live --workers $(WORKERS) cluster
+
+.PHONY: test-nightly
+test-nightly: venv ## The cases of these suites that are too slow for each change
+	@$(BIN)/python -m dev.live --workers $(WORKERS) --nightly $(SUITES)
 
 .PHONY: test-enclave
 test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 40 plans, every escape (root, Linux)

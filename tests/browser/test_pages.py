@@ -1,5 +1,7 @@
 """The dashboard in a browser: what people do with it, and whether everybody can."""
 
+from typing import Literal
+
 import pytest
 from playwright.async_api import expect
 
@@ -40,18 +42,29 @@ async def test_somebody_signs_in_reads_and_signs_out(
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "widths"),
+    [
+        ("light", (1200, 320)),
+        pytest.param("light", (1030, 780, 640), marks=pytest.mark.nightly),
+        pytest.param("dark", (1200, 1030, 780, 640, 320), marks=pytest.mark.nightly),
+    ],
+)
 async def test_axe_finds_nothing_and_nothing_is_too_wide(
-    visitor: Visitor, facade: Facade, world: FacadeInstallation, theme: str
+    visitor: Visitor,
+    facade: Facade,
+    world: FacadeInstallation,
+    theme: Literal["light", "dark"],
+    widths: tuple[int, ...],
 ) -> None:
     made = await fill_organization(facade, world)
-    await visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    await visitor.page.emulate_media(color_scheme=theme)
     link = visitor.dashboard.link(ADMIN)
     found: dict[str, object] = {}
 
     async def look(path: str) -> None:
         await visitor.open(path)
-        for width in (1200, 1030, 780, 640, 320):
+        for width in widths:
             await visitor.page.set_viewport_size({"width": width, "height": 900})
             wide = await overflow(visitor)
             if wide:

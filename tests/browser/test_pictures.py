@@ -22,6 +22,7 @@ def place_of(name: str, width: int, usual: Path) -> Path:
     return folder / f"{name}.png"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 640, 320])
 async def test_two_pictures_of_a_page_are_equal(

@@ -25,7 +25,7 @@ from dev.plain_http import NO_TRUST
 from tests.support.cluster.clusters import unique
 from tests.support.waiting import until_sync
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.nightly]
 
 STATUS = ".status.containerStatuses[0].containerID"
 SERVE = "mkdir -p /tmp/w && echo hello > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w"

@@ -115,6 +115,7 @@ def dashboard_line(proxied_settings: Path) -> Iterator[tuple[Dashboard, Successo
         yield Dashboard(line.serving, address, path), line
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("operation", FORMS)
 async def test_the_death_of_the_dashboard_leaves_all_or_nothing(
     operation: str,

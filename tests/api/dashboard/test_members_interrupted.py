@@ -150,6 +150,7 @@ async def test_a_copy_that_lags_decides_nothing(
     assert await roles(world) == {ADMIN: "Admin"}
 
 
+@pytest.mark.nightly
 async def test_a_replica_that_dies_has_done_all_or_nothing(
     facade: Facade,
     dashboard: Dashboard,

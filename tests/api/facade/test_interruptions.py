@@ -35,6 +35,7 @@ async def killed_while_creating(world: FacadeInstallation, after: float) -> None
                 await sending
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("after", [0.05, 0.15, 0.25, 0.4])
 async def test_a_create_repeated_after_a_kill_works(
     facade: Facade, world: FacadeInstallation, after: float

@@ -90,6 +90,7 @@ async def filled(client: httpx.AsyncClient, world: FacadeInstallation) -> None:
         assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SECONDS + 400)
 async def test_with_a_key_nothing_contradicts_the_document(
     facade: Facade, world: FacadeInstallation, tmp_path: Path
@@ -107,6 +108,7 @@ async def test_with_a_key_nothing_contradicts_the_document(
         assert (await client.get("/readyz")).status_code == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(KEYLESS_SECONDS + 400)
 async def test_without_a_key_nothing_contradicts_the_document(
     facade: Facade, world: FacadeInstallation, tmp_path: Path

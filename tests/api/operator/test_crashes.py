@@ -70,6 +70,7 @@ def wait_until_it_is_at(
     until_sync(reached, within=60, every=every, what=step)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> None:
     chance = random.Random(seed)

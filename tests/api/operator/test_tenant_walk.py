@@ -36,7 +36,7 @@ from tests.support.tenant_walk.tenant import Tenant, tenant_rights
 from tests.support.tenant_walk.victim import Victim
 from tests.support.waiting import until_sync
 
-STEPS = int(os.environ.get("CLOISTER_WALK_STEPS") or 200)
+STEPS = int(os.environ.get("CLOISTER_WALK_STEPS") or 50)
 SEED = int(os.environ.get("CLOISTER_WALK_SEED") or 1)
 EVERY = 50
 """Steps between two looks at the victim."""
