@@ -30,6 +30,7 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, m.quoteFields(bases)...)
 	made = append(made, m.sizes(bases)...)
 	made = append(made, m.signedScenes(bases)...)
+	made = append(made, m.tdBits(bases)...)
 	made = append(made, m.boots(bases)...)
 	return append(made, m.unread(bases)...)
 }

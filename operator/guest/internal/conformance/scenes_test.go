@@ -144,9 +144,6 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		{name: "no collateral", about: "the document has no collateral at all", code: verify.ClassSignature, spoil: without(attestdoc.AMDVCEK, attestdoc.AMDCertChain, attestdoc.AMDCRL)},
 	})
 	made = append(made, m.of(tdx, bases, []spoiled{
-		{name: "debug attributes", about: "the host may debug the machine", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = []byte{1, 0, 0, 0x10, 0, 0, 0, 0} }},
-		{name: "migratable", about: "the host may have the machine migrated", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = []byte{0, 0, 0, 0x30, 0, 0, 0, 0} }},
-		{name: "pages may be taken", about: "SEPT_VE_DISABLE is not set", code: verify.ClassDebug, spoil: func(s *scene) { s.quote.Attributes = make([]byte, 8) }},
 		{name: "old level", about: "Intel says that the processor's level is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "OutOfDate" }},
 		{name: "revoked level", about: "Intel revoked the processor's level", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.Status = "Revoked" }},
 		{name: "old quoting enclave", about: "Intel says that the quoting enclave is out of date", code: verify.ClassFirmware, spoil: func(s *scene) { s.answers.QEStatus = "OutOfDate" }},
@@ -164,6 +161,53 @@ func (m *maker) signedScenes(bases map[string]base) []vector {
 		made = append(made, m.otherMaker(tee, bases))
 	}
 	return made
+}
+
+// tdBits flips each bit of the TD's attributes and of XFAM, in quotes that the processor signed so.
+func (m *maker) tdBits(bases map[string]base) []vector {
+	var made []spoiled
+	for _, field := range []struct {
+		name string
+		// names are those of the bits that have one; permitted are bits that a machine may have, or leave.
+		names     map[int]string
+		permitted []int
+		flip      func(*scene, uint64)
+	}{
+		{
+			name: "attributes",
+			names: map[int]string{
+				0: "DEBUG", 4: "HGS_PLUS_PROF", 5: "PERF_PROF", 6: "PMT_PROF", 16: "ICSSD", 27: "LASS", 28: "SEPT_VE_DISABLE",
+				29: "MIGRATABLE", 30: "PKS", 31: "KL", 62: "TPA", 63: "PERFMON",
+			},
+			permitted: []int{30, 63},
+			flip:      func(s *scene, bit uint64) { s.quote.FlipAttributes = bit },
+		},
+		{
+			name: "XFAM",
+			names: map[int]string{
+				0: "x87", 1: "SSE", 2: "AVX", 3: "BNDREGS", 4: "BNDCSR", 5: "opmask", 6: "ZMM_Hi256", 7: "Hi16_ZMM", 8: "PT", 9: "PKRU", 10: "PASID",
+				11: "CET_U", 12: "CET_S", 13: "HDC", 14: "UINTR", 15: "LBR", 16: "HWP", 17: "TILECFG", 18: "TILEDATA", 19: "APX",
+			},
+			permitted: []int{2, 5, 6, 7, 8, 9, 11, 12, 14, 15, 17, 18},
+			flip:      func(s *scene, bit uint64) { s.quote.FlipXFAM = bit },
+		},
+	} {
+		for bit := range 64 {
+			name, isNamed := field.names[bit]
+			if !isNamed {
+				name = "reserved"
+			}
+			about, code := "the processor signed otherwise than in the base: bit %d of the TD's %s, %s", verify.ClassDebug
+			if slices.Contains(field.permitted, bit) {
+				about, code = about+": verified", 0
+			}
+			made = append(made, spoiled{
+				name: fmt.Sprintf("%s bit %d", field.name, bit), about: fmt.Sprintf(about, bit, field.name, name), code: code,
+				spoil: func(s *scene) { field.flip(s, 1<<bit) },
+			})
+		}
+	}
+	return m.of(tdx, bases, made)
 }
 
 // unread are processors that this program does not read, and levels that it does not accept: all honest.

@@ -15,9 +15,12 @@ import (
 
 // TDXOptions are the fields of a quote that tests decide.
 type TDXOptions struct {
-	// Attributes has 8 bytes; nil is SEPT_VE_DISABLE alone, as machines are started. ReportData has 64, ConfigID 48, and MRTD and each of Registers 48.
-	Attributes, ReportData, ConfigID, MRTD []byte
-	Registers                              [4][]byte
+	// ReportData has 64 bytes, ConfigID 48, and MRTD and each of Registers 48.
+	ReportData, ConfigID, MRTD []byte
+	Registers                  [4][]byte
+	// FlipAttributes and FlipXFAM are bits that are otherwise than machines are started with: SEPT_VE_DISABLE,
+	// and the features of the first processors with TDX.
+	FlipAttributes, FlipXFAM uint64
 	// Version5 makes a quote of version 5, which names the type and the size of its body.
 	Version5 bool
 	// Change changes the quote's header and body before they are signed.
@@ -78,10 +81,8 @@ func (o TDXOptions) body() []byte {
 		body[at] = componentsSVN
 	}
 	body[1] = 0 // the TDX module of version 0, whose level is in the components
-	if o.Attributes == nil {
-		o.Attributes = []byte{0, 0, 0, 0x10, 0, 0, 0, 0}
-	}
-	copy(body[0x78:0x80], o.Attributes)
+	binary.LittleEndian.PutUint64(body[0x78:], 1<<28^o.FlipAttributes)
+	binary.LittleEndian.PutUint64(body[0x80:], 0x602E7^o.FlipXFAM)
 	copy(body[0x88:0xB8], o.MRTD)
 	copy(body[0xB8:0xE8], o.ConfigID)
 	for index, register := range o.Registers {

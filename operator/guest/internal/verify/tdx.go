@@ -22,13 +22,25 @@ import (
 //go:embed intel_root.pem
 var intelRoot []byte
 
-// tdDebug are the bits of the TD's attributes under which the host may read its memory.
-const tdDebug = 0xff
-
-// tdNoException and tdMigratable are bits 28 and 29 of the TD's attributes, of their fourth byte.
+// Bits of the TD's attributes. Each of the lowest eight gives the host a view into the machine: debugging, or
+// one of the kinds of profiling.
 const (
-	tdNoException = 0x10
-	tdMigratable  = 0x20
+	tdDebug       uint64 = 0xff
+	tdNoException uint64 = 1 << 28 // SEPT_VE_DISABLE
+	tdMigratable  uint64 = 1 << 29
+	tdPKS         uint64 = 1 << 30
+	tdPerfmon     uint64 = 1 << 63
+	// tdPermitted are the attributes that open nothing to the host: those for protection keys and performance
+	// counters let only the guest itself use what they name.
+	tdPermitted = tdNoException | tdPKS | tdPerfmon
+)
+
+// Bits of XFAM, the parts of the processor's state that a TD has. x87 and SSE are in every TD.
+const (
+	xfamRequired uint64 = 0x3
+	// xfamPermitted adds AVX, AVX-512, PT, PKU, CET, user interrupts, LBR and AMX: the processor saves them
+	// with the TD, so the host sees none of them.
+	xfamPermitted uint64 = xfamRequired | 1<<2 | 0b111<<5 | 1<<8 | 1<<9 | 0b11<<11 | 1<<14 | 1<<15 | 0b11<<17
 )
 
 // runtimeRegisters is the number of runtime measurement registers that belong to the launch: the last of
@@ -57,15 +69,20 @@ func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	}
 	want.pass("TCB and revocation", "Intel's levels and lists, valid at "+want.Now.UTC().Format(time.RFC3339))
 	body := quote.GetTdQuoteBody()
-	if err := checkAttributes(body.GetTdAttributes()); err != nil {
+	attributes, features := binary.LittleEndian.Uint64(body.GetTdAttributes()), binary.LittleEndian.Uint64(body.GetXfam())
+	if err := checkAttributes(attributes); err != nil {
 		return signed{}, err
 	}
+	want.pass("TD attributes", fmt.Sprintf("%#x, neither debugging nor migration", attributes))
+	if err := checkFeatures(features); err != nil {
+		return signed{}, err
+	}
+	want.pass("TD features", fmt.Sprintf("XFAM %#x", features))
 	launch := sha512.New384()
 	launch.Write(body.GetMrTd())
 	for _, register := range body.GetRtmrs()[:runtimeRegisters] {
 		launch.Write(register)
 	}
-	want.pass("TD attributes", fmt.Sprintf("%x, neither debugging nor migration", body.GetTdAttributes()))
 	return signed{body.GetReportData(), launch.Sum(nil), body.GetMrConfigId(), "sha384"}, nil
 }
 
@@ -81,16 +98,34 @@ func checkQuoteVersion(quote []byte) error {
 		"configure the host's quoting service for quotes of version 4, or use the cloister-verify of a release that names version 5 in docs/verify.md")
 }
 
-// checkAttributes refuses machines that were started in a way that opens them to their host.
-func checkAttributes(attributes []byte) error {
+// checkAttributes refuses machines that were started in a way that opens them to their host, or in one whose
+// meaning is not known.
+func checkAttributes(attributes uint64) error {
 	const step, remedy = "TD attributes", "use a machine that was started without that"
 	switch {
-	case attributes[0]&tdDebug != 0:
-		return refuse(ClassDebug, step, "the host may read the machine's memory, by debugging", remedy)
-	case attributes[3]&tdMigratable != 0:
+	case attributes&tdDebug != 0:
+		return refuse(ClassDebug, step, "the host may look into the machine, by debugging or profiling", remedy)
+	case attributes&tdMigratable != 0:
 		return refuse(ClassDebug, step, "the host may have the machine migrated", remedy)
-	case attributes[3]&tdNoException == 0:
+	case attributes&tdNoException == 0:
 		return refuse(ClassDebug, step, "the host may take pages from the running machine, which then gets an exception instead of ending (SEPT_VE_DISABLE is not set)", "start the machine with sept-ve-disable=on, as QEMU does by default")
+	case attributes&^tdPermitted != 0:
+		return refuse(ClassDebug, step, fmt.Sprintf("bits %#x are reserved, or of a feature that this program does not permit", attributes&^tdPermitted), unknownBits)
+	}
+	return nil
+}
+
+// unknownBits is the remedy for bits that a later processor or TDX module may define.
+const unknownBits = "start the machine without them, or use the cloister-verify of a release that names them in docs/verify.md"
+
+// checkFeatures refuses XFAM of no TD, and features whose meaning is not known.
+func checkFeatures(features uint64) error {
+	const step = "TD features"
+	switch {
+	case features&xfamRequired != xfamRequired:
+		return refuse(ClassDebug, step, fmt.Sprintf("XFAM %#x lacks x87 or SSE, which every TD has", features), "trust nothing that this enclave says: no TDX module starts such a machine")
+	case features&^xfamPermitted != 0:
+		return refuse(ClassDebug, step, fmt.Sprintf("bits %#x of XFAM are reserved, or of a feature that this program does not permit", features&^xfamPermitted), unknownBits)
 	}
 	return nil
 }
