@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from cloister_api.certificates.account import AcmeAccount, AcmeError
 from cloister_api.certificates.authority import SignedCertificate
 from cloister_api.certificates.challenges import ChallengeError, ChallengeRecords
-from cloister_api.certificates.limits import longest_window, permitted_at
+from cloister_api.certificates.limits import longest_window, next_order
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.settings import AcmeSettings
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
@@ -117,15 +117,13 @@ class CertificateQueue:
             holder=holder,
             now=now,
             hold=HOLD,
-            permits=permitted_at(limits, now),
+            choose=lambda due: next_order(
+                limits, due, lambda each: withdrawal(each, self._permitted, now), now
+            ),
             window=longest_window(limits),
         )
         if order is None:
             return False
-        refusal = withdrawal(order, self._permitted, now)
-        if refusal:
-            await self._orders.note_refused(order, holder, refusal)
-            return True
         logger.info("certificate of %s: %s", order.enclave, ", ".join(order.names))
         try:
             async with self._leased(order, holder):

@@ -92,6 +92,9 @@ class AcmeLimits(SettingsSection):
     for a higher one for your own domain."""
     names: RateWindow = RateWindow(count=4, seconds=7 * DAY)
     """Orders for exactly the same names. Default 4 in 7 days (of 5)."""
+    organization_percent: Annotated[int, Field(ge=1, le=100)] = 20
+    """Part of `orders` and `domain` that one organization may use for new enclaves, in percent.
+    Default 20. Renewals count towards it and never wait for it."""
 
 
 class AcmeSettings(SettingsSection):

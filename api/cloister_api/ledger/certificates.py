@@ -4,15 +4,25 @@ Added by `cloister_api.services.enclaves.certificates`, processed by the queue o
 """
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
-from sqlalchemy import RowMapping, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.tables.core import (
     CERTIFICATE_KEYS,
@@ -21,7 +31,15 @@ from cloister_api.ledger.tables.core import (
     CERTIFICATE_TURNS,
 )
 
-__all__ = ["CertificateOrder", "CertificateOrders", "OrderState", "Submission"]
+__all__ = [
+    "CertificateOrder",
+    "CertificateOrders",
+    "DueOrders",
+    "OrderChoice",
+    "OrderState",
+    "OrderWait",
+    "Submission",
+]
 
 ORDERS, SUBMISSIONS = CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 KEYS = CERTIFICATE_KEYS
@@ -46,6 +64,8 @@ class Submission:
     """When, in UTC."""
     names: tuple[str, ...]
     """Host names that it was for, sorted."""
+    namespace: str = ""
+    """Namespace of the organization that it was for; empty = sent by an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +101,11 @@ class CertificateOrder:
     not_after: datetime | None
     """When the certificate expires, in UTC; None = not issued."""
 
+    @property
+    def namespace(self) -> str:
+        """Namespace of the organization that it is for."""
+        return self.enclave.partition("/")[0]
+
     @classmethod
     def of(cls, row: RowMapping) -> Self:
         """Build the order from a row."""
@@ -97,8 +122,38 @@ class CertificateOrder:
         )
 
 
-Permits = Callable[[CertificateOrder, Sequence[Submission]], datetime | None]
-"""Returns when an order may be sent to the authority; None = now."""
+@dataclass(frozen=True, slots=True)
+class DueOrders:
+    """What the next order is chosen from."""
+
+    orders: Sequence[CertificateOrder]
+    """Orders that are due and that no worker has leased, oldest first."""
+    sent: Sequence[Submission]
+    """Orders that were sent within the window."""
+    certified: Mapping[str, tuple[datetime, datetime]]
+    """Validity of the newest certificate of each enclave, by the enclave's uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderWait:
+    """Why an order is not sent now."""
+
+    until: datetime
+    """When it is looked at again, in UTC."""
+    reason: str
+    """The limit that it waits for, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderChoice:
+    """Which order is processed next, and what becomes of those before it."""
+
+    order: CertificateOrder | None
+    """The next one; None = none may be sent now."""
+    waits: Mapping[str, OrderWait]
+    """Those that have to wait, by identifier."""
+    refused: Mapping[str, str]
+    """Those that are no longer needed, by identifier, with the reason."""
 
 
 class CertificateOrders:
@@ -232,7 +287,13 @@ class CertificateOrders:
         return found
 
     async def take(
-        self, *, holder: str, now: datetime, hold: timedelta, permits: Permits, window: timedelta
+        self,
+        *,
+        holder: str,
+        now: datetime,
+        hold: timedelta,
+        choose: Callable[[DueOrders], OrderChoice],
+        window: timedelta,
     ) -> CertificateOrder | None:
         """Lease the next order that is due and may be sent.
 
@@ -244,9 +305,8 @@ class CertificateOrders:
             Present time in UTC.
         hold
             Duration of the lease.
-        permits
-            Returns when an order that was not sent yet may be, given the submissions of `window`.
-            One that has to wait is due then.
+        choose
+            Chooses the next order.
         window
             How far back submissions count.
 
@@ -255,41 +315,38 @@ class CertificateOrders:
         CertificateOrder | None
             The order; None = nothing is due. Its submission is already recorded.
         """
-        due = (
-            select(ORDERS)
-            .where(
-                ORDERS.c.state == OrderState.QUEUED.value,
-                ORDERS.c.due_at <= now,
-                or_(ORDERS.c.held_until.is_(None), ORDERS.c.held_until <= now),
-            )
-            .order_by(ORDERS.c.created_at, ORDERS.c.id)
+        due = and_(
+            ORDERS.c.state == OrderState.QUEUED.value,
+            ORDERS.c.due_at <= now,
+            or_(ORDERS.c.held_until.is_(None), ORDERS.c.held_until <= now),
         )
         async with self._engine.begin() as connection:
             # The first write takes the lock: what is counted below cannot change meanwhile.
             await connection.execute(
                 update(CERTIFICATE_TURNS).values(value=CERTIFICATE_TURNS.c.value + 1)
             )
-            found = (await connection.execute(due)).mappings().all()
-            orders = [CertificateOrder.of(row) for row in found]
-            if not orders:
+            queue = select(ORDERS).where(due).order_by(ORDERS.c.created_at, ORDERS.c.id)
+            found = (await connection.execute(queue)).mappings().all()
+            if not found:
                 return None
-            sent = await connection.execute(
-                select(SUBMISSIONS.c.at, SUBMISSIONS.c.names).where(SUBMISSIONS.c.at > now - window)
+            choice = choose(
+                DueOrders(
+                    [CertificateOrder.of(row) for row in found],
+                    await submissions(connection, now - window),
+                    await certified(connection, due),
+                )
             )
-            submissions = [Submission(row.at, tuple(row.names.split())) for row in sent]
-            for order in orders:
-                later = None if order.order_url else permits(order, submissions)
-                this = update(ORDERS).where(ORDERS.c.id == order.id)
-                if later is not None:
-                    reason = "waits for the rate limits of the authority"
-                    await connection.execute(this.values(due_at=later, message=reason))
-                    continue
-                await connection.execute(this.values(held_by=holder, held_until=now + hold))
-                if not order.order_url:
-                    row = {"at": now, "names": " ".join(order.names)}
-                    await connection.execute(insert(SUBMISSIONS).values(row))
-                return order
-        return None
+            for each, wait in choice.waits.items():
+                change = update(ORDERS).where(ORDERS.c.id == each)
+                await connection.execute(change.values(due_at=wait.until, message=wait.reason))
+            for each, reason in choice.refused.items():
+                change = update(ORDERS).where(ORDERS.c.id == each)
+                await connection.execute(
+                    change.values(state=OrderState.REFUSED.value, message=reason)
+                )
+            if choice.order is not None:
+                await lease(connection, choice.order, holder, now, hold)
+        return choice.order
 
     async def hold(self, order: CertificateOrder, holder: str, until: datetime) -> None:
         """Renew the lease of an order."""
@@ -398,3 +455,40 @@ class CertificateOrders:
             await connection.execute(
                 delete(SUBMISSIONS).where(SUBMISSIONS.c.at < submissions_before)
             )
+
+
+async def submissions(connection: AsyncConnection, since: datetime) -> list[Submission]:
+    """Return the orders that were sent after a time."""
+    columns = (SUBMISSIONS.c.at, SUBMISSIONS.c.names, SUBMISSIONS.c.namespace)
+    rows = await connection.execute(select(*columns).where(SUBMISSIONS.c.at > since))
+    return [Submission(row.at, tuple(row.names.split()), row.namespace) for row in rows]
+
+
+async def certified(
+    connection: AsyncConnection, due: ColumnElement[bool]
+) -> dict[str, tuple[datetime, datetime]]:
+    """Return the validity of the newest certificate of each enclave that has a due order."""
+    rows = await connection.execute(
+        select(ORDERS.c.enclave_uid, ORDERS.c.created_at, ORDERS.c.not_after)
+        .where(
+            ORDERS.c.not_after.is_not(None),
+            ORDERS.c.enclave_uid.in_(select(ORDERS.c.enclave_uid).where(due)),
+        )
+        .order_by(ORDERS.c.not_after)
+    )
+    return {row.enclave_uid: (row.created_at, row.not_after) for row in rows}
+
+
+async def lease(
+    connection: AsyncConnection,
+    order: CertificateOrder,
+    holder: str,
+    now: datetime,
+    hold: timedelta,
+) -> None:
+    """Lease an order to a worker, and count it if it was not sent yet."""
+    this = update(ORDERS).where(ORDERS.c.id == order.id)
+    await connection.execute(this.values(held_by=holder, held_until=now + hold))
+    if not order.order_url:
+        row = {"at": now, "names": " ".join(order.names), "namespace": order.namespace}
+        await connection.execute(insert(SUBMISSIONS).values(row))

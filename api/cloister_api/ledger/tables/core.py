@@ -151,6 +151,7 @@ CERTIFICATE_SUBMISSIONS = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("at", UtcTime, nullable=False),
     Column("names", Text, nullable=False),
+    Column("namespace", String(253), nullable=False, server_default=""),
     Index(None, "at"),
 )
 """Every order that was sent to the ACME authority, to keep its rate limits."""

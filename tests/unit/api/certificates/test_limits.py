@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cloister_api.certificates.limits import domains, longest_window, permitted_at
+from cloister_api.certificates.limits import domains, longest_window, next_order, permitted_at
 from cloister_api.certificates.settings import AcmeLimits, CertificateSettings, RateWindow
-from cloister_api.ledger.certificates import CertificateOrder, OrderState, Submission
+from cloister_api.ledger.certificates import (
+    CertificateOrder,
+    DueOrders,
+    OrderState,
+    Submission,
+)
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 LIMITS = AcmeLimits(
@@ -19,16 +24,47 @@ LIMITS = AcmeLimits(
 )
 
 
-def order(*names: str) -> CertificateOrder:
+SHARED = AcmeLimits(
+    orders=RateWindow(count=1000, seconds=7200), domain=RateWindow(count=10, seconds=7200)
+)
+"""Limits of which an organization has two orders for a domain, and renewals another two."""
+
+
+def order(*names: str, uid: str = "u", namespace: str = "n", url: str = "") -> CertificateOrder:
     return CertificateOrder(
-        id="1", enclave_uid="u", enclave="n/e", request_digest="d", request="r", names=names,
-        state=OrderState.QUEUED, message="", failures=0, created_at=NOW, due_at=NOW,
-        order_url=None, certificate=None, not_after=None,
+        id=names[0], enclave_uid=uid, enclave=f"{namespace}/e", request_digest="d",
+        request="r", names=names, state=OrderState.QUEUED, message="", failures=0, created_at=NOW,
+        due_at=NOW, order_url=url or None, certificate=None, not_after=None,
     )  # fmt: skip
 
 
-def sent(seconds_ago: int, *names: str) -> Submission:
-    return Submission(NOW - timedelta(seconds=seconds_ago), names)
+def sent(seconds_ago: int, *names: str, namespace: str = "") -> Submission:
+    return Submission(NOW - timedelta(seconds=seconds_ago), names, namespace)
+
+
+def chosen(
+    orders: list[CertificateOrder],
+    submissions: list[Submission],
+    certified: dict[str, tuple[int, int]] | None = None,
+) -> tuple[str | None, dict[str, str]]:
+    """Return which order is next, and what those before it wait for.
+
+    Parameters
+    ----------
+    orders
+        Those that are due.
+    submissions
+        What was sent.
+    certified
+        Seconds since an enclave got its certificate, and until that expires.
+    """
+    periods = {
+        uid: (NOW - timedelta(seconds=ago), NOW + timedelta(seconds=left))
+        for uid, (ago, left) in (certified or {}).items()
+    }
+    choice = next_order(SHARED, DueOrders(orders, submissions, periods), lambda _: "", NOW)
+    waits = {name: wait.reason for name, wait in choice.waits.items()}
+    return choice.order.id if choice.order else None, waits
 
 
 @pytest.mark.parametrize(
@@ -48,7 +84,8 @@ def test_an_order_waits_until_every_limit_lets_it_pass(
     submissions: list[Submission], waits: int | None
 ) -> None:
     asked = order("a.example") if len(submissions) < 3 else order("w.a.example")
-    until = permitted_at(LIMITS, NOW)(asked, submissions)
+    wait = permitted_at(LIMITS, asked, submissions, NOW, renewal=True)
+    until = wait.until if wait else None
     assert until == (None if waits is None else NOW + timedelta(seconds=waits))
 
 
@@ -58,6 +95,55 @@ def test_the_longest_rate_limit_window_counts() -> None:
 
 def test_names_count_for_their_last_two_labels() -> None:
     assert domains(["a.b.example.com", "c.example.com", "x.co.uk"]) == {"example.com", "co.uk"}
+
+
+def test_an_organization_that_used_its_share_waits_and_is_told_until_when() -> None:
+    used = [sent(60, f"{n}.a.example", namespace="evil") for n in range(2)]
+    orders = [
+        order("x.a.example", namespace="evil"),
+        order("y.a.example", namespace="good"),
+    ]
+    assert chosen(orders, used) == ("y.a.example", {})
+    assert chosen(orders[:1], used) == (
+        None,
+        {
+            "x.a.example": "waits for the rate limits of the authority until 2026-11-22T13:59:00Z: "
+            "this organization has used its share, 2 orders for a.example in 2 hours; an "
+            "administrator can raise it (certificates.acme.limits.organizationPercent)"
+        },
+    )
+
+
+def test_the_organization_that_sent_the_fewest_is_next() -> None:
+    used = [sent(60, "1.a.example", namespace="more"), sent(9000, "2.a.example", namespace="less")]
+    older, newer = order("x.a.example", namespace="more"), order("y.b.example", namespace="less")
+    assert chosen([older, newer], used[:1])[0] == "y.b.example"
+    assert chosen([older, newer], [])[0] == "x.a.example"
+
+
+def test_renewals_are_first_and_have_a_reserve() -> None:
+    used = [sent(60, f"{n}.a.example", namespace=f"n{n}") for n in range(8)]
+    new, renewal = order("x.a.example", namespace="new"), order("y.a.example", uid="old")
+    late = {"old": (200, 100)}
+    assert chosen([new, renewal], [], late)[0] == "y.a.example"
+    assert chosen([new, renewal], used, late)[0] == "y.a.example"
+    assert chosen([new], used) == (
+        None,
+        {"x.a.example": "waits for the rate limits of the authority until 2026-11-22T13:59:00Z"},
+    )
+    own = [sent(60, f"{n}.a.example", namespace="n") for n in range(4)]
+    assert chosen([renewal], own, late)[0] == "y.a.example", "a renewal waited for a share"
+
+
+def test_a_request_long_before_its_certificate_expires_is_not_a_renewal() -> None:
+    used = [sent(60, f"{n}.a.example", namespace="n") for n in range(2)]
+    assert chosen([order("y.a.example", uid="old")], used, {"old": (99, 101)})[0] is None
+    assert chosen([order("y.a.example", uid="old")], used, {"old": (100, 100)})[0] == "y.a.example"
+
+
+def test_an_order_at_the_authority_is_resumed_whatever_was_sent() -> None:
+    used = [sent(60, f"{n}.a.example", namespace="n") for n in range(10)]
+    assert chosen([order("y.a.example", url="https://acme.example/1")], used)[0] == "y.a.example"
 
 
 ACME: dict[str, Any] = {
