@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,7 +32,7 @@ from cloister_api.settings import ApiSettings
 from cloister_api.usage.breakdown import Breakdowns
 from cloister_api.usage.ingest import Ingest
 from cloister_api.usage.queries import UsageQueries
-from cloister_api.usage.retention import prune
+from cloister_api.usage.retention import prune, prune_audit
 from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import Clock
 from cloister_crds.installation import InstallationSettings
@@ -137,7 +138,7 @@ async def open_accounts(
             usage=UsageQueries(engine),
             breakdowns=Breakdowns(engine),
             runtime=MeteringStore(engine),
-            pruning=partial(keep_pruned, engine, clock, settings.usage.event_days),
+            pruning=partial(keep_pruned, engine, clock, settings),
         )
     finally:
         await key_cache.close()
@@ -154,11 +155,13 @@ async def follow(material: ReloadingKeyMaterial) -> None:
             logger.exception("the key material cannot be reloaded")
 
 
-async def keep_pruned(engine: AsyncEngine, clock: Clock, event_days: int) -> None:
-    """Delete expired usage now and every hour, until cancelled."""
+async def keep_pruned(engine: AsyncEngine, clock: Clock, settings: ApiSettings) -> None:
+    """Delete expired usage and audit rows now and every hour, until cancelled."""
     while True:
+        now = clock()
         try:
-            await prune(engine, clock(), event_days)
+            await prune(engine, now, settings.usage.event_days)
+            await prune_audit(engine, now - timedelta(days=settings.audit.days))
         except SQLAlchemyError:  # the next hour retries
-            logger.exception("old usage could not be deleted")
+            logger.exception("old rows of the ledger could not be deleted")
         await asyncio.sleep(PRUNE_SECONDS)

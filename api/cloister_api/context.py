@@ -322,7 +322,7 @@ def build(
     settings, clock, client, cache = base.settings, base.clock, base.client, base.cache
     domain = base.installation.containers_domain
     reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
-    idempotency = IdempotentRequests(client, base.audit)
+    idempotency = IdempotentRequests(client, base.audit, clock)
     claims = HostnameClaims(client, clock)
     updater = updater_of(base, reader, resolver, claims)
     replacements = Replacements(client, cache, reader, settings.gitops_managers)

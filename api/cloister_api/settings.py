@@ -139,6 +139,14 @@ class UsageSettings(SettingsSection):
     event_days: Annotated[int, Field(ge=91, le=36_500)] = 100
     """Days that single events are kept. An event may be reported up to 90 days late and is counted
     once only while it is kept, so that fewer than 91 are refused. Default 100. Sums by day are kept
+class AuditSettings(SettingsSection):
+    """How long the audit trail is kept."""
+
+    days: Annotated[int, Field(ge=2, le=36_500)] = 400
+    """Days that rows of the audit trail are kept. Default 400. Retries of a create are recognized by
+    the trail for a day, so that fewer than 2 are refused."""
+
+
     for ever."""
 
 
@@ -192,6 +200,8 @@ class ApiSettings(SettingsSection):
     """How utilization of containers is collected."""
     stripe: StripeSettings | None = None
     """The payment processor; unset = there is none, and an Organization's spec says what it pays
+    audit: AuditSettings = Field(default_factory=AuditSettings)
+    """How long the audit trail is kept."""
     for."""
     lookups: LookupSettings = Field(default_factory=LookupSettings)
     """Lookups at sources and registries for requests."""

@@ -118,9 +118,12 @@ class ApiKeyService:
     ) -> tuple[int, ApiKeyResponse] | None:
         """Return the key that an earlier attempt of the same create made; None = there is none."""
         found = await self._keys.made_by(request.digest, principal.organization_id)
-        if found is None or not await is_repeatable(self._audit, request, str(found[0].id)):
+        if found is None:
             return None
         key, value = found
+        age = self._clock() - key.created_at
+        if not await is_repeatable(self._audit, request, str(key.id), age):
+            return None
         return key.id, key_record(key, value)
 
     async def find(self, principal: Principal, value: str) -> ApiKey:

@@ -8,12 +8,14 @@ of its earlier attempt; for any other client the name is taken.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.ledger.audit import AuditTrail
+from cloister_clients.clock import Clock
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, Record
@@ -26,6 +28,9 @@ REQUEST_ANNOTATION = f"{GROUP}/create-request"
 """Digest of the request that created an object, by which a retry finds it."""
 CREATED = "201"
 """Result in the audit trail of a create that was acknowledged."""
+RETRIED_WITHIN = timedelta(days=1)
+"""For how long a create without an Idempotency-Key may be a retry. The audit trail, which says
+whether it was acknowledged, is kept for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,10 @@ class CreateRequest:
 class IdempotentRequests:
     """Recognizes retries of creates."""
 
-    def __init__(self, client: KubeClient, audit: AuditTrail) -> None:
+    def __init__(self, client: KubeClient, audit: AuditTrail, clock: Clock) -> None:
         self._client = client
         self._audit = audit
+        self._clock = clock
 
     async def was_created_by(self, present: Record, request: CreateRequest) -> bool:
         """Return whether an object was created by an earlier attempt of a request.
@@ -85,7 +91,9 @@ class IdempotentRequests:
         """
         if present.metadata.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
-        return await is_repeatable(self._audit, request, present.identifier)
+        now = self._clock()
+        age = now - (present.metadata.creation_timestamp or now)
+        return await is_repeatable(self._audit, request, present.identifier, age)
 
     async def earlier(
         self, kind: type[T], name: str, namespace: str, request: CreateRequest
@@ -108,7 +116,9 @@ class IdempotentRequests:
         return present
 
 
-async def is_repeatable(audit: AuditTrail, request: CreateRequest, target: str) -> bool:
+async def is_repeatable(
+    audit: AuditTrail, request: CreateRequest, target: str, age: timedelta
+) -> bool:
     """Return whether a request may get the object of an earlier attempt.
 
     Parameters
@@ -119,7 +129,11 @@ async def is_repeatable(audit: AuditTrail, request: CreateRequest, target: str) 
         The request: with an Idempotency-Key always, without one until one was acknowledged.
     target
         Identifier of the created object.
+    age
+        How long ago it was created.
     """
     if request.retry_key is not None:
         return True
+    if age > RETRIED_WITHIN:
+        return False
     return not await audit.contains(action=request.action, target=target, result=CREATED)

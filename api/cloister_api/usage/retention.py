@@ -1,4 +1,4 @@
-"""Deletes expired usage, and proves that sums are the sums of events."""
+"""Deletes expired usage and audit rows, and proves that sums are the sums of events."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,16 +19,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.ledger.tables.core import KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.tables.core import AUDIT, KEY_TOTALS, SEQUENCES
 from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.metering.store import check_runtime
 from cloister_api.usage.dead_letters import sweep
 from cloister_api.usage.levels import DAY, EVER, LEVELS, Level
 
-__all__ = ["check", "prune"]
+__all__ = ["check", "prune", "prune_audit"]
 
 PAGE = 5_000
-"""Events that one transaction deletes, to keep writers from waiting long."""
+"""Rows that one transaction deletes, to keep writers from waiting long."""
 AHEAD_US = 600_000_000
 """How long before it happened an event may be received, by its reporter's clock."""
 SHOWN = 5
@@ -76,6 +76,27 @@ async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
                     )
                 )
     return deleted
+
+
+async def prune_audit(engine: AsyncEngine, before: datetime) -> int:
+    """Delete rows of the audit trail of before a time, and return how many.
+
+    Parameters
+    ----------
+    engine
+        The ledger.
+    before
+        Rows from then on are kept, in UTC.
+    """
+    deleted = 0
+    while True:
+        oldest = select(AUDIT.c.id).order_by(AUDIT.c.id).limit(PAGE)
+        old = AUDIT.c.id.in_(oldest.scalar_subquery()) & (AUDIT.c.at < before)
+        async with engine.begin() as connection:
+            done = await connection.execute(delete(AUDIT).where(old))
+        deleted += done.rowcount
+        if done.rowcount < PAGE:
+            return deleted
 
 
 async def prune_events(engine: AsyncEngine, before_us: int) -> int:

@@ -74,6 +74,7 @@ def test_links_in_paths_stay(tmp_path: Path) -> None:
         ({"ledger": {"keyMaterial": "k"}}, "ledger: name either path"),
         ({"ledger": {"path": "x", "urlFile": "y", "keyMaterial": "k"}}, "ledger: name either path"),
         ({"usage": {"eventDays": 90}}, r"usage\.eventDays"),
+        ({"audit": {"days": 1}}, r"audit\.days"),
         ({"listen": {"port": 70000}}, "listen.port"),
         ({"listen": {"ports": 1}}, "listen.ports is not a setting"),
         ({"sources": {"kind": "svn"}}, "sources.kind"),

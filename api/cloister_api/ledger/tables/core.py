@@ -118,7 +118,7 @@ AUDIT = Table(
     Index(None, "organization", "id"),
     Index(None, "target", "action"),
 )
-"""Audit trail: one row for every write; it is only ever added to."""
+"""Audit trail: one row for every write; rows are never changed, and deleted when they expire."""
 
 CERTIFICATE_ORDERS = Table(
     "certificate_orders",
