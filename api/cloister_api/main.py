@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from cloister_api.auth.admin_rate_limit import AdminRateLimit
+from cloister_api.auth.admin_rate_limit import CallerRates
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.cache import CachedEnclave
@@ -53,7 +53,7 @@ from cloister_api.routes import (
     webhooks,
 )
 from cloister_api.routes.dependencies import running_context
-from cloister_api.settings import AdminKeySettings, ApiSettings
+from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import PATH as REPORT_PATH
 from cloister_api.usage.ingest import SignedReport
 from cloister_api.utilization.gpu_collector import HostGpuMetrics
@@ -114,7 +114,7 @@ def create_app(
         Begins when the process is to exit; None = nobody reports it.
     """
     metrics, shutdown = metrics or HttpMetrics(), shutdown or Shutdown()
-    rates = rates_of(settings.admin_keys)
+    rates = rates_of(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -143,9 +143,10 @@ def create_app(
         principal: Principal = await running_context(app).authenticate(authorization)
         return principal
 
-    def take(principal: Principal) -> tuple[tuple[str, str], ...]:
+    def take(principal: Principal, *, writes: bool) -> tuple[tuple[str, str], ...]:
         replicas = app.state.context.accounts.key_cache.facades
-        return rates.consume(principal.caller, replicas, asyncio.get_running_loop().time())
+        writer = principal.slug if writes else None
+        return rates.consume(principal.caller, writer, replicas, asyncio.get_running_loop().time())
 
     metrics.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
     app.state.shutdown, app.state.metrics = shutdown, metrics
@@ -167,10 +168,13 @@ def create_app(
     return app
 
 
-def rates_of(limit: AdminKeySettings) -> AdminRateLimit:
-    """Return the rate limit of admin keys."""
-    return AdminRateLimit(
-        RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None
+def rates_of(settings: ApiSettings) -> CallerRates:
+    """Return the rate limits of callers."""
+    keys, writes = settings.admin_keys, settings.limits
+    per_second = writes.organization_writes_per_second
+    return CallerRates(
+        RateLimit(keys.rate_per_second, keys.burst) if keys.rate_per_second else None,
+        RateLimit(per_second, writes.organization_write_burst) if per_second else None,
     )
 
 

@@ -64,6 +64,12 @@ class LimitSettings(SettingsSection):
     """Requests with admin keys that may be in progress; more are 503. Default 1000."""
     organization_requests: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Of these, those of one organization; more are 429. Default 100."""
+    organization_writes_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = 5.0
+    """Requests other than GET of one organization per second, with all its admin keys and over all
+    replicas; more are 429. Pages of the dashboard count for their user. None = no limit.
+    Default 5."""
+    organization_write_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    """Of these, how many at once. Default 500."""
 
 
 class LookupSettings(SettingsSection):
@@ -133,20 +139,20 @@ class WebhookSettings(SettingsSection):
     are not accepted, and containers cannot be connected to their repository."""
 
 
+class AuditSettings(SettingsSection):
+    """How long the audit trail is kept."""
+
+    days: Annotated[int, Field(ge=2, le=36_500)] = 400
+    """Days that rows of the audit trail are kept. Default 400. Retries of a create are
+    recognized by the trail for a day, so that fewer than 2 are refused."""
+
+
 class UsageSettings(SettingsSection):
     """How long usage is kept."""
 
     event_days: Annotated[int, Field(ge=91, le=36_500)] = 100
     """Days that single events are kept. An event may be reported up to 90 days late and is counted
     once only while it is kept, so that fewer than 91 are refused. Default 100. Sums by day are kept
-class AuditSettings(SettingsSection):
-    """How long the audit trail is kept."""
-
-    days: Annotated[int, Field(ge=2, le=36_500)] = 400
-    """Days that rows of the audit trail are kept. Default 400. Retries of a create are recognized by
-    the trail for a day, so that fewer than 2 are refused."""
-
-
     for ever."""
 
 
@@ -194,14 +200,14 @@ class ApiSettings(SettingsSection):
     """Graceful shutdown of the process."""
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     """Webhooks that are accepted."""
+    audit: AuditSettings = Field(default_factory=AuditSettings)
+    """How long the audit trail is kept."""
     usage: UsageSettings = Field(default_factory=UsageSettings)
     """How long usage is kept."""
     utilization: UtilizationSettings = Field(default_factory=UtilizationSettings)
     """How utilization of containers is collected."""
     stripe: StripeSettings | None = None
     """The payment processor; unset = there is none, and an Organization's spec says what it pays
-    audit: AuditSettings = Field(default_factory=AuditSettings)
-    """How long the audit trail is kept."""
     for."""
     lookups: LookupSettings = Field(default_factory=LookupSettings)
     """Lookups at sources and registries for requests."""

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cloister_api.auth.admin_rate_limit import AdminRateLimit
+from cloister_api.auth.admin_rate_limit import CallerRates
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
 from cloister_api.dashboard.live.feed import Feed
 from cloister_api.dashboard.live.listed import ListedContainers
@@ -126,11 +126,6 @@ def dashboard_app(
     async def find(value: str, *, used: bool) -> SessionRow | None:
         return await running_context(api).sessions.find(value, used=used)
 
-    def take(session: SessionRow) -> tuple[tuple[str, str], ...]:
-        replicas = running_context(api).accounts.key_cache.facades
-        rates: AdminRateLimit = api.state.rates
-        return rates.consume(session.id, replicas, asyncio.get_running_loop().time())
-
     def cookie() -> str:
         return cookie_name(running_context(api).installation.service)
 
@@ -155,7 +150,7 @@ def dashboard_app(
         settings=settings,
         find=find,
         cookie=cookie,
-        take=take,
+        take=functools.partial(count_session, api),
         callers=callers,
         error_page=error_page,
         metrics=metrics,
@@ -173,6 +168,25 @@ def dashboard_app(
         await (for_sessions if needs_key(scope["path"]) else guard)(scope, receive, send)
 
     return serve
+
+
+def count_session(
+    api: FastAPI, session: SessionRow, /, *, writes: bool
+) -> tuple[tuple[str, str], ...]:
+    """Count a request of a session, and return the headers of its rates.
+
+    A write counts for the user: whether they may write to the organization of the page is judged
+    later.
+
+    Raises
+    ------
+    ApiError
+        429 when there are too many.
+    """
+    replicas = running_context(api).accounts.key_cache.facades
+    rates: CallerRates = api.state.rates
+    writer = f"user {session.user}" if writes else None
+    return rates.consume(session.id, writer, replicas, asyncio.get_running_loop().time())
 
 
 def feed_of(api: FastAPI, settings: DashboardSettings, shutdown: Shutdown) -> Feed:

@@ -18,11 +18,11 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cloister_api.dashboard.origin import SAFE_METHODS, origin_refusal
+from cloister_api.dashboard.origin import origin_refusal
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
-from cloister_api.http.callers import Callers
+from cloister_api.http.callers import SAFE_METHODS, Callers
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import ResponseSender, Shutdown, request_id_in
 from cloister_api.ledger.keys.sessions import SessionRow
@@ -57,8 +57,13 @@ class FindSession(Protocol):
         """Return it, and note its use where somebody uses it; None = there is none."""
 
 
-TakeToken = Callable[[SessionRow], tuple[tuple[str, str], ...]]
-"""Takes one request from the token bucket of a session, or raises ApiError."""
+class CountSession(Protocol):
+    """Counts a request of a session."""
+
+    def __call__(self, session: SessionRow, /, *, writes: bool) -> tuple[tuple[str, str], ...]:
+        """Count it and return headers, or raise ApiError."""
+
+
 ErrorPage = Callable[[ApiError, str, SessionRow | None], Response]
 """Builds the page of an error, of a request, for who is signed in."""
 
@@ -185,7 +190,7 @@ class DashboardGuard:
         settings: DashboardSettings,
         find: FindSession,
         cookie: Callable[[], str],
-        take: TakeToken,
+        take: CountSession,
         callers: Callers,
         error_page: ErrorPage,
         metrics: HttpMetrics,
@@ -260,7 +265,7 @@ class DashboardGuard:
             )
             await app(scope, receive, response.send)
             return
-        response.more += self._take(session)
+        response.more += self._take(session, writes=scope["method"] not in SAFE_METHODS)
         if is_stream(path):
             # It counts among the streams, whose number is bound by the feed.
             await self._app(scope, receive, response.send)

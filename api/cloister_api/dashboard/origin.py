@@ -4,12 +4,10 @@ Source: W3C, "Fetch Metadata Request Headers"; RFC 6454 for Origin. The attribut
 cookie is not enough: a container of a tenant may be same-site.
 """
 
+from cloister_api.http.callers import SAFE_METHODS
 from cloister_api.sessions.settings import DashboardSettings
 
-__all__ = ["SAFE_METHODS", "origin_refusal"]
-
-SAFE_METHODS = frozenset({"GET", "HEAD"})
-"""Methods that change nothing (RFC 9110, section 9.2.1)."""
+__all__ = ["origin_refusal"]
 
 
 def origin_refusal(

@@ -16,7 +16,19 @@ from cloister_api.errors import ApiError, unavailable
 from cloister_api.http.bodies import MAX_BODY, BodyLane, declared_size, replayed
 from cloister_api.settings import LimitSettings
 
-__all__ = ["ARRIVED", "DOOR", "Callers", "Door", "OpenPath", "is_awaited", "needs_key"]
+__all__ = [
+    "ARRIVED",
+    "DOOR",
+    "SAFE_METHODS",
+    "Callers",
+    "Door",
+    "OpenPath",
+    "is_awaited",
+    "needs_key",
+]
+
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
 
 OPEN_PREFIXES = (
     "/api/config/models",

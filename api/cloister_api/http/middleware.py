@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import Route
@@ -21,7 +22,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, error_response, forbidden, wrong_method
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.bodies import MAX_BODY
-from cloister_api.http.callers import DOOR, Callers, Door, is_awaited, needs_key
+from cloister_api.http.callers import DOOR, SAFE_METHODS, Callers, Door, is_awaited, needs_key
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.tracing import describe_response, request_span
 
@@ -31,8 +32,14 @@ logger = logging.getLogger(__name__)
 
 Authenticate = Callable[[str | None], Awaitable[Principal]]
 """Returns who sends an Authorization header, or raises ApiError."""
-TakeToken = Callable[[Principal], tuple[tuple[str, str], ...]]
-"""Takes one request from the token bucket of a key and returns headers, or raises ApiError."""
+
+
+class TakeToken(Protocol):
+    """Counts a request of a caller."""
+
+    def __call__(self, principal: Principal, /, *, writes: bool) -> tuple[tuple[str, str], ...]:
+        """Count it and return headers, or raise ApiError."""
+
 
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,128}$")
 CONSISTENCY_TOKEN = b"x-consistency-token"
@@ -93,7 +100,7 @@ class RequestGuard:
     authenticate
         Returns who sends a request.
     take
-        Takes a request from the token bucket of a key.
+        Counts a request of a caller.
     callers
         Requests and bodies in progress.
     metrics
@@ -190,7 +197,7 @@ class RequestGuard:
             principal = await door(scope, headers)
         scope["state"]["principal"] = principal
         try:
-            response.more += self._take(principal)
+            response.more += self._take(principal, writes=scope["method"] not in SAFE_METHODS)
         except ApiError:
             self._metrics.limited()
             raise

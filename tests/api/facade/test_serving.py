@@ -56,6 +56,30 @@ async def test_a_key_that_is_used_too_often_waits(world: FacadeInstallation) -> 
             await until(again)
 
 
+async def test_an_organization_that_writes_too_often_waits_and_goes_on_reading(
+    world: FacadeInstallation,
+) -> None:
+    ledger = {"path": f"{world.organization}-writes.db", "keyMaterial": "keys.json"}
+    limits = {"organizationWritesPerSecond": 0.01, "organizationWriteBurst": 2}
+    world.settings = changed(world, "writes", limits=limits, ledger=ledger)
+    with start_facade(world.settings) as facade:
+        async with (
+            facade.client(await world.new_key()) as one,
+            facade.client(await world.new_key()) as other,
+        ):
+            for name, client in (("ONE", one), ("TWO", other)):
+                made = await client.post("/api/secrets", json={"name": name, "value": "x"})
+                assert made.status_code == 201, made.text
+            assert made.headers["ratelimit-policy"] == '"writes";q=2;w=200'
+            refused = await one.post("/api/secrets", json={"name": "THREE", "value": "x"})
+            assert (refused.status_code, refused.json()["code"]) == (429, "RATE_LIMITED")
+            assert 1 <= int(refused.headers["retry-after"]) <= 100
+            assert refused.headers["ratelimit"].startswith('"writes";r=0;t=')
+            listed = await one.get("/api/secrets")
+            assert listed.status_code == 200
+            assert [each["name"] for each in listed.json()] == ["ONE", "TWO"]
+
+
 async def test_metrics_have_a_port_of_their_own_and_the_access_log_names_requests(
     world: FacadeInstallation,
 ) -> None:

@@ -109,6 +109,8 @@ def bare_app(**more: Any) -> FastAPI:
         {
             "ledger": {"path": "/nowhere/ledger.db", "keyMaterial": "/nowhere/keys.json"},
             "sources": {"kind": "git", "base": "/nowhere"},
+            # Thousands of requests of one organization within seconds.
+            "limits": {"organizationWritesPerSecond": None},
             **more,
         }
     )

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
 from cloister_api.dashboard.forms import Form, read_form
-from cloister_api.dashboard.origin import SAFE_METHODS
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.views.navigation import navigation_of
 from cloister_api.errors import ApiError, forbidden, from_kube, from_model
+from cloister_api.http.callers import SAFE_METHODS
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context

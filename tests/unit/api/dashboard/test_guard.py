@@ -42,7 +42,7 @@ async def status_of(user: str, callers: Callers) -> int:
         settings=DashboardSettings(address="https://console.example.test"),
         find=find,
         cookie=lambda: COOKIE,
-        take=lambda _: (),
+        take=lambda _, writes: (),
         callers=callers,
         error_page=error_page,
         metrics=HttpMetrics(),

@@ -53,7 +53,7 @@ async def ask(
     path: str = "/api/containers",
     query: bytes = b"",
     headers: dict[str, str] | None = None,
-    take: TakeToken = lambda _: (),
+    take: TakeToken = lambda _, writes: (),
     shutdown: Shutdown | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     given = {"authorization": "good", **(headers or {})}
@@ -177,11 +177,12 @@ def test_which_paths_need_a_key(path: str, *, needed: bool) -> None:
 async def test_a_rate_is_told_with_every_answer_and_refused_with_429() -> None:
     headers = (("ratelimit", '"key";r=0;t=2'),)
 
-    def refuse(_: Principal) -> tuple[tuple[str, str], ...]:
+    def refuse(_: Principal, *, writes: bool) -> tuple[tuple[str, str], ...]:
+        assert writes
         raise ApiError(429, "RATE_LIMITED", "no", retry_after=2, headers=headers)
 
     inner = Inner()
-    _, allowed, _ = await ask(inner, take=lambda _: headers)
+    _, allowed, _ = await ask(inner, take=lambda _, writes: headers)
     assert allowed["ratelimit"] == '"key";r=0;t=2'
     untouched = Inner()
     status, refused, body = await ask(untouched, take=refuse)
