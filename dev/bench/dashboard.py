@@ -156,7 +156,7 @@ def write_own_settings(cluster: local.Cluster, folder: Path) -> tuple[Path, str]
     path = write_settings(cluster, folder)
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    streams = {"perSession": PER_SESSION, "perProcess": STREAMS}
+    streams = {"perSession": PER_SESSION, "perUser": STREAMS, "perProcess": STREAMS}
     own = {"address": address, "listen": {"port": port}, "streams": streams}
     document = {
         **yaml.safe_load(path.read_text()),

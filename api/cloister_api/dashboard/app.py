@@ -193,7 +193,12 @@ def feed_of(api: FastAPI, settings: DashboardSettings, shutdown: Shutdown) -> Fe
     """Return a feed of what runs, which there is at the first request and no earlier."""
     streams = settings.streams
     context = running_context(api)
-    feed = Feed(context.cache, per_session=streams.per_session, per_process=streams.per_process)
+    feed = Feed(
+        context.cache,
+        per_session=streams.per_session,
+        per_user=streams.per_user,
+        per_process=streams.per_process,
+    )
     watch = SessionWatch(feed, context.sessions.over)
     watch.start()
     shutdown.listeners.append(watch.end)

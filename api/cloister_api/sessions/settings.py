@@ -58,6 +58,8 @@ class StreamSettings(SettingsSection):
 
     per_session: Annotated[int, Field(ge=1, le=100)] = 6
     """Streams of one session. Default 6."""
+    per_user: Annotated[int, Field(ge=1, le=100_000)] = 30
+    """Streams of all sessions of one user, by replica. Default 30."""
     per_process: Annotated[int, Field(ge=1, le=100_000)] = 2000
     """Streams of one replica. Default 2000."""
 

@@ -7,7 +7,7 @@ stream begins; one that was away for longer fetches itself when it comes back.
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -87,16 +87,20 @@ class Feed:
     ----------
     cache
         Informers to listen to.
-    per_session, per_process
-        Most streams of one session, and of all together.
+    per_session, per_user, per_process
+        Most streams of one session, of all sessions of one user, and of all together.
     """
 
-    def __init__(self, cache: ClusterCache, *, per_session: int, per_process: int) -> None:
+    def __init__(
+        self, cache: ClusterCache, *, per_session: int, per_user: int, per_process: int
+    ) -> None:
         self._cache = cache
         self._per_session = per_session
+        self._per_user = per_user
         self._per_process = per_process
         self._by_namespace: dict[str, set[Follower]] = {}
         self._by_session: dict[str, set[Follower]] = {}
+        self._by_user: Counter[str] = Counter()
         self._ended = False
         self._begun = token_hex(4)
         self._count = 0
@@ -146,7 +150,7 @@ class Feed:
 
     @contextlib.contextmanager
     def follow(
-        self, namespace: str, session_id: str, parts: frozenset[str], since: str = ""
+        self, namespace: str, session_id: str, user: str, parts: frozenset[str], since: str = ""
     ) -> Iterator[Follower]:
         """Let a stream wait for parts of an organization; its own members are always one.
 
@@ -156,6 +160,8 @@ class Feed:
             Namespace of the organization.
         session_id
             Session of who looks.
+        user
+            Who looks.
         parts
             Parts that the page shows.
         since
@@ -164,13 +170,17 @@ class Feed:
         Raises
         ------
         ApiError
-            503 when the session, or all of them, have as many streams as they may.
+            503 when the session, the user, or all of them have as many streams as they may.
         """
-        mine = self._by_session.get(session_id, ())
-        if len(mine) >= self._per_session or self.streams >= self._per_process:
+        if (
+            len(self._by_session.get(session_id, ())) >= self._per_session
+            or self._by_user[user] >= self._per_user
+            or self.streams >= self._per_process
+        ):
             raise FULL
         follower = Follower(parts | {ORGANIZATION})
         self._by_session.setdefault(session_id, set()).add(follower)
+        self._by_user[user] += 1
         self._by_namespace.setdefault(namespace, set()).add(follower)
         if since:
             follower.mark(self._missed(since, namespace, follower.parts))
@@ -178,6 +188,7 @@ class Feed:
             yield follower
         finally:
             self._leave(namespace, session_id, follower)
+            self._by_user -= Counter([user])
 
     def _missed(self, since: str, namespace: str, parts: frozenset[str]) -> frozenset[str]:
         """Return which parts may have changed since a moment; of another process all may have."""

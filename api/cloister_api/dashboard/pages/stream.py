@@ -18,6 +18,7 @@ from typing_extensions import override
 from cloister_api.dashboard.live.feed import ALL_PARTS, Feed, Follower, container_part
 from cloister_api.dashboard.pages.requests import context_of, membership_of, session_of
 from cloister_api.errors import ApiError, bad_request
+from cloister_api.ledger.keys.sessions import SessionRow
 
 __all__ = ["ROUTES", "EventStream"]
 
@@ -54,7 +55,7 @@ async def events(request: Request) -> Response:
 
     namespace = membership.organization.spec.namespace
     since = request.query_params.get("since", "")
-    return EventStream(feed, namespace, session.id, parts, since, is_member=is_member)
+    return EventStream(feed, namespace, session, parts, since, is_member=is_member)
 
 
 def is_part(text: str) -> bool:
@@ -71,7 +72,7 @@ class EventStream(Response):
         Tells what changes.
     namespace
         Namespace of the organization.
-    session_id
+    session
         Session of who looks.
     parts
         Parts that the page shows.
@@ -85,7 +86,7 @@ class EventStream(Response):
         self,
         feed: Feed,
         namespace: str,
-        session_id: str,
+        session: SessionRow,
         parts: frozenset[str],
         since: str,
         *,
@@ -93,7 +94,7 @@ class EventStream(Response):
     ) -> None:
         super().__init__()
         self._feed = feed
-        self._follow = (namespace, session_id, parts, since)
+        self._follow = (namespace, session.id, session.user, parts, since)
         self._is_member = is_member
 
     @override

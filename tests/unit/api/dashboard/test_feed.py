@@ -53,7 +53,7 @@ def cache() -> Any:
 
 @pytest.fixture
 def feed(cache: Any) -> Feed:
-    return Feed(cache, per_session=2, per_process=3)
+    return Feed(cache, per_session=2, per_user=3, per_process=4)
 
 
 def thing(namespace: str, uid: str = "u1") -> Thing:
@@ -67,9 +67,9 @@ def container(namespace: str, uid: str = "u1") -> Thing:
 def test_a_container_is_heard_by_the_list_and_its_own_page(cache: Any, feed: Feed) -> None:
     everything, own = frozenset({"containers"}), frozenset({"container:u1"})
     with (
-        feed.follow("a", "s1", everything) as everyone,
-        feed.follow("a", "s1", own) as one,
-        feed.follow("b", "s2", everything) as other,
+        feed.follow("a", "s1", "ada", everything) as everyone,
+        feed.follow("a", "s1", "ada", own) as one,
+        feed.follow("b", "s2", "ada", everything) as other,
     ):
         cache.containers.tell(container("a", "u2"))
         assert (everyone.take(), one.take(), other.take()) == (everything, NOTHING, NOTHING)
@@ -84,7 +84,10 @@ def test_a_container_is_heard_by_the_list_and_its_own_page(cache: Any, feed: Fee
 def test_what_belongs_to_an_organization_is_heard_there(cache: Any, feed: Feed, part: str) -> None:
     name = part.replace("_", "-")
     parts = frozenset({name})
-    with feed.follow("a", "s1", parts) as here, feed.follow("b", "s1", parts) as there:
+    with (
+        feed.follow("a", "s1", "ada", parts) as here,
+        feed.follow("b", "s1", "ada", parts) as there,
+    ):
         getattr(cache, part).tell(thing("a"))
         assert (here.take(), there.take()) == (parts, NOTHING)
         getattr(cache, part).tell(None)
@@ -92,7 +95,7 @@ def test_what_belongs_to_an_organization_is_heard_there(cache: Any, feed: Feed, 
 
 
 def test_members_are_always_heard(cache: Any, feed: Feed) -> None:
-    with feed.follow("a", "s1", frozenset({"hosts"})) as stream:
+    with feed.follow("a", "s1", "ada", frozenset({"hosts"})) as stream:
         cache.organizations.tell(Thing(spec=Thing(namespace="a")))
         assert stream.take() == {"organization"}
         cache.hosts.tell(Thing())
@@ -105,18 +108,21 @@ def test_a_stream_hears_of_what_changed_since_its_page_was_made(cache: Any, feed
     parts = frozenset({"containers", "secrets"})
     cache.containers.tell(container("a"))
     made = feed.moment
-    with feed.follow("a", "s1", parts, made) as early:
+    with feed.follow("a", "s1", "ada", parts, made) as early:
         assert not early.woken.is_set(), "that was before"
         cache.containers.tell(container("b"))
         cache.domains.tell(thing("a"))
-    with feed.follow("a", "s1", parts, made) as unmoved:
+    with feed.follow("a", "s1", "ada", parts, made) as unmoved:
         assert not unmoved.woken.is_set(), "nothing of this page"
         cache.containers.tell(container("a"))
-    with feed.follow("a", "s1", parts, made) as late, feed.follow("a", "s1", parts) as other:
+    with (
+        feed.follow("a", "s1", "ada", parts, made) as late,
+        feed.follow("a", "s1", "ada", parts) as other,
+    ):
         assert late.woken.is_set()
         assert (late.take(), other.take()) == (frozenset({"containers"}), NOTHING)
     cache.containers.tell(None)
-    with feed.follow("a", "s1", parts, made) as relisted:
+    with feed.follow("a", "s1", "ada", parts, made) as relisted:
         assert relisted.take() == parts | {"organization"}
 
 
@@ -124,7 +130,7 @@ def test_a_stream_hears_of_what_changed_since_its_page_was_made(cache: Any, feed
 def test_of_another_process_everything_may_have_changed(feed: Feed, moment: str) -> None:
     parts = frozenset({"hosts"})
     given = moment.format(begun=feed.moment.partition(".")[0])
-    with feed.follow("a", "s1", parts, given) as stream:
+    with feed.follow("a", "s1", "ada", parts, given) as stream:
         assert stream.take() == {"hosts", "organization"}
 
 
@@ -132,26 +138,33 @@ def test_more_changes_than_are_remembered_are_every_change(cache: Any, feed: Fee
     parts, made = frozenset({"hosts"}), feed.moment
     for _ in range(REMEMBERED):
         cache.secrets.tell(thing("b"))
-    with feed.follow("a", "s1", parts, made) as stream:
+    with feed.follow("a", "s1", "ada", parts, made) as stream:
         assert not stream.woken.is_set()
     cache.secrets.tell(thing("b"))
-    with feed.follow("a", "s1", parts, made) as stream:
+    with feed.follow("a", "s1", "ada", parts, made) as stream:
         assert stream.take() == {"hosts", "organization"}
 
 
 def test_there_are_as_many_streams_as_may_be(feed: Feed) -> None:
     parts = frozenset({"containers"})
-    with feed.follow("a", "s1", parts):
-        with feed.follow("a", "s1", parts):
-            with pytest.raises(ApiError, match="close some"), feed.follow("a", "s1", parts):
+    with feed.follow("a", "s1", "ada", parts):
+        with feed.follow("a", "s1", "ada", parts):
+            with pytest.raises(ApiError, match="close some"), feed.follow("a", "s1", "ada", parts):
                 pass
-            with (
-                feed.follow("a", "s2", parts),
-                pytest.raises(ApiError, match="close some"),
-                feed.follow("a", "s3", parts),
-            ):
-                pass
-        with feed.follow("a", "s1", parts):
+            with feed.follow("a", "s2", "ada", parts):
+                with (
+                    pytest.raises(ApiError, match="close some"),
+                    feed.follow("a", "s3", "ada", parts),
+                ):
+                    pass
+                # Many sessions of one user leave room for others.
+                with (
+                    feed.follow("a", "s4", "bob", parts),
+                    pytest.raises(ApiError, match="close some"),
+                    feed.follow("a", "s5", "eve", parts),
+                ):
+                    pass
+        with feed.follow("a", "s1", "ada", parts):
             assert feed.streams == 2
     assert feed.streams == 0
 
@@ -159,9 +172,9 @@ def test_there_are_as_many_streams_as_may_be(feed: Feed) -> None:
 def test_the_streams_of_a_session_that_is_over_end_and_others_do_not(feed: Feed) -> None:
     parts = frozenset({"containers"})
     with (
-        feed.follow("a", "s1", parts) as one,
-        feed.follow("b", "s1", parts) as two,
-        feed.follow("a", "s2", parts) as other,
+        feed.follow("a", "s1", "ada", parts) as one,
+        feed.follow("b", "s1", "ada", parts) as two,
+        feed.follow("a", "s2", "ada", parts) as other,
     ):
         assert feed.sessions == {"s1", "s2"}
         feed.end_sessions(["s1", "unknown"])
@@ -183,7 +196,7 @@ async def test_the_watch_asks_for_sessions_with_streams_alone_and_outlives_the_l
 
     watch = SessionWatch(feed, over, every=0.001)
     watch.start()
-    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+    with feed.follow("a", "s1", "ada", frozenset({"containers"})) as stream:
         await asyncio.wait_for(stream.woken.wait(), 10)
         assert stream.ended
     watch.end()
@@ -197,7 +210,7 @@ async def test_a_watch_that_fails_ends_the_feed_and_says_so(
     async def over(_: Collection[str]) -> set[str]:
         raise KeyError("a fault of ours")
 
-    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+    with feed.follow("a", "s1", "ada", frozenset({"containers"})) as stream:
         SessionWatch(feed, over, every=0.001).start()
         await asyncio.wait_for(stream.woken.wait(), 10)
         assert feed.ended
@@ -206,7 +219,7 @@ async def test_a_watch_that_fails_ends_the_feed_and_says_so(
 
 
 def test_the_end_of_the_process_wakes_every_stream(feed: Feed) -> None:
-    with feed.follow("a", "s1", frozenset({"containers"})) as stream:
+    with feed.follow("a", "s1", "ada", frozenset({"containers"})) as stream:
         feed.end()
         assert feed.ended
         assert stream.woken.is_set()
