@@ -35,7 +35,7 @@ async def sign_in(request: Request) -> Response:
     name = settings.oidc.name if settings.oidc is not None else ""
     elsewhere = None
     if "ended" in query and service is not None:
-        elsewhere = await service.sign_out_address()
+        elsewhere = await service.sign_out_address(sender_of(request))
     return render(
         request,
         "sign_in.html",
@@ -82,7 +82,9 @@ async def start(request: Request) -> Response:
     recent = "recent" in request.query_params
     max_age = settings.session.recent_minutes * 60 if recent else None
     try:
-        begun = await service.begin(request.query_params.get("next", "/"), max_age)
+        begun = await service.begin(
+            request.query_params.get("next", "/"), max_age, sender_of(request)
+        )
     except SignInRefused as error:
         return await refused(request, error)
     response = RedirectResponse(begun.address, 303, headers={"cache-control": "no-store"})
@@ -97,7 +99,9 @@ async def callback(request: Request) -> Response:
         raise not_found("provider")
     cookie = request.cookies.get(attempt_cookie(request), "")
     try:
-        found = await context.sign_in.finish(request.query_params.multi_items(), cookie)
+        found = await context.sign_in.finish(
+            request.query_params.multi_items(), cookie, sender_of(request)
+        )
     except SignInRefused as error:
         response = await refused(request, error)
     else:
@@ -172,6 +176,16 @@ async def sign_out(request: Request) -> Response:
     forget(response, cookie_name(context.installation.service))
     response.headers["clear-site-data"] = '"cache"'
     return response
+
+
+def sender_of(request: Request) -> str:
+    """Return where a request comes from, for shares only: without a proxy it can be made up.
+
+    A proxy appends the address of its own client to X-Forwarded-For.
+    """
+    forwarded = ",".join(request.headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
+    peer = request.client.host if request.client is not None else ""
+    return forwarded or peer
 
 
 def attempt_cookie(request: Request) -> str:

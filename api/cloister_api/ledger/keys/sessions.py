@@ -2,8 +2,11 @@
 
 A session is found by the HMAC of the value in its cookie, a link by that of its token; neither
 value is stored. A row is read at each request, so that what ends a session ends it in all replicas.
+Each value ends with a tag by the key material: one that was made up costs the ledger no query.
 """
 
+import base64
+import hmac
 import re
 import secrets
 import uuid
@@ -21,9 +24,12 @@ from cloister_api.ledger.tables.sessions import SESSION_LINKS, SESSIONS
 
 __all__ = ["SessionLinks", "SessionMethod", "SessionRow", "SessionTable"]
 
-TOKEN_BYTES = 32
+RANDOM_BYTES = 24
+TAG_BYTES = 8
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
-"""Values of cookies and tokens of links: 32 bytes, base64url. Nothing else is looked up."""
+"""Values of cookies and tokens of links: random bytes and their tag, base64url."""
+RANDOM_CHARACTERS = 32
+"""Characters of a token that are random; the tag follows."""
 KEPT = timedelta(days=30)
 """How long ended sessions and used links are kept."""
 
@@ -108,7 +114,7 @@ class SessionTable:
         tuple
             The session, and the value of its cookie, which nothing else shows.
         """
-        value, session_id = secrets.token_urlsafe(TOKEN_BYTES), str(uuid.uuid4())
+        value, session_id = new_token(self._material), str(uuid.uuid4())
         row = {
             "id": session_id,
             "token_index": self._material.index(value),
@@ -128,7 +134,7 @@ class SessionTable:
 
     async def find(self, value: str) -> SessionRow | None:
         """Return the session of a cookie's value, ended ones included; None = there is none."""
-        if not TOKEN.fullmatch(value):
+        if not is_issued(value, self._material):
             return None
         query = select(SESSIONS).where(SESSIONS.c.token_index == self._material.index(value))
         async with self._engine.connect() as connection:
@@ -184,7 +190,7 @@ class SessionLinks:
 
     async def create(self, user: str, *, now: datetime, life: timedelta) -> str:
         """Return the token of a new link, and forget those that ended long ago."""
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+        token = new_token(self._material)
         row = {
             "token_index": self._material.index(token),
             "user": user,
@@ -199,7 +205,7 @@ class SessionLinks:
 
     async def user(self, token: str, now: datetime) -> str | None:
         """Return whom a link signs in; None = it is unknown, was used, or is too old."""
-        if not TOKEN.fullmatch(token):
+        if not is_issued(token, self._material):
             return None
         query = select(SESSION_LINKS.c.user).where(*self._valid(token, now))
         async with self._engine.connect() as connection:
@@ -237,3 +243,23 @@ class SessionLinks:
             links.used_at.is_(None),
             links.ends_at > now,
         )
+
+
+def new_token(material: KeySealer) -> str:
+    """Return a new value of a cookie or a link."""
+    random = secrets.token_urlsafe(RANDOM_BYTES)
+    return random + tag_of(random, material)
+
+
+def is_issued(token: str, material: KeySealer) -> bool:
+    """Return whether a value was issued by whoever has the key material."""
+    if not TOKEN.fullmatch(token):
+        return False
+    tag = tag_of(token[:RANDOM_CHARACTERS], material)
+    return hmac.compare_digest(token[RANDOM_CHARACTERS:], tag)
+
+
+def tag_of(random: str, material: KeySealer) -> str:
+    """Return the tag of random characters. No index is of a text with a blank."""
+    digest = material.index(f"tag of {random}")[:TAG_BYTES]
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

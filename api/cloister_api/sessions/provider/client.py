@@ -68,8 +68,8 @@ class Kept(Generic[T]):
     """When it was read, in UTC."""
     failed: tuple[datetime, SignInRefused] | None = None
     """When it last could not be had, in UTC, and why; None = it could."""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Whoever reads it; the others wait for that."""
+    reading: asyncio.Task[None] | None = None
+    """Reads it, for all who wait; None = nobody does."""
 
     def fresh(self, now: datetime, life: timedelta) -> T | None:
         """Return the document while it is fresh; None = it has to be read.
@@ -84,10 +84,9 @@ class Kept(Generic[T]):
         fresh = self.read_at is not None and now - self.read_at < life
         return self.value if fresh else None
 
-    def keep(self, value: T, now: datetime) -> T:
+    def keep(self, value: T, now: datetime) -> None:
         """Keep a document that was read."""
         self.value, self.read_at, self.failed = value, now, None
-        return value
 
     def fail(self, error: SignInRefused, now: datetime) -> None:
         """Remember that the document could not be had."""
@@ -132,6 +131,10 @@ class ProviderClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        reading = [each.reading for each in (self._metadata, self._keys) if each.reading]
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
         await self._http.aclose()
 
     async def metadata(self) -> ProviderMetadata:
@@ -261,16 +264,29 @@ class ProviderClient:
         return parsed(what, response)
 
     async def _kept(self, kept: Kept[T], life: timedelta, read: Callable[[], Awaitable[T]]) -> T:
-        """Return a document that is fresh, or read it; one request does that for all."""
-        async with kept.lock:
-            found = kept.fresh(self._clock(), life)
-            if found is not None:
-                return found
-            try:
-                return kept.keep(await read(), self._clock())
-            except SignInRefused as error:
-                kept.fail(error, self._clock())
-                raise
+        """Return a document that is fresh, or read it; one request does that for all.
+
+        Who waits for it may give up; the others get it all the same.
+        """
+        found = kept.fresh(self._clock(), life)
+        if found is not None:
+            return found
+        if kept.reading is None:
+            kept.reading = asyncio.create_task(self._read(kept, read))
+        await asyncio.shield(kept.reading)
+        if kept.failed is not None:
+            raise SignInRefused(kept.failed[1].reason, kept.failed[1].detail)
+        assert kept.value is not None
+        return kept.value
+
+    async def _read(self, kept: Kept[T], read: Callable[[], Awaitable[T]]) -> None:
+        """Read a document, and keep it or why it could not be had."""
+        try:
+            kept.keep(await read(), self._clock())
+        except SignInRefused as error:
+            kept.fail(error, self._clock())
+        finally:
+            kept.reading = None
 
     async def _request(
         self, method: str, address: str, headers: Mapping[str, str], content: bytes | None = None

@@ -3,8 +3,8 @@
 This module is imported only where a provider is set up, and PyJWT with it.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
@@ -31,13 +31,14 @@ from cloister_api.sessions.provider.id_token import (
 from cloister_api.sessions.provider.metadata import authorization_address
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
 from cloister_api.sessions.provider.settings import CALLBACK, OpenIdSettings
+from cloister_api.sessions.provider.slots import SignInSlots
 from cloister_api.sessions.provider.user import says_enough, user_of
 from cloister_clients.clock import Clock
 
 __all__ = ["BegunSignIn", "ProviderSignIn", "SignedIn"]
 
 AT_ONCE = 64
-"""Sign-ins that may wait for the provider at once, by replica: nobody has signed in for them."""
+"""Sign-ins that may wait for the provider at once, by replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,9 @@ class ProviderSignIn:
         self._client = client
         self._material = material
         self._clock = clock
-        self._running = 0
+        self._slots = SignInSlots(AT_ONCE)
 
-    async def begin(self, path: str, max_age: int | None) -> BegunSignIn:
+    async def begin(self, path: str, max_age: int | None, sender: str = "") -> BegunSignIn:
         """Begin a sign-in.
 
         Parameters
@@ -105,19 +106,23 @@ class ProviderSignIn:
             Page to go to afterwards; what is not of this dashboard becomes `/`.
         max_age
             Seconds since the person last proved who they are, at most; None = any.
+        sender
+            Address of the browser.
 
         Raises
         ------
         SignInRefused
             When the provider cannot be used at present.
         """
-        with self._one_more():
+        async with self._slots.enter(sender):
             metadata = await self._client.metadata()
         attempt = new_attempt(path, self._clock(), max_age)
         address = authorization_address(metadata, self._settings, attempt, self._redirect)
         return BegunSignIn(address, sealed(attempt, self._material))
 
-    async def finish(self, parameters: Sequence[tuple[str, str]], cookie: str) -> SignedIn:
+    async def finish(
+        self, parameters: Sequence[tuple[str, str]], cookie: str, sender: str = ""
+    ) -> SignedIn:
         """Finish a sign-in.
 
         Parameters
@@ -126,6 +131,8 @@ class ProviderSignIn:
             Names and values of the query with which the provider sent the browser back.
         cookie
             Value of the cookie that binds the sign-in to this browser; empty = it sent none.
+        sender
+            Address of the browser.
 
         Raises
         ------
@@ -133,7 +140,7 @@ class ProviderSignIn:
             When nobody is signed in by it.
         """
         attempt = opened(cookie, self._material, self._clock())
-        with self._one_more():
+        async with self._slots.enter(sender):
             metadata = await self._client.metadata()
             code = code_of(
                 parameters,
@@ -146,16 +153,22 @@ class ProviderSignIn:
             )
             return await self._believed(tokens, attempt)
 
-    async def sign_out_address(self) -> str | None:
+    async def sign_out_address(self, sender: str = "") -> str | None:
         """Return where people end their session at the provider; None = nowhere, as far as known.
 
         No ID token is kept that could be sent along, so the provider asks the person.
+
+        Parameters
+        ----------
+        sender
+            Address of the browser.
         """
-        with suppress(SignInRefused), self._one_more():
-            address = (await self._client.metadata()).end_session_endpoint
-            if address is not None:
-                query = {"client_id": self._settings.client_id}
-                return str(httpx.URL(address).copy_merge_params(query))
+        with suppress(SignInRefused):
+            async with self._slots.enter(sender):
+                address = (await self._client.metadata()).end_session_endpoint
+                if address is not None:
+                    query = {"client_id": self._settings.client_id}
+                    return str(httpx.URL(address).copy_merge_params(query))
         return None
 
     async def _believed(self, tokens: Tokens, attempt: SignInAttempt) -> SignedIn:
@@ -194,14 +207,3 @@ class ProviderSignIn:
         if not isinstance(other, str) or not compare_digest(other.encode(), subject.encode()):
             raise SignInRefused(RefusalReason.UNTRUSTED, "UserInfo is of another subject")
         return more
-
-    @contextmanager
-    def _one_more(self) -> Iterator[None]:
-        """Count a sign-in that waits for the provider."""
-        if self._running >= AT_ONCE:
-            raise SignInRefused(RefusalReason.BUSY, f"{AT_ONCE} sign-ins wait for the provider")
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
