@@ -13,6 +13,21 @@ import (
 // maxCallers is the maximum number of buckets: beyond it the least recent caller is forgotten.
 const maxCallers = 1 << 16
 
+// leastGuesses are the refused keys that an address may send, whatever the rate of the file:
+// behind a gateway all clients have one address, and a new key has to be checked at the API.
+var leastGuesses = RateLimit{PerSecond: 10, Burst: 100}
+
+// guessesOf returns the rate of refused keys of an address; nil if the file has no rate.
+func guessesOf(limits *RateLimit) *RateLimit {
+	if limits == nil {
+		return nil
+	}
+	return &RateLimit{
+		PerSecond: max(limits.PerSecond, leastGuesses.PerSecond),
+		Burst:     max(limits.Burst, leastGuesses.Burst),
+	}
+}
+
 // limiter is a rate limiter with a token bucket for each caller.
 type limiter struct {
 	limit   rate.Limit

@@ -43,25 +43,33 @@ const (
 
 // server serves the shim's requests.
 type server struct {
-	keys  *keyCache
+	keys *keyCache
+	// rates counts requests: of an accepted key, else of an address.
 	rates *limiter
+	// guesses counts refused keys of an address, apart from its requests: who sends requests
+	// without a key cannot keep the keys of others behind the same address from being checked.
+	guesses *limiter
+}
+
+func newServer(keys *keyCache, limits *RateLimit, callers int) *server {
+	return &server{keys: keys, rates: newLimiter(limits, callers), guesses: newLimiter(guessesOf(limits), callers)}
 }
 
 // Run serves the socket of the spec until the context is done.
 func Run(ctx context.Context, spec Spec, logger *slog.Logger) error {
-	server := &server{rates: newLimiter(spec.Rate, maxCallers)}
+	var keys *keyCache
 	if spec.Keys != nil {
 		ask, err := newValidator(spec.Keys.API)
 		if err != nil {
 			return fmt.Errorf("keys.api.%w", err)
 		}
-		server.keys = newKeyCache(*spec.Keys, ask, logger)
+		keys = newKeyCache(*spec.Keys, ask, logger)
 	}
 	listener, err := shimsocket.Listen(spec.Socket)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, listener, server.handler())
+	return serve(ctx, listener, newServer(keys, spec.Rate, maxCallers).handler())
 }
 
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
@@ -94,8 +102,8 @@ func (s *server) countOnly(writer http.ResponseWriter, request *http.Request) {
 	s.allow(writer, callerOf(request.Header.Get(HeaderAddress)))
 }
 
-// checkKey validates the key and counts the request: an accepted one against the key, a
-// refused one against the address, so that guessing is rate-limited too.
+// checkKey validates the key and counts the request: an accepted one against the key, one
+// without a key against the address, and a refused one against the guesses of the address.
 func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 	address := callerOf(request.Header.Get(HeaderAddress))
 	key, sent := bearer(request.Header.Values("Authorization"))
@@ -104,12 +112,12 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 		if !sent {
 			body = noKey
 		}
-		s.reject(writer, address, decision{status: http.StatusUnauthorized}, body)
+		reject(writer, s.rates, address, decision{status: http.StatusUnauthorized}, body)
 		return
 	}
 	host := normalizeHost(request.Header.Get(HeaderHost))
 	who := s.keys.hashKey(key, host)
-	if wait := s.rates.peek(address, time.Now()); wait > 0 && !s.keys.isAccepted(who) {
+	if wait := s.guesses.peek(address, time.Now()); wait > 0 && !s.keys.isAccepted(who) {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
@@ -120,7 +128,7 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 	case http.StatusServiceUnavailable:
 		refuse(writer, response)
 	default:
-		s.reject(writer, address, response, refusals[response.status])
+		reject(writer, s.guesses, address, response, refusals[response.status])
 	}
 }
 
@@ -134,8 +142,8 @@ func (s *server) allow(writer http.ResponseWriter, caller string) {
 }
 
 // reject counts a request without a valid key against its address and refuses it.
-func (s *server) reject(writer http.ResponseWriter, address string, response decision, body refusal) {
-	if wait := s.rates.take(address, time.Now()); wait > 0 {
+func reject(writer http.ResponseWriter, counted *limiter, address string, response decision, body refusal) {
+	if wait := counted.take(address, time.Now()); wait > 0 {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}

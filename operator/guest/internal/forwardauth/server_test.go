@@ -39,7 +39,7 @@ func (a asking) of(server *server) *httptest.ResponseRecorder {
 }
 
 func whole(api *api, limits *RateLimit) *server {
-	return &server{keys: checker(api, &bytes.Buffer{}), rates: newLimiter(limits, 100)}
+	return newServer(checker(api, &bytes.Buffer{}), limits, 100)
 }
 
 func TestShapesOfRefusals(t *testing.T) {
@@ -129,7 +129,8 @@ func TestEachAddressHasItsRate(t *testing.T) {
 
 func TestGuessingIsRateLimited(t *testing.T) {
 	api := &api{status: http.StatusOK}
-	server := whole(api, &RateLimit{PerSecond: 0.001, Burst: 3})
+	server := newServer(checker(api, &bytes.Buffer{}), &RateLimit{PerSecond: 0.001, Burst: 3}, 100)
+	server.guesses = newLimiter(&RateLimit{PerSecond: 0.001, Burst: 3}, 100)
 	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
 		t.Fatal("a good key is refused")
 	}
@@ -143,6 +144,47 @@ func TestGuessingIsRateLimited(t *testing.T) {
 	}
 	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
 		t.Error("the guesses of one client block another behind the same address")
+	}
+}
+
+// Behind a gateway all clients have its address.
+func TestRequestsWithoutAKeyKeepNoNewKeyFromBeingChecked(t *testing.T) {
+	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 2})
+	codes := map[int]int{}
+	for range 5 {
+		codes[asking{path: PathKey, address: "192.0.2.1"}.of(server).Code]++
+		codes[asking{path: PathRate, address: "192.0.2.1"}.of(server).Code]++
+	}
+	if codes[http.StatusTooManyRequests] != 8 {
+		t.Errorf("got %v", codes)
+	}
+	if response := (asking{path: PathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+		t.Errorf("a new key got %d", response.Code)
+	}
+}
+
+func TestAsManyKeysAsTheFilesRateMayBeRefusedWithoutKeepingOthersOut(t *testing.T) {
+	api := &api{status: http.StatusUnauthorized}
+	server := whole(api, &RateLimit{PerSecond: 0.001, Burst: 2})
+	for range 20 {
+		if response := (asking{path: PathKey, key: "tk_guess", address: "192.0.2.1"}).of(server); response.Code != http.StatusUnauthorized {
+			t.Fatalf("a refused key got %d", response.Code)
+		}
+	}
+	api.set(http.StatusOK)
+	if response := (asking{path: PathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+		t.Errorf("a new key got %d", response.Code)
+	}
+	if response := (asking{path: PathRate, address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+		t.Errorf("a request without a key got %d", response.Code)
+	}
+	for limits, want := range map[RateLimit]RateLimit{
+		{PerSecond: 0.5, Burst: 1}:   {PerSecond: 10, Burst: 100},
+		{PerSecond: 50, Burst: 1000}: {PerSecond: 50, Burst: 1000},
+	} {
+		if got := *guessesOf(&limits); got != want {
+			t.Errorf("%v gives %v", limits, got)
+		}
 	}
 }
 
