@@ -3,16 +3,20 @@
 The webhook is only a trigger: whatever it contains, the release is looked up at the source.
 """
 
+import asyncio
 import hashlib
 import hmac
 import logging
 import re
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from cachetools import LRUCache
 
+from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, too_deep
 from cloister_api.wire.strict_json import DepthError, decode
@@ -32,6 +36,11 @@ _FORGE = RepositoryNames(ignore_case=True)
 SIGNATURE = re.compile(r"[0-9a-f]{64}")
 LEAST_SECRET = 16
 """Fewest characters of the secret."""
+ANNOUNCED = RateLimit(per_second=0.2, burst=30)
+"""Releases of one repository that may be announced, by replica: each is a write and a lookup for
+everybody who follows it, and the secret is shared by all repositories."""
+REPOSITORIES = 10_000
+"""Repositories whose rate is kept; only those that somebody follows are."""
 NOT_SET_UP = ApiError(
     404,
     "NOT_FOUND",
@@ -96,6 +105,7 @@ class ReleaseWebhooks:
         self._cache = cache
         self._secret = secret
         self._clock = clock
+        self._announced: LRUCache[str, TokenBucket] = LRUCache(REPOSITORIES)
 
     async def admit(self, headers: Mapping[str, str]) -> str:
         """Judge the headers of a webhook before its body is read, and return its signature.
@@ -139,7 +149,8 @@ class ReleaseWebhooks:
         Raises
         ------
         ApiError
-            401 for a wrong signature, 400 for a body that names no repository.
+            401 for a wrong signature, 400 for a body that names no repository, 429 when its
+            releases are announced too often.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -150,8 +161,11 @@ class ReleaseWebhooks:
         if event != "release":
             return 0
         repo = repository_of(body)
+        followers = self._followers(repo)
+        if followers:
+            self._count(repo)
         triggered = 0
-        for namespace, name in self._followers(repo):
+        for namespace, name in followers:
             at = self._clock().isoformat(timespec="microseconds")
             patch = {"metadata": {"annotations": {REQUESTED_AT_ANNOTATION: at}}}
             try:
@@ -161,6 +175,25 @@ class ReleaseWebhooks:
             triggered += 1
         logger.info("a release of %s was announced; %d deployments triggered", repo, triggered)
         return triggered
+
+    def _count(self, repo: str) -> None:
+        """Count a release of a repository that is followed.
+
+        Raises
+        ------
+        ApiError
+            429.
+        """
+        bucket = self._announced.setdefault(_FORGE.key(repo), TokenBucket())
+        wait = consume(bucket, ANNOUNCED, asyncio.get_running_loop().time())
+        if wait:
+            raise ApiError(
+                429,
+                "RATE_LIMITED",
+                f"too many releases of {repo} were announced; each is looked up without an "
+                "announcement too, so there is no need to send it again",
+                retry_after=ceil(wait),
+            )
 
     def _followers(self, repo: str) -> list[tuple[str, str]]:
         """Return the Deployments of a repository that a connected container follows."""

@@ -193,6 +193,35 @@ async def test_a_release_webhook_lets_followers_look(
         await until(ignored, what="the cut to be seen")
 
 
+async def test_releases_of_a_repository_are_announced_at_a_rate(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        path = await made(client, world)
+        await client.post(f"{path}/auto-update", json={"auto_update": True})
+
+        async def told(repo: str) -> httpx.Response:
+            body = json.dumps({"repository": {"full_name": repo}}).encode()
+            headers = {
+                "content-type": "application/json",
+                "x-gitea-event": "release",
+                "x-gitea-signature": signed(body),
+            }
+            return await client.post("/api/webhooks/releases", content=body, headers=headers)
+
+        async def refused() -> httpx.Response | None:
+            answer = await told(world.repo)
+            assert answer.status_code in {202, 429}, answer.text
+            return answer if answer.status_code == 429 else None
+
+        answer = await until(refused, what="a refusal")
+        assert answer is not None
+        assert answer.json()["code"] == "RATE_LIMITED"
+        assert 1 <= int(answer.headers["retry-after"]) <= 5
+        assert (await told(world.repo.upper())).status_code == 429
+        assert (await told("nobody/follows-it")).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
