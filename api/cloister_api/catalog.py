@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 1.0
 """Seconds between two checks of the file."""
+MAX_VALUES = 1_000_000
+"""Most values of the file, which an administrator writes."""
 RECORDS = TypeAdapter(list[ModelRecord])
 
 
@@ -38,7 +40,7 @@ def read_catalog(path: Path) -> tuple[ModelRecord, ...]:
         When it cannot be read, breaks a rule, or names a field or a model twice.
     """
     try:
-        document, repeated = parse(path.read_bytes())
+        document, repeated = parse(path.read_bytes(), most=MAX_VALUES)
     except OSError as error:
         raise CatalogError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -20,7 +20,7 @@ from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_api.schemas.response import ContainerUser
 from cloister_api.schemas.vocabulary import in_api_words
 from cloister_api.wire.json_response import JsonResponse
-from cloister_api.wire.strict_json import TOO_DEEP, DepthError
+from cloister_api.wire.strict_json import REFUSALS, DepthError, shown
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.problems import Problem
@@ -64,6 +64,8 @@ WORDS_OF_TYPES = {
     "dict_type": "is no object: write one, in braces",
 }
 """What to write instead of a value of another type, in JSON or in a query."""
+MOST_DETAILS = 50
+"""How many problems a response names; a last entry counts the rest."""
 
 
 class ApiError(Exception):
@@ -87,8 +89,9 @@ class ApiError(Exception):
         """Word for programs (spec 3.2, 20.9)."""
         self.message = message
         """Sentence for people: what is wrong and what to do."""
-        self.details = tuple(details)
-        """One entry for each thing that is wrong; empty when the message says all."""
+        self.details = first_of(details)
+        """One entry for each problem, as far as a response names them; empty when the message says
+        all."""
         self.retry_after = retry_after
         """Seconds for Retry-After; None = no such header."""
         self.used_by = tuple(used_by)
@@ -225,12 +228,21 @@ def refused_fields(details: list[Detail]) -> ApiError:
     return ApiError(400, "BAD_REQUEST", message, details)
 
 
+def first_of(details: Sequence[Detail]) -> tuple[Detail, ...]:
+    """Return the first problems and, if there are more, an entry that counts them."""
+    rest = len(details) - MOST_DETAILS
+    if rest <= 0:
+        return tuple(details)
+    more = Detail("", "MoreProblems", f"{rest} more problems are not listed; correct these first")
+    return (*details[:MOST_DETAILS], more)
+
+
 def detail_of(problem: dict[str, Any]) -> Detail:
     """Translate one problem that the framework found."""
     kind = problem["type"]
     if kind == "json_invalid":
         return not_json(problem.get("ctx", {}).get("error", ""))
-    location = [str(part) for part in problem["loc"]]
+    location = [shown(str(part)) for part in problem["loc"]]
     field = ".".join(location[1:] if location[:1] in (["body"], ["query"]) else location)
     if kind == "extra_forbidden":
         return Detail(field, "UnknownField", "unknown field; remove it or check the spelling")
@@ -247,8 +259,8 @@ def detail_of(problem: dict[str, Any]) -> Detail:
 
 def not_json(reason: str) -> Detail:
     """Return why a body was not parsed."""
-    if reason == TOO_DEEP:
-        return Detail("", "TooDeep", reason)
+    if reason in REFUSALS:
+        return Detail("", REFUSALS[reason], reason)
     return Detail("", "InvalidJson", f"the body is not JSON: {reason}")
 
 

@@ -58,4 +58,4 @@ class ErrorResponse(ResponseBody):
     used_by_containers: Omittable[list[ContainerUser]] = None
     """The same containers in the same order, with their identifiers."""
     details: Omittable[list[Detail]] = None
-    """One entry for each thing that is wrong."""
+    """One entry for each problem: the first 50, then one that counts the rest."""

@@ -1,12 +1,12 @@
-"""Parsing of JSON from the wire: bounded in depth, and with a report of repeated names.
+"""Parsing of JSON from the wire: bounded in depth and values, with a report of repeated names.
 
 JSON leaves open what a repeated name means (RFC 8259, section 4); parsers take the last value, so
-that those before it would be accepted and then ignored. It leaves open as well how deep values may
-be nested; parsers and whoever walks a value later recurse.
+that those before it would be accepted and then ignored. It also leaves open how deep values may
+be nested, and how many there are: a value takes up to a hundred times as much memory as its text.
+The bounds are checked before the text is parsed, in a time that is linear in its size.
 """
 
 import json
-import re
 from collections import Counter
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -15,26 +15,53 @@ import msgspec
 from fastapi import Request
 from typing_extensions import override
 
-__all__ = ["MAX_DEPTH", "TOO_DEEP", "DepthError", "StrictRequest", "decode", "parse"]
+from cloister_clients.foreign_json import parse_apart
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_VALUES",
+    "REFUSALS",
+    "TOO_DEEP",
+    "DepthError",
+    "StrictRequest",
+    "decode",
+    "parse",
+    "shown",
+]
 
 T = TypeVar("T")
 
 MAX_DEPTH = 64
 """How deep arrays and objects of a body may be nested."""
+MAX_VALUES = 4096
+"""How many values a body may have, those in arrays and objects counted each. A create with every
+variable, secret and key that a container may have is below a thousand; metadata of a key could be
+two thousand."""
+MAX_SHOWN = 64
+"""Characters of a name that a path shows."""
 TOO_DEEP = f"arrays and objects are nested more than {MAX_DEPTH} levels deep; nest them less"
+TOO_MANY = "there are more than {} values; send fewer"
+REFUSALS = {TOO_DEEP: "TooDeep", TOO_MANY.format(MAX_VALUES): "TooManyValues"}
+"""Why a body is not parsed although it may be JSON, each with its word for programs."""
 
-STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 WHITE_SPACE = b" \t\r\n"
 """What may stand around a value (RFC 8259, section 2)."""
 STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 OTHERS = bytes(each for each in range(256) if each not in STEP)
 
 
-class DepthError(json.JSONDecodeError):
+class BoundError(json.JSONDecodeError):
+    """A body is beyond a bound."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "", 0)
+
+
+class DepthError(BoundError):
     """A body is nested too deeply."""
 
     def __init__(self) -> None:
-        super().__init__(TOO_DEEP, "", 0)
+        super().__init__(TOO_DEEP)
 
 
 class RepeatedNames(dict[str, Any]):
@@ -46,19 +73,30 @@ class RepeatedNames(dict[str, Any]):
         """The names and values as they were sent."""
 
 
-def check_depth(text: bytes) -> None:
-    """Refuse JSON that is nested too deeply, before it is parsed; other faults are left to parsers.
+def check_bounds(text: bytes, most: int) -> None:
+    """Refuse JSON beyond the bounds, before it is parsed; other faults are left to parsers.
 
     Raises
     ------
     DepthError
-        When it is.
+        When it is nested too deeply.
+    BoundError
+        When it has too many values.
     """
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+    openings = text.count(b"[") + text.count(b"{")
+    if openings <= MAX_DEPTH and openings + text.count(b",") < most:
         return
-    brackets = STRING.sub(b"", text).translate(None, OTHERS)
+    # Every value but the first follows a comma or an opening bracket. Most have a name, so that
+    # twice as many texts, of two quotation marks each, cannot be within the bound.
+    quotes = 4 * most
+    pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', quotes)
+    outside = b"".join(pieces[::2])
+    brackets = outside[: 4 * most].translate(None, OTHERS)
     if max(accumulate(map(STEP.__getitem__, brackets)), default=0) > MAX_DEPTH:
         raise DepthError
+    values = sum(map(outside.count, (b",", b"[", b"{")))
+    if len(pieces) > quotes or values >= most:
+        raise BoundError(TOO_MANY.format(most))
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
@@ -77,8 +115,15 @@ def decode(decoder: "msgspec.json.Decoder[T]", text: bytes) -> T:
         raise DepthError from error
 
 
-def parse(text: bytes) -> tuple[Any, list[str]]:
+def parse(text: bytes, most: int = MAX_VALUES) -> tuple[Any, list[str]]:
     """Parse JSON.
+
+    Parameters
+    ----------
+    text
+        The JSON, in UTF-8.
+    most
+        How many values it may have.
 
     Returns
     -------
@@ -87,10 +132,10 @@ def parse(text: bytes) -> tuple[Any, list[str]]:
 
     Raises
     ------
-    ValueError
-        When it is not JSON, or a DepthError.
+    json.JSONDecodeError
+        When it is not JSON, or beyond a bound.
     """
-    check_depth(text)
+    check_bounds(text, most)
     repeated = False
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -101,7 +146,15 @@ def parse(text: bytes) -> tuple[Any, list[str]]:
         repeated = True
         return RepeatedNames(pairs)
 
-    value = json.loads(text, object_pairs_hook=build)
+    try:
+        # In another encoding the bytes of brackets and quotation marks mean something else.
+        value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=build)
+    except json.JSONDecodeError:
+        raise
+    except UnicodeDecodeError as error:
+        raise json.JSONDecodeError("it is not UTF-8", "", 0) from error
+    except ValueError as error:
+        raise json.JSONDecodeError("a number has too many digits", "", 0) from error
     return value, paths_of_repeated_names(value) if repeated else []
 
 
@@ -114,11 +167,22 @@ def paths_of_repeated_names(value: Any) -> list[str]:
         if isinstance(each, dict):
             pairs = each.pairs if isinstance(each, RepeatedNames) else list(each.items())
             counts = Counter(name for name, _ in pairs)
-            found += [path + name for name, count in counts.items() if count > 1]
-            left += [(f"{path}{name}.", inner) for name, inner in pairs]
+            found += [path + shown(name) for name, count in counts.items() if count > 1]
         elif isinstance(each, list):
-            left += [(f"{path}{number}.", inner) for number, inner in enumerate(each)]
+            pairs = [(str(number), inner) for number, inner in enumerate(each)]
+        else:
+            continue
+        left += [
+            (f"{path}{shown(name)}.", inner)
+            for name, inner in pairs
+            if isinstance(inner, dict | list)
+        ]
     return sorted(set(found))
+
+
+def shown(name: str) -> str:
+    """Return a name of a body as a path shows it; a long one is cut."""
+    return name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}…"
 
 
 class StrictRequest(Request):
@@ -139,7 +203,7 @@ class StrictRequest(Request):
         Raises
         ------
         ValueError
-            When it is not JSON, or a DepthError.
+            When it is not JSON, or beyond a bound.
         """
         value, _ = await self._parse()
         return value
@@ -158,7 +222,7 @@ class StrictRequest(Request):
             raise self._failure
         if self._parsed is None:
             try:
-                self._parsed = parse(await self.body())
+                self._parsed = await parse_apart(parse, await self.body())
             except ValueError as error:
                 self._failure = error
                 raise

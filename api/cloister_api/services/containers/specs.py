@@ -33,7 +33,8 @@ class SpecRefusedError(ApiError):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         refused = problems_of_file(problems)
-        super().__init__(refused.status, refused.code, refused.message, refused.details)
+        super().__init__(refused.status, refused.code, refused.message)
+        self.details = refused.details
         self.problems = problems
         """What it breaks."""
 
