@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import httpx
@@ -49,9 +50,16 @@ MARGIN = 10.0
 _TOKEN_SERVERS = {"registry-1.docker.io": "auth.docker.io"}
 """Registry -> its token server on another host."""
 
+MAX_CHALLENGES = 8
+"""Most headers with challenges that are read; a registry sends one or two."""
+
+MAX_CHALLENGE = 4096
+"""Characters of such a header that are read."""
+
+# Nothing is tried twice: repetitions are possessive, and a text that does not end takes the rest.
 _PIECE = re.compile(
-    r"[\s,]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)"
-    r'(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+)))?'
+    r"([A-Za-z0-9!#$%&'*+.^_`|~-]++)"
+    r'(?:[ \t]*+=[ \t]*+(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"|\\?\Z)|([^\s,"]++)))?'
 )
 _ESCAPE = re.compile(r"\\(.)")
 
@@ -79,10 +87,10 @@ class Audience:
 
 
 def parse_challenges(values: Iterable[str]) -> list[Challenge]:
-    """Parse the headers WWW-Authenticate."""
+    """Parse the headers WWW-Authenticate, as far as their bounds."""
     challenges: list[Challenge] = []
-    for value in values:
-        for name, quoted, plain in _PIECE.findall(value[:8192]):
+    for value in islice(values, MAX_CHALLENGES):
+        for name, quoted, plain in _PIECE.findall(value[:MAX_CHALLENGE]):
             text = _ESCAPE.sub(r"\1", quoted) or plain
             if text and challenges:
                 challenges[-1].parameters.setdefault(name.lower(), text)
