@@ -253,8 +253,9 @@ class NetworkPolicyValues(ValuesSection):
     """Peers (`from` of a NetworkPolicy) that may call the API. Empty: all."""
     dashboard_from: Objects = Field(default_factory=list)
     """Peers that may open the dashboard, such as the gateway. Empty: all."""
-    metrics_from: Objects = Field(default_factory=lambda: [{"namespaceSelector": {}}])
-    """Peers that may read metrics and health. Empty: nobody but the node."""
+    metrics_from: Objects = Field(default_factory=lambda: [{"podSelector": {}}])
+    """Peers that may read metrics and health; name your Prometheus. The default is the Pods of the
+    release's own namespace. Empty: nobody but the node."""
 
 
 class MonitorValues(ValuesSection):

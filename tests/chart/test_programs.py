@@ -243,9 +243,9 @@ def test_network_policies_open_what_is_served(helm: Helm, least: Rendered, full:
         rules = least["NetworkPolicy", "cloister-system", f"cloister-{program}"]["spec"]["ingress"]
         return {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
 
-    everybody: Any = [{"namespaceSelector": {}}]
-    assert opened("operator") == {8081: everybody}
-    assert opened("api") == {9090: everybody, 8080: None}
+    own_namespace: Any = [{"podSelector": {}}]
+    assert opened("operator") == {8081: own_namespace}
+    assert opened("api") == {9090: own_namespace, 8080: None}
     peers = [{"podSelector": {"matchLabels": {"app": "gateway"}}}]
     narrow = helm.rendered(SQLITE | {"networkPolicy": {"apiFrom": peers, "metricsFrom": []}})
     rules = narrow["NetworkPolicy", "cloister-system", "cloister-api"]["spec"]["ingress"]
