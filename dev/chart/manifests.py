@@ -1,7 +1,8 @@
 """Templates of the CRDs, policies and roles, rewritten from the plain manifests.
 
 The plain manifests are the one place where policies and roles are written. They name the namespace
-and the accounts as a plain installation has them; in a template these follow the release.
+and the accounts as a plain installation has them; in a template these follow the release, and what
+Hosts may use of their nodes follows the values `nodes`.
 """
 
 import re
@@ -27,6 +28,12 @@ SERVED: Final = (
 )
 """Whether the cluster has mutating admission policies: from Kubernetes 1.36."""
 HEAD: Final = re.compile(r"^metadata:\n  name: .*\n", re.MULTILINE)
+OF_NODES: Final = re.compile(
+    r"(  - name: (modelDirectories|attestationSockets|machineRuntimeClasses|privilegedLauncher)\n"
+    r"(?: *#.*\n)* +expression: )'.*'$",
+    re.MULTILINE,
+)
+"""A variable of a policy that says what Hosts may use of their nodes, which is a value."""
 NOTICE: Final = "{{{{- /* Generated from {source} by `make crds`; do not edit. */ -}}}}\n"
 
 
@@ -87,6 +94,7 @@ def follow_release(text: str) -> str:
         text = re.sub(subject, rf"\g<1>{account}", text, flags=re.MULTILINE)
     text = re.sub(rf"(\bnamespace: ){SYSTEM}$", rf"\g<1>{NAMESPACE}", text, flags=re.MULTILINE)
     text = text.replace(f"'{SYSTEM}'", f"'{NAMESPACE}'")
+    text = OF_NODES.sub(r"\1'{{ .Values.nodes.\2 | toJson }}'", text)
     if SYSTEM in text:
         line = next(line for line in text.splitlines() if SYSTEM in line)
         raise ValueError(f"{line.strip()!r} names {SYSTEM} in a way that no template follows")

@@ -16,6 +16,7 @@ Objects = list[dict[str, Any]]
 DIGEST = r"^(sha256:[0-9a-f]{64})?$"
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 OPTIONAL_NAME = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
+PATH = r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 
@@ -243,6 +244,29 @@ class PoliciesValues(ValuesSection):
     them."""
 
 
+class NodesValues(ValuesSection):
+    """What Hosts may use of their nodes."""
+
+    model_directories: list[Annotated[str, Field(pattern=PATH)]] = Field(
+        default_factory=lambda: ["/srv/models"]
+    )
+    """Directories that hold model stores (`models.directory` of Hosts), or that are above them.
+    Enclaves read them."""
+    attestation_sockets: list[Annotated[str, Field(pattern=PATH)]] = Field(
+        default_factory=lambda: ["/run/attestation/api.sock"]
+    )
+    """Sockets of attestation services (`attestationService` of Hosts with `teeUnit: Node`). Never
+    the socket of a container runtime."""
+    machine_runtime_classes: list[Annotated[str, Field(pattern=OPTIONAL_NAME, min_length=1)]] = (
+        Field(default_factory=lambda: ["kata-qemu-snp", "kata-qemu-tdx", "measured-machine"])
+    )
+    """RuntimeClasses that start each Pod as a virtual machine (`runtimeClassName` of Hosts with
+    `teeUnit: Pod` or `measuredBoot`). Pods of all others have a user namespace."""
+    privileged_launcher: bool = False
+    """Whether Hosts may have `allowPrivilegedLauncher`. Pods without a user namespace are then
+    admitted on every node."""
+
+
 class NetworkPolicyValues(ValuesSection):
     """Who may connect to the programs."""
 
@@ -355,6 +379,9 @@ class ChartValues(ValuesSection):
     """The kinds of Cloister."""
     policies: PoliciesValues = PoliciesValues()
     """The admission policies."""
+    nodes: NodesValues = NodesValues()
+    """What Hosts may use of their nodes. The policy `cloister-operator` refuses enclaves that use
+    anything else."""
     network_policy: NetworkPolicyValues = NetworkPolicyValues()
     """Who may connect to the programs."""
     monitoring: MonitoringValues = MonitoringValues()

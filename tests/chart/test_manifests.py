@@ -109,6 +109,19 @@ def test_what_stays_can_be_chosen(helm: Helm) -> None:
     assert not [kind for kind, _, _ in without if kind == CRD]
 
 
+def test_what_hosts_may_use_of_nodes_are_values(helm: Helm) -> None:
+    nodes = {
+        "modelDirectories": ["/mnt/weights", "/srv/models"],
+        "attestationSockets": [],
+        "machineRuntimeClasses": ["kata"],
+        "privilegedLauncher": True,
+    }
+    rendered = helm.rendered(LEAST | {"keys": {"existingSecret": "own-keys"}, "nodes": nodes})
+    policy = rendered["ValidatingAdmissionPolicy", "", "cloister-operator"]
+    found = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert {name: json.loads(found[name]) for name in nodes} == nodes
+
+
 def test_mutating_policies_are_for_clusters_that_have_them(helm: Helm) -> None:
     values = LEAST | {"keys": {"existingSecret": "own-keys"}}
     values |= {"operator": {"serviceAccount": {"name": "robot"}}}

@@ -58,6 +58,9 @@ def test_lint_is_content(helm: Helm, values: Mapping[str, Any]) -> None:
         ("images.guest.version", "x"),
         ("ledger.sqllite", {}),
         ("uninstall.forced", True),
+        ("nodes.modelDirectories", ["/"]),
+        ("nodes.modelDirectories", ['/srv/"]']),
+        ("nodes.attestationSockets", ["unix:///run/aa.sock"]),
     ],
 )
 def test_an_unknown_value_is_refused(helm: Helm, path: str, value: Any) -> None:

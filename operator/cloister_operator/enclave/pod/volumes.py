@@ -11,6 +11,7 @@ from cloister_crds.config import (
     secret_is_file,
 )
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
+from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_crds.measurement import INITDATA_FILE
 from cloister_operator.enclave.container.document import (
     GUEST_DIRECTORY,
@@ -224,6 +225,11 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     result.mount_sidecar(MODELS, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
     result.mount_sidecar(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    if store.directory is not None:
+        # File systems that are mounted below the directory are read-only too. The nodes that have
+        # user namespaces have this; runtimes of machines, and older ones, may not.
+        recursive = "Enabled" if maps_users(plan.host.spec) else "IfPossible"
+        result.sidecar_mounts[MODELS][-1]["recursiveReadOnly"] = recursive
     result.mount_sidecar(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
     result.mount_sidecar(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
     result.mount_sidecar(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)

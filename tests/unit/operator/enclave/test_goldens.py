@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from cloister_crds.config import Egress, EncryptedBodies, Network, Shim
+from cloister_crds.config import Egress, EncryptedBodies, ModelSpec, Network, Shim
 from cloister_crds.kinds import Container
 from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
 from cloister_crds.measurement.guest_rules import rules_text
@@ -113,6 +113,18 @@ ENCRYPTED = config_of(
         ehbp=EncryptedBodies.REQUIRED,
     ),
 )
+UUID = "12345678-1234-4234-8234-123456789abc"
+WEIGHTS = ModelSpec(
+    name="tiny",
+    repo="example/tiny",
+    commit="0" * 40,
+    mpk=f"{'ab' * 32}_4096_{UUID}",
+    root_hash="ab" * 32,
+    offset=4096,
+    uuid=UUID,
+)
+WEIGHTED = config_of(WEB, models=(WEIGHTS,))
+STORING = host_of(models={"directory": "/srv/models"})
 API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",))
 WITH_API = replace(SETTINGS, api=ApiIdentity(API.url, "PEM"))
 
@@ -192,6 +204,7 @@ def manifests() -> dict[str, dict[str, Any]]:
         "priority-class": build_priority_class(),
         "pod-keyed": build_pod(keyed, SETTINGS),
         "pod-ehbp": build_pod(plan_of(config=ENCRYPTED), SETTINGS),
+        "pod-models": build_pod(plan_of(config=WEIGHTED, host=STORING), SETTINGS),
         "config-map-ehbp": unfolded(
             build_config_map(plan_of(config=ENCRYPTED), SETTINGS, SURROUNDINGS)
         ),

@@ -1,6 +1,7 @@
 """Corners of the mapping from file to Pod that goldens do not show."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from cloister_crds.config import (
     Volume,
 )
 from cloister_crds.config.model import User
+from cloister_crds.config.rules.security import CAPABILITIES
 from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.agent import agent_document
@@ -34,6 +36,7 @@ from tests.support.builders.enclave_plans import (
     of_file,
     plan_of,
 )
+from tests.support.cluster.admission_policies import policy_documents
 
 
 def container_of(spec: ContainerConfig, *, images: Any = ()) -> dict[str, Any]:
@@ -396,3 +399,21 @@ def test_pods_name_the_administrators_credentials_before_the_organizations() -> 
     pod = build_pod(private, replace(SETTINGS, pull_secrets=("mirror", "other")))
     names = [each["name"] for each in pod["spec"]["imagePullSecrets"]]
     assert names == ["mirror", "other", "ghcr"]
+
+
+def test_the_policy_admits_the_capabilities_that_pods_add_and_no_others() -> None:
+    every = WEB.model_copy(update={"cap_add": CAPABILITIES})
+    spec = build_pod(plan_of(every, WORKER), SETTINGS)["spec"]
+    added = {
+        name
+        for each in (*spec["initContainers"], *spec["containers"])
+        for name in each["securityContext"]["capabilities"].get("add", ())
+    }
+    (policy,) = (
+        each
+        for each in policy_documents()
+        if each["kind"] == "ValidatingAdmissionPolicy"
+        and each["metadata"]["name"] == "cloister-operator"
+    )
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert set(re.findall(r"'(\w+)'", variables["capabilities"])) == added

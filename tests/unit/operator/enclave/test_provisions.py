@@ -188,20 +188,22 @@ def model(name: str, root: str, offset: int) -> ModelSpec:
 
 
 @pytest.mark.parametrize(
-    ("store", "volume"),
+    ("store", "volume", "recursive"),
     [
         (
             {"directory": "/srv/models"},
             {"hostPath": {"path": "/srv/models", "type": "Directory"}},
+            "Enabled",
         ),
         (
             {"claim": "weights"},
             {"persistentVolumeClaim": {"claimName": "weights", "readOnly": True}},
+            None,
         ),
     ],
 )
 def test_models_are_verified_before_the_containers(
-    store: dict[str, str], volume: dict[str, Any]
+    store: dict[str, str], volume: dict[str, Any], recursive: str | None
 ) -> None:
     models = (model("tiny", ROOT, 4096), model("large", "cd" * 32, 4096 * 1000))
     config = config_of(WEB, with_gpus("db", None), models=models)
@@ -214,6 +216,7 @@ def test_models_are_verified_before_the_containers(
     assert "restartPolicy" not in first
     mounts = {each["mountPath"]: each for each in first["volumeMounts"]}
     assert mounts["/run/cloister/store"]["readOnly"]
+    assert mounts["/run/cloister/store"].get("recursiveReadOnly") == recursive
     assert {"name": "models-store", **volume} in pod["volumes"]
     for built in of_file({"spec": pod}):
         (mount,) = [each for each in built["volumeMounts"] if each["name"] == "models"]
