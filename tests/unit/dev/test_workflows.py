@@ -31,6 +31,15 @@ def test_every_target_exists(path: Path) -> None:
     assert targets <= TARGETS
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda each: each.name)
+def test_every_action_is_pinned_by_its_commit(path: Path) -> None:
+    lines = [line.strip() for line in path.read_text().splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        # The comment has the tag, for people and for programs that propose updates.
+        assert re.fullmatch(r"- uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
 def test_what_is_too_long_for_a_push_runs_every_night() -> None:
     text = (ROOT / ".github/workflows/nightly.yml").read_text()
     suites = {each for each in TARGETS if each.startswith("test-")} | {"schemathesis"}
