@@ -84,7 +84,7 @@ def validate(file: str, *, host: str | None, as_json: bool, **settings: Any) -> 
             parsed, problems=problems, config=None if found else parsed.config
         )
     if as_json:
-        click.echo(json.dumps(_as_json(parsed), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_as_json(parsed), indent=2))
     else:
         print_verdict(parsed, file)
     sys.exit(0 if parsed.valid else INVALID)

@@ -156,7 +156,7 @@ def _show(result: Measurement, shown: str) -> None:
         summary: dict[str, Any] = {"digest": result.digest, "document": result.document.wire()}
         if initdata is not None:
             summary["initdata"] = {"digest": initdata.digest, "toml": initdata.text.decode()}
-        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(summary, indent=2))
 
 
 def _read(file: str) -> bytes:

@@ -15,11 +15,12 @@ from cloister_cli.doctor.cluster import check_clock, check_kinds, check_restore,
 from cloister_cli.doctor.nodes import check_nodes
 from cloister_cli.doctor.options import cluster_options
 from cloister_cli.doctor.policies import check_policies, try_policy
+from cloister_cli.verdict import printable
 from cloister_clients.findings import Finding, FindingLevel, failed, warned
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
 from cloister_clients.kube.kinds import NAMESPACE, NODE
 
-__all__ = ["diagnose", "doctor", "document"]
+__all__ = ["diagnose", "doctor", "document", "print_findings"]
 
 GROUP: Final = "cloister.checks"
 """Group of entry points that the programs' own checks come from, by program."""
@@ -94,7 +95,7 @@ def doctor(
     if output == "json":
         click.echo(json.dumps(document(findings), indent=2))
     else:
-        _print(findings)
+        print_findings(findings)
     sys.exit(any(each.level is FindingLevel.FAIL for each in findings))
 
 
@@ -224,11 +225,11 @@ def document(findings: list[Finding]) -> dict[str, object]:
     }
 
 
-def _print(findings: list[Finding]) -> None:
+def print_findings(findings: list[Finding]) -> None:
     """Print one line for each finding, and its remedy below."""
     width = max(len(each.check) for each in findings)
     for each in findings:
         level = click.style(each.level.value, fg=COLORS[each.level])
-        click.echo(f"{level}  {each.check:{width}}  {each.message}")
+        click.echo(f"{level}  {each.check:{width}}  {printable(each.message)}")
         if each.remedy:
-            click.echo(f"{'':{width + 8}}{each.remedy}")
+            click.echo(f"{'':{width + 8}}{printable(each.remedy)}")

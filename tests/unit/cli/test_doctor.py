@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from cloister_cli.doctor.cluster import kind_findings
+from cloister_cli.doctor.command import print_findings
 from cloister_cli.doctor.nodes import check_nodes
-from cloister_clients.findings import FindingLevel
+from cloister_clients.findings import FindingLevel, failed
 
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
 
@@ -56,3 +57,11 @@ def test_nodes() -> None:
     (away,) = check_nodes([node(ready="Unknown", handlers=able)])
     assert away.message == "it is not ready"
     assert check_nodes([])[0].message == "there is no node"
+
+
+def test_what_a_server_says_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "it says\nPASS  nodes\x1b[2K\x9b2K\u202e"
+    print_findings([failed("nodes", forged, forged)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all("PASS  nodes" in line and line.isprintable() for line in lines)

@@ -59,8 +59,8 @@ func newJudge(ctx context.Context, chosen options) (*judge, error) {
 func (j *judge) start(at time.Time) verdict {
 	made := verdict{host: j.options.target.Host, at: at}
 	if j.release != nil {
-		made.release = fmt.Sprintf("%s %s (commit %s)", j.release.Repo, j.release.Tag, j.release.Commit)
-		compared := fmt.Sprintf("%s of %s, sha256:%x", j.release.FileName, made.release, sha256.Sum256(j.release.File))
+		made.release = fmt.Sprintf("%s %s (commit %s)", word(j.release.Repo), word(j.release.Tag), word(j.release.Commit))
+		compared := fmt.Sprintf("%s of %s, sha256:%x", word(j.release.FileName), made.release, sha256.Sum256(j.release.File))
 		if j.options.fromBundle != "" {
 			compared += ", as the bundle says"
 		}

@@ -32,6 +32,7 @@ func run(ctx context.Context, arguments []string, out, messages io.Writer) int {
 		}
 		return int(verify.ClassUsage)
 	}
+	out, messages = visible{out}, visible{messages}
 	var made verdict
 	switch {
 	case chosen.proxy:

@@ -119,7 +119,8 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 		"proxy host --file x --listen 127.0.0.1:0 --nonce " + strings.Repeat("ab", 32),
 		"host --file x --listen 127.0.0.1:0", "proxy host --file x", "proxy host --file x --listen localhost:80", "proxy host --file x --listen 0.0.0.0:0",
 		"proxy host --file x --listen 127.0.0.1:0 --json", "proxy host --file x --listen 127.0.0.1:0 --bundle b",
-		"proxy host --file x --listen 127.0.0.1:0 --recheck 1ms", "proxy --from-bundle b --listen 127.0.0.1:0",
+		"proxy host --file x --listen 127.0.0.1:0 --recheck 1ms", "host --file x --listen-names a",
+		"proxy host --file x --listen 127.0.0.1:0 --listen-names a:80", "proxy host --file x --listen 127.0.0.1:0 --listen-names a,", "proxy --from-bundle b --listen 127.0.0.1:0",
 	} {
 		var out, messages bytes.Buffer
 		if code := run(context.Background(), strings.Fields(words), &out, &messages); code != int(verify.ClassUsage) || messages.Len() == 0 {

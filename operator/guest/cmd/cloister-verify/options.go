@@ -26,7 +26,10 @@ cloister-verify proxy HOST[:PORT] --listen 127.0.0.1:PORT [the same options]`
 // errShown is an error whose message the user has seen.
 var errShown = errors.New("shown")
 
-var imagePattern = regexp.MustCompile(`^\S+@sha256:[0-9a-f]{64}$`)
+var (
+	imagePattern = regexp.MustCompile(`^\S+@sha256:[0-9a-f]{64}$`)
+	namesPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(,[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)*$`)
+)
 
 // options are what the command line says.
 type options struct {
@@ -53,6 +56,7 @@ type options struct {
 
 	listen     string
 	anywhere   bool
+	names      string
 	recheck    time.Duration
 	digest     [sha256.Size]byte
 	launch     [][]byte
@@ -99,6 +103,7 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.StringVar(&o.sameBoot, "same-boot", "", "measured boot: require the boot of an earlier verification, `RESETS,RESTARTS,CLOCK` as its step \"boot\" says")
 	flags.StringVar(&o.listen, "listen", "", "proxy: `ADDRESS:PORT` of the loopback to serve on")
 	flags.BoolVar(&o.anywhere, "listen-anywhere", false, "proxy: let --listen be another address, which everybody can use who reaches it")
+	flags.StringVar(&o.names, "listen-names", "", "proxy: host `names` in addition to localhost under which clients call it, separated by commas")
 	flags.DurationVar(&o.recheck, "recheck", time.Minute, "proxy: verify again at least this often")
 	return flags
 }
@@ -251,8 +256,8 @@ func (o *options) checkBundle() error {
 
 func (o *options) checkProxy() error {
 	if !o.proxy {
-		if o.listen != "" || o.anywhere {
-			return errors.New("--listen: it belongs to `cloister-verify proxy`")
+		if o.listen != "" || o.anywhere || o.names != "" {
+			return errors.New("--listen, --listen-anywhere, --listen-names: they belong to `cloister-verify proxy`")
 		}
 		return nil
 	}
@@ -265,6 +270,8 @@ func (o *options) checkProxy() error {
 		return fmt.Errorf("--listen: %q is not an address and a port; write 127.0.0.1:PORT", o.listen)
 	case !address.IsLoopback() && !o.anywhere:
 		return fmt.Errorf("--listen: %s is not of the loopback: what reaches the proxy is not encrypted, and everybody could use it; write 127.0.0.1, or add --listen-anywhere", host)
+	case o.names != "" && !namesPattern.MatchString(o.names):
+		return fmt.Errorf("--listen-names: %q is not a list of host names; write them without ports, separated by commas", o.names)
 	case o.recheck < time.Second:
 		return fmt.Errorf("--recheck: %s is less than a second", o.recheck)
 	}

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,8 @@ func runProxy(ctx context.Context, chosen options, messages io.Writer) verdict {
 	}
 	checker := &proxyChecker{judge: judge, since: time.Now()}
 	logger := log.New(messages, "", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	proxy := verifyproxy.New(chosen.target.Host, checker.verify, logger)
+	names := verifyproxy.Names{Listed: strings.Split(strings.ToLower(chosen.names), ","), Addresses: chosen.anywhere}
+	proxy := verifyproxy.New(chosen.target.Host, names, checker.verify, logger)
 	if err := proxy.Recheck(ctx); err != nil {
 		return refused(checker.last, err)
 	}

@@ -86,9 +86,9 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 	if v.release != "" {
 		what = v.release + " by " + what
 	}
-	who := v.host
+	who := word(v.host)
 	if v.isBundle {
-		who = "the enclave that the bundle calls " + v.host
+		who = "the enclave that the bundle calls " + who
 	}
 	fmt.Fprintf(out, "verified: %s runs %s; see docs/verify.md for what that does not prove\n", who, what)
 	if v.bodiesKey != "" {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -29,6 +28,7 @@ type Verify func(context.Context) (*enclaveconn.Connection, [sha256.Size]byte, e
 // Proxy passes requests to one enclave.
 type Proxy struct {
 	verify  Verify
+	names   Names
 	forward *httputil.ReverseProxy
 	upward  *http.Transport
 	logger  *log.Logger
@@ -41,8 +41,8 @@ type Proxy struct {
 }
 
 // New returns a proxy to the enclave with a host name. What it cuts is logged without any content.
-func New(host string, check Verify, logger *log.Logger) *Proxy {
-	proxy := &Proxy{verify: check, open: map[*tracked]bool{}, logger: logger}
+func New(host string, names Names, check Verify, logger *log.Logger) *Proxy {
+	proxy := &Proxy{verify: check, names: names, open: map[*tracked]bool{}, logger: logger}
 	proxy.upward = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return proxy.connect(ctx) },
 		// What is not used is verified again, sooner or later.
@@ -61,6 +61,10 @@ func New(host string, check Verify, logger *log.Logger) *Proxy {
 
 // ServeHTTP passes a request on.
 func (p *Proxy) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if !p.names.have(request.Host) {
+		respondUnknown(writer, request.Host)
+		return
+	}
 	p.forward.ServeHTTP(writer, request)
 }
 
@@ -168,27 +172,11 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-// problem is the body of a refusal (RFC 9457).
-type problem struct {
-	Type   string       `json:"type"`
-	Title  string       `json:"title"`
-	Status int          `json:"status"`
-	Detail string       `json:"detail"`
-	Step   string       `json:"step"`
-	Code   verify.Class `json:"code"`
-	Remedy string       `json:"remedy"`
-}
-
 // respond tells a client why its request was not passed on.
 func (p *Proxy) respond(writer http.ResponseWriter, request *http.Request, err error) {
 	failure := p.Refused()
 	if failure == nil && !errors.As(err, &failure) {
 		failure = &verify.Failure{Class: verify.ClassUnreachable, Step: "connect", Problem: err.Error(), Remedy: "check that the enclave is ready, then try again"}
 	}
-	writer.Header().Set("Content-Type", "application/problem+json")
-	writer.WriteHeader(http.StatusBadGateway)
-	_ = json.NewEncoder(writer).Encode(problem{
-		Type: "https://cloister.dev/problems/not-verified", Title: "The enclave is not verified", Status: http.StatusBadGateway,
-		Detail: failure.Problem, Step: failure.Step, Code: failure.Class, Remedy: failure.Remedy,
-	})
+	respondWith(writer, http.StatusBadGateway, "not-verified", "The enclave is not verified", failure)
 }

@@ -177,7 +177,7 @@ func (e *enclave) check(ctx context.Context) (*enclaveconn.Connection, [sha256.S
 // started returns a proxy that serves, and its address.
 func started(t *testing.T, e *enclave) (*Proxy, string) {
 	t.Helper()
-	proxy := New(e.host(), e.check, log.New(io.Discard, "", 0))
+	proxy := New(e.host(), Names{Listed: []string{"proxy.example"}}, e.check, log.New(io.Discard, "", 0))
 	local := httptest.NewServer(proxy)
 	t.Cleanup(local.Close)
 	return proxy, local.URL
@@ -213,6 +213,32 @@ func TestRequestsGoOverVerifiedConnections(t *testing.T) {
 	}
 	if e.requests.Load() != 3 {
 		t.Errorf("%d requests", e.requests.Load())
+	}
+}
+
+// TestPagesOfOtherSitesGetNothing has requests that a browser sends for a page whose name leads here.
+func TestPagesOfOtherSitesGetNothing(t *testing.T) {
+	e := newEnclave(t)
+	proxy, address := started(t, e)
+	for host, status := range map[string]int{
+		"evil.example": 421, "evil.example:80": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "192.0.2.1": 421, "[2001:db8::1]:80": 421,
+		"evil.example@localhost": 421, "": 421, "localhost": 200, "LocalHost.:80": 200, "127.0.0.1:8080": 200, "127.8.8.8": 200, "[::1]:80": 200,
+		"[::1]": 200, "[::ffff:127.0.0.1]": 200, "proxy.example": 200, "Proxy.Example:80": 200,
+	} {
+		request := httptest.NewRequest(http.MethodGet, address+"/echo", nil)
+		request.Host = host
+		response := httptest.NewRecorder()
+		proxy.ServeHTTP(response, request)
+		if response.Code != status {
+			t.Errorf("%q: %d %s", host, response.Code, response.Body)
+		}
+		var found problem
+		if status == 421 && (json.Unmarshal(response.Body.Bytes(), &found) != nil || found.Remedy == "" || found.Status != 421) {
+			t.Errorf("%q: %s", host, response.Body)
+		}
+	}
+	if (Names{Addresses: true}).have("evil.example") || !(Names{Addresses: true}).have("192.0.2.1:80") {
+		t.Error("with any address, names are still only those that are listed")
 	}
 }
 
@@ -308,7 +334,7 @@ func upgrade(t *testing.T, address string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	fmt.Fprint(connection, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	fmt.Fprint(connection, "GET /upgrade HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	reader := bufio.NewReader(connection)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
