@@ -18,7 +18,7 @@ from tests.support.servers.shim import RunningShim, running_shim
 from tests.support.waiting import accepts, until_sync
 
 AWAY = "The enclave's agent is starting; ask again in a moment."
-PATHS = ("containers", "boot-stages", "metrics")
+PATHS = ("certificate", "containers", "boot-stages", "metrics")
 
 
 @contextlib.contextmanager
@@ -88,6 +88,9 @@ def test_the_agent_serves_the_well_known_paths(booting: RunningShim) -> None:
     metrics = booting.request("/.well-known/cloister-metrics").data
     assert metrics["image"] == "acme/web@v1.0.0"
     assert metrics["cpu_mem_total"] == 8
+    presented = booting.request("/.well-known/cloister-certificate")
+    # The enclave's TLS port is not open here: the agent is what responds, not the container.
+    assert (presented.status, presented.data["error"]["type"]) == (503, "server_error")
     gauges = booting.request("/.well-known/metrics")
     assert (gauges.header("Content-Type") or "").startswith("text/plain; version=0.0.4")
     assert b"# TYPE cloister_enclave_cpu_mem_total gauge" in gauges.body

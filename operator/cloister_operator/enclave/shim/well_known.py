@@ -10,7 +10,7 @@ __all__ = ["booting_matcher", "well_known_matcher", "well_known_routes"]
 
 _SOCKET = "agent.sock"
 _BOOTED = "booted"
-_SUFFIXES = ("attestation", "boot-stages", "containers", "metrics")
+_SUFFIXES = ("attestation", "boot-stages", "certificate", "containers", "metrics")
 
 
 def well_known_matcher(service: str) -> dict[str, Any]:

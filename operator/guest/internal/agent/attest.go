@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"net/http"
 	"os"
@@ -151,4 +152,16 @@ func (a *agent) serveAttestation(response http.ResponseWriter, request *http.Req
 		return
 	}
 	attester.ServeHTTP(response, request)
+}
+
+// serveCertificate serves the certificate that the shim presents for the request's host name. A verifier in a
+// page of a browser cannot see that of its connection; what it gets here proves nothing without the evidence.
+func (a *agent) serveCertificate(response http.ResponseWriter, request *http.Request) {
+	leaf, err := attestation.Presented(request.Context(), a.spec.Shim, a.spec.Unmeasured.Hostnames, attestation.HostOf(request))
+	if err != nil {
+		writeError(response, http.StatusServiceUnavailable, "The shim presents no certificate yet; try again in a moment.", "server_error")
+		return
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw})
+	write(response, http.StatusOK, map[string]string{"certificate": string(text)})
 }

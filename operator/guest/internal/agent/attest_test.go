@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net"
@@ -215,6 +218,27 @@ func TestTheShimWaitsForThePartsThatItAsks(t *testing.T) {
 		if err := os.Remove(socket); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTheCertificateIsTheOneThatTheShimPresents has a verifier that cannot see the connection's.
+func TestTheCertificateIsTheOneThatTheShimPresents(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	a := attesting(t, func(s *Spec) {
+		s.Shim, s.Unmeasured.Hostnames = netip.MustParseAddrPort(server.Listener.Addr().String()), []string{"web.example"}
+	})
+	code, body := a.asked(t, wellKnown+"cloister-certificate")
+	var found map[string]string
+	if err := json.Unmarshal([]byte(body), &found); err != nil || code != http.StatusOK || len(found) != 1 {
+		t.Fatal(code, body, err)
+	}
+	block, rest := pem.Decode([]byte(found["certificate"]))
+	if block == nil || len(rest) > 0 || !bytes.Equal(block.Bytes, server.Certificate().Raw) {
+		t.Error(found["certificate"])
+	}
+	server.Close()
+	if code, body := a.asked(t, wellKnown+"cloister-certificate"); code != http.StatusServiceUnavailable || !strings.Contains(body, "try again") {
+		t.Error(code, body)
 	}
 }
 

@@ -25,6 +25,7 @@ func (a *agent) routes() map[string]http.HandlerFunc {
 	service := wellKnown + a.spec.Measurement.Service + "-"
 	return map[string]http.HandlerFunc{
 		service + "attestation": a.serveAttestation,
+		service + "certificate": a.serveCertificate,
 		service + "containers":  a.serveContainers,
 		service + "boot-stages": a.serveStages,
 		service + "metrics":     a.serveMetrics,

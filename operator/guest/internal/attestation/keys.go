@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -47,24 +49,32 @@ func (a *Attester) tlsKey(ctx context.Context, host string) (string, error) {
 // presentedKey returns the fingerprint of the key that the shim proves to have, in a handshake on the
 // loopback: the shim made the key itself, for each of its host names another one, and renews it.
 func (a *Attester) presentedKey(ctx context.Context, host string) (string, error) {
-	if len(a.settings.Hostnames) == 0 {
-		return "", fmt.Errorf("%w: it has no host name", ErrNoKey)
+	certificate, err := Presented(ctx, a.settings.Shim, a.settings.Hostnames, host)
+	if err != nil {
+		return "", err
 	}
-	if !slices.Contains(a.settings.Hostnames, host) {
-		host = a.settings.Hostnames[0]
+	fingerprint := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(fingerprint[:]), nil
+}
+
+// Presented returns the certificate that the shim presents for a host name, of other names for its first one.
+func Presented(ctx context.Context, shim netip.AddrPort, hostnames []string, host string) (*x509.Certificate, error) {
+	if len(hostnames) == 0 {
+		return nil, fmt.Errorf("%w: it has no host name", ErrNoKey)
+	}
+	if !slices.Contains(hostnames, host) {
+		host = hostnames[0]
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	// The handshake proves possession of the key, which is what is bound; nobody vouches for its name.
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
-	conn, err := dialer.DialContext(ctx, "tcp", a.settings.Shim.String())
+	conn, err := dialer.DialContext(ctx, "tcp", shim.String())
 	if err != nil {
-		return "", fmt.Errorf("%w: the shim completes no handshake for %s: %w", ErrNoKey, host, withoutAddress(err))
+		return nil, fmt.Errorf("%w: the shim completes no handshake for %s: %w", ErrNoKey, host, withoutAddress(err))
 	}
 	defer conn.Close()
-	certificates := conn.(*tls.Conn).ConnectionState().PeerCertificates
-	fingerprint := sha256.Sum256(certificates[0].RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(fingerprint[:]), nil
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
 func withoutAddress(err error) error {

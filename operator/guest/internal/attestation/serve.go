@@ -35,7 +35,7 @@ func (a *Attester) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), askTimeout)
 	defer cancel()
-	document, err := a.served(ctx, nonce, hostOf(request))
+	document, err := a.served(ctx, nonce, HostOf(request))
 	if err != nil {
 		writer.Header().Set("Retry-After", "5")
 		writeError(writer, http.StatusServiceUnavailable, err.Error())
@@ -76,8 +76,8 @@ func readNonce(query string) ([]byte, error) {
 	return nonce, err
 }
 
-// hostOf returns the host name of a request, without its port.
-func hostOf(request *http.Request) string {
+// HostOf returns the host name of a request, without its port.
+func HostOf(request *http.Request) string {
 	if host, _, err := net.SplitHostPort(request.Host); err == nil {
 		return host
 	}
