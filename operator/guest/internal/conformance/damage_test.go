@@ -31,6 +31,7 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, m.sizes(bases)...)
 	made = append(made, m.signedScenes(bases)...)
 	made = append(made, m.tdBits(bases)...)
+	made = append(made, m.reals(bases)...)
 	made = append(made, m.boots(bases)...)
 	return append(made, m.unread(bases)...)
 }
@@ -170,19 +171,21 @@ func texts(bases map[string]base) []vector {
 	return made
 }
 
+// reportFieldOffsets are the fields of SNP's report.
+var reportFieldOffsets = []struct {
+	name string
+	at   int
+}{
+	{"guest_svn", 0x04}, {"policy", 0x08}, {"family_id", 0x10}, {"image_id", 0x20}, {"vmpl", 0x30}, {"current_tcb", 0x38},
+	{"platform_info", 0x40}, {"report_data", 0x50}, {"measurement", 0x90}, {"host_data", 0xC0}, {"id_key_digest", 0xE0},
+	{"author_key_digest", 0x110}, {"report_id", 0x140}, {"report_id_ma", 0x160}, {"reported_tcb", 0x180}, {"chip_id", 0x1A0},
+	{"committed_tcb", 0x1E0}, {"current_build", 0x1E8}, {"committed_build", 0x1EC}, {"launch_tcb", 0x1F0}, {"signature_r", 0x2A0}, {"signature_s", 0x2E8},
+}
+
 // reportFields changes a bit of each field of SNP's report, after it was signed.
 func (m *maker) reportFields(bases map[string]base) []vector {
-	offsets := []struct {
-		name string
-		at   int
-	}{
-		{"guest_svn", 0x04}, {"policy", 0x08}, {"family_id", 0x10}, {"image_id", 0x20}, {"vmpl", 0x30}, {"current_tcb", 0x38},
-		{"platform_info", 0x40}, {"report_data", 0x50}, {"measurement", 0x90}, {"host_data", 0xC0}, {"id_key_digest", 0xE0},
-		{"author_key_digest", 0x110}, {"report_id", 0x140}, {"report_id_ma", 0x160}, {"reported_tcb", 0x180}, {"chip_id", 0x1A0},
-		{"committed_tcb", 0x1E0}, {"current_build", 0x1E8}, {"committed_build", 0x1EC}, {"launch_tcb", 0x1F0}, {"signature_r", 0x2A0}, {"signature_s", 0x2E8},
-	}
 	var made []vector
-	for _, field := range offsets {
+	for _, field := range reportFieldOffsets {
 		made = append(made, m.flipped(bases, snp, "report's "+field.name, field.at, verify.ClassSignature))
 	}
 	return made

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-sev-guest/verify/testdata"
+
 	"cloister.dev/guest/internal/attestdoc"
 	"cloister.dev/guest/internal/teetest"
 	"cloister.dev/guest/internal/verify"
@@ -208,6 +210,38 @@ func (m *maker) tdBits(bases map[string]base) []vector {
 		}
 	}
 	return m.of(tdx, bases, made)
+}
+
+// reals are a report that a processor of AMD's signed, and damaged copies of it. It is of another enclave, and
+// AMD's list is not beside it: signature and chain are the last that can be verified.
+func (m *maker) reals(bases map[string]base) []vector {
+	makers := &client{Roots: "makers"}
+	real := func(change func(report, vcek []byte)) func(*scene) {
+		return func(s *scene) {
+			s.evidence = slices.Clone(testdata.AttestationBytes)
+			vcek := slices.Clone(testdata.VcekBytes)
+			if change != nil {
+				change(s.evidence, vcek)
+			}
+			s.collateral = map[string][]byte{attestdoc.AMDVCEK: vcek}
+		}
+	}
+	made := []spoiled{
+		{name: "a real report", about: "a processor of AMD's signed the report, which AMD's roots verify; the document has no revocation list", code: verify.ClassFirmware, client: makers, spoil: real(nil)},
+		{name: "a real report for other roots", about: "the client trusts the roots of the vectors alone, not AMD", code: verify.ClassSignature, spoil: real(nil)},
+		{name: "a real report with a changed certificate", about: "the last byte of the certificate of its key is another one", code: verify.ClassSignature, client: makers, spoil: real(func(_, vcek []byte) { flipLast(vcek) })},
+		{name: "a real report with the certificate of another processor", about: "its key's certificate is that of the test processor", code: verify.ClassSignature, client: makers, spoil: func(s *scene) {
+			real(nil)(s)
+			s.collateral[attestdoc.AMDVCEK] = m.snp.VCEK()
+		}},
+	}
+	for _, field := range reportFieldOffsets {
+		made = append(made, spoiled{
+			name: "a real report, its " + field.name, about: fmt.Sprintf("byte %d of the real report has another lowest bit", field.at), code: verify.ClassSignature, client: makers,
+			spoil: real(func(report, _ []byte) { report[field.at] ^= 1 }),
+		})
+	}
+	return m.of(snp, bases, made)
 }
 
 // unread are processors that this program does not read, and levels that it does not accept: all honest.

@@ -2,10 +2,12 @@ package verify
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	snpdata "github.com/google/go-sev-guest/verify/testdata"
 	"github.com/google/go-tdx-guest/abi"
 	tpb "github.com/google/go-tdx-guest/proto/tdx"
 	tdxtest "github.com/google/go-tdx-guest/testing"
@@ -54,4 +56,25 @@ func TestAQuoteOfARealProcessor(t *testing.T) {
 	}
 	quote.GetTdQuoteBody().GetReportData()[0] ^= 1
 	refused(t, checkQuoteSignature(quote, at), ClassSignature)
+}
+
+// TestAReportOfARealProcessor verifies a report of 2022 with the roots that are built in.
+func TestAReportOfARealProcessor(t *testing.T) {
+	at := Expected{Now: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), InsecureSkipRevocation: true}
+	var passed []string
+	at.Passed = func(step, _ string) { passed = append(passed, step) }
+	read := attestdoc.Parts{Report: snpdata.AttestationBytes, Collateral: map[string][]byte{attestdoc.AMDVCEK: snpdata.VcekBytes}}
+	_, err := checkSNP(read, at)
+	// Its machine may be debugged, which is the first thing that is wrong with it.
+	refused(t, err, ClassDebug)
+	if !slices.Equal(passed, []string{"signature"}) {
+		t.Errorf("it passed %q", passed)
+	}
+	for byteAt := 0; byteAt < len(snpdata.AttestationBytes); byteAt += 16 {
+		read.Report = slices.Clone(snpdata.AttestationBytes)
+		read.Report[byteAt] ^= 1
+		if _, err := checkSNP(read, at); err == nil || len(passed) != 1 {
+			t.Fatalf("byte %d can be changed: %v", byteAt, err)
+		}
+	}
 }
