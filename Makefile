@@ -79,10 +79,6 @@ test-operator: venv ## Tests of the operator against a real API server
 test-browser: venv ## The dashboard in a real Chromium: what people do, axe, widths, keyboard
 	@$(BIN)/python -m dev.live --workers $(WORKERS) browser
 
-.PHONY: test-boot
-test-boot: venv ## A virtual machine under QEMU, whose TPM measures its boot (root, Debian on amd64)
-	@$(BIN)/pytest tests/boot -q --timeout=600
-
 .PHONY: screenshots
 screenshots: venv ## Pictures of the dashboard's pages, into docs/dashboard
 	@CLOISTER_SCREENSHOTS=docs/dashboard $(BIN)/pytest tests/browser/test_pictures.py -q

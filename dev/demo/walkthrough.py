@@ -17,11 +17,8 @@ from dev.cluster.processes import wait_until
 from dev.demo import manifests, repository
 from dev.demo.https_client import Page, fetch_page, forward_port
 from dev.demo.installation import DemoInstallation
-from dev.demo.measured_boot import REFUSED, missing_for_boot, verify_boot
 from dev.demo.next_steps import NextSteps
 from dev.demo.verification import NOT_CONFIDENTIAL, verify
-from dev.measured_boot.errors import MachineError
-from dev.measured_boot.workshop import MEASURED_BOOT
 from dev.plain_http import NO_TRUST
 
 __all__ = ["Walkthrough", "note", "say"]
@@ -65,7 +62,6 @@ class Walkthrough:
         with self._reach_api() as self.api:
             container = self._create()
             self._relaunch(container)
-        self._measured_boot()
         self._apply()
         address = self.installation.release.dashboard
         return NextSteps(self.cluster, self.installation.authority, self.key, container, address)
@@ -181,23 +177,6 @@ class Walkthrough:
             f"exit code {code}: what runs is what the release says, on the word of this machine: "
             "it has no TEE, so nothing here is confidential",
         )
-
-    def _measured_boot(self) -> None:
-        say("Verifying a machine that a TPM measures, which stands in for a TEE")
-        if lacking := missing_for_boot():
-            note(f"not run, for want of {', '.join(lacking)}: see docs/measured-boot.md")
-            return
-        try:
-            steps, code, other = verify_boot()
-        except MachineError as error:
-            self._fail(str(error))
-        quote(steps)
-        self._expect(
-            code == MEASURED_BOOT,
-            f"exit code {code}: firmware, kernel and measurement are the expected ones; whoever "
-            "runs the machine owns its TPM, so nothing here is confidential",
-        )
-        self._expect(other == REFUSED, f"with another measurement: exit code {other}")
 
     def _apply(self) -> None:
         say("Creating a second container with kubectl apply")

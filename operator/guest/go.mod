@@ -6,10 +6,8 @@ toolchain go1.26.8
 
 require (
 	github.com/erofs/go-erofs v0.3.1
-	github.com/google/go-eventlog v0.0.2
 	github.com/google/go-sev-guest v0.15.0
 	github.com/google/go-tdx-guest v0.3.1
-	github.com/google/go-tpm v0.9.8
 	github.com/google/nftables v0.3.0
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/miekg/dns v1.1.73

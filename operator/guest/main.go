@@ -1,6 +1,6 @@
 // Command guest is the one binary of Cloister that runs inside every enclave.
 //
-//	guest keep    -socket FILE -evidence URL|measured-boot|none  install the measurement, then store file descriptors
+//	guest keep    -socket FILE -evidence URL|none  install the measurement, then store file descriptors
 //	                           over restarts of net and agent (sidecar)
 //	guest install DIR          copy itself there, for the containers (postStart hook of keep)
 //	guest models  -spec FILE   verify model weights and unpack them (before all containers)

@@ -44,7 +44,6 @@ HOSTS: dict[str, dict[str, Any]] = {
             {"name": "b", "content": ""},
         ],
     },
-    "measured boot": {"measuredBoot": True, "runtimeClassName": "kata-qemu"},
     "own rules": {
         "tee": "SNP",
         "teeUnit": "Pod",

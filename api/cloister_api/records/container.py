@@ -292,7 +292,6 @@ def host_record(host: Host, *, default: bool) -> HostResponse:
         tee=host.spec.tee,
         network_isolation=host.spec.network_isolation,
         ready=not_ready_condition(host) is None,
-        measured_boot=host.spec.measured_boot or None,
         gpu_type=(gpu.type or None) if gpu else None,
         cpu_type=host.spec.cpu_type or None,
     )

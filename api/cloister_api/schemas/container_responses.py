@@ -159,8 +159,6 @@ class HostResponse(ResponseBody):
     """What separates the containers of one enclave on the network."""
     ready: bool
     """Whether enclaves can be placed on it."""
-    measured_boot: Omittable[bool] = None
-    """True where a TPM measures the machine of each enclave, which makes nothing confidential."""
     gpu_type: Omittable[str] = None
     """GPU model."""
     cpu_type: Omittable[str] = None

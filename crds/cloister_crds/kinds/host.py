@@ -250,22 +250,6 @@ class HostSpec(Model):
             ),
         ),
         Cel(
-            rule="!has(self.measuredBoot) || !self.measuredBoot || self.tee == 'None'",
-            message="measuredBoot is for tee None only: a TEE measures the machine itself; leave "
-            "measuredBoot out",
-            field_path=".measuredBoot",
-            reason="FieldValueForbidden",
-            check=lambda spec: not spec.measured_boot or spec.tee is TEE.NONE,
-        ),
-        Cel(
-            rule="!has(self.measuredBoot) || !self.measuredBoot || has(self.runtimeClassName)",
-            message="runtimeClassName is needed with measuredBoot; name the class that starts "
-            "each enclave as a virtual machine with a TPM of its own",
-            field_path=".runtimeClassName",
-            reason="FieldValueRequired",
-            check=lambda spec: not spec.measured_boot or spec.runtime_class_name is not None,
-        ),
-        Cel(
             rule="!has(self.initdata) || size(self.initdata) == 0 || "
             "(has(self.teeUnit) && self.teeUnit == 'Pod')",
             message="initdata is for teeUnit Pod only: nothing measures it elsewhere; leave "
@@ -335,10 +319,6 @@ class HostSpec(Model):
     tee_unit: TEEUnit | None = None
     """teeUnit is what is encrypted: Pod, each enclave is a confidential machine (Kata), or Node,
     the nodes are. Needed with a tee, unset without."""
-    measured_boot: Flag = False
-    """measuredBoot says that each enclave is a virtual machine whose TPM measured firmware, kernel
-    and command line, which names the measurement document. tee None only, and never confidential:
-    whoever runs the node owns the TPM. Default false."""
     initdata: Annotated[
         tuple[InitdataFile, ...], Field(max_length=16), ListType("map", keys=("name",))
     ] = ()
@@ -391,7 +371,7 @@ class HostSpec(Model):
     @property
     def starts_machines(self) -> bool:
         """Whether each Pod is a virtual machine of its own."""
-        return self.tee_unit is TEEUnit.POD or self.measured_boot
+        return self.tee_unit is TEEUnit.POD
 
 
 class HostCapacity(Model):

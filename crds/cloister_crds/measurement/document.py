@@ -51,8 +51,6 @@ class MeasuredHost(Model):
     """tee of the machine; None = no TEE, also where a debug enclave switched it off."""
     tee_unit: TEEUnit | None = None
     """teeUnit: Pod or Node; absent without a TEE."""
-    measured_boot: Literal[True] | None = None
-    """measuredBoot: true where a TPM measured the machine of the enclave; else absent."""
     runtime_class_name: str | None = None
     """runtimeClassName of the Pod; absent = the node's default."""
     network_isolation: NetworkIsolation

@@ -124,7 +124,6 @@ def measure(
         host=MeasuredHost(
             tee=host.tee,
             tee_unit=host.tee_unit,
-            measured_boot=True if host.measured_boot else None,
             runtime_class_name=host.runtime_class_name,
             network_isolation=host.network_isolation,
             sizing=MeasuredSizing(

@@ -114,20 +114,6 @@ WRONG = {
         ),
         "metadata.name is the organization's slug and is part of host names",
     ),
-    "a measured boot of a TEE": (
-        (
-            "apiVersion: cloister.dev/v1alpha1\nkind: Host\nmetadata: {name: snp}\n"
-            "spec:\n  tee: SNP\n  teeUnit: Pod\n  runtimeClassName: kata\n  measuredBoot: true\n"
-        ),
-        "spec.measuredBoot: Forbidden: measuredBoot is for tee None only",
-    ),
-    "a measured boot without a runtime": (
-        (
-            "apiVersion: cloister.dev/v1alpha1\nkind: Host\nmetadata: {name: boot}\n"
-            "spec:\n  measuredBoot: true\n"
-        ),
-        "spec.runtimeClassName: Required value: runtimeClassName is needed with measuredBoot",
-    ),
     "overcommit on a confidential host": (
         (
             "apiVersion: cloister.dev/v1alpha1\nkind: Host\nmetadata:\n  name: snp\n"

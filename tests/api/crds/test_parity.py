@@ -203,7 +203,6 @@ QUIET: dict[str, dict[str, Any]] = {
         "tee": "SNP",
         "teeUnit": "Pod",
         "attestationService": "http://127.0.0.1:8006",
-        "measuredBoot": False,
         "overcommit": None,
         "gpu": {
             "resource": "nvidia.com/gpu",

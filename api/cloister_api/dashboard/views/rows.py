@@ -227,7 +227,7 @@ BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
 """Conditions whose yes is bad."""
 NEUTRAL = frozenset({"Reconciling", "Paused"})
 """Conditions whose yes and no are neither good nor bad."""
-EXPECTED = frozenset({"NoTee", "MeasuredBoot", "NodeAttested"})
+EXPECTED = frozenset({"NoTee", "NodeAttested"})
 """Reasons why nothing is confidential on a Host, which is not a fault of the container."""
 UNKNOWN = "not known"
 ANSWERS = {ConditionStatus.TRUE: "yes", ConditionStatus.FALSE: "no"}

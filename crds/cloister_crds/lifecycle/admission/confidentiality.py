@@ -34,12 +34,6 @@ def confidentiality_conditions(
         Status of the enclave that serves; None = none does.
     """
     name, spec = host.metadata.name, host.spec
-    if spec.measured_boot:
-        text = (
-            f"Host {name} starts each enclave by a measured boot: a TPM quotes firmware, kernel "
-            "and measurement. Whoever runs the node owns that TPM, and can read what runs here."
-        )
-        return (_not_confidential("MeasuredBoot", text),)
     if spec.tee is TEE.NONE:
         text = (
             f"Host {name} has no trusted execution environment: whoever runs the node can read "

@@ -54,11 +54,6 @@ STATES = (
         "Wait; if it persists, ask the administrator whether the controller of the Gateway runs.",
     ),
     _state("NoTee", "The Host has no trusted execution environment."),
-    _state(
-        "MeasuredBoot",
-        "A TPM measured the boot of the enclave's machine, which has no trusted execution "
-        "environment: it is not confidential.",
-    ),
     _state("Attested", "The machine of the enclave gave evidence of its TEE."),
     _state("NotAttested", "The machine of the enclave has given no evidence yet."),
     _state(

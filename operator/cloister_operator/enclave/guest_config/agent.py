@@ -139,7 +139,6 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     """Return how the agent detects the end of each stage that it does not see itself."""
     config = plan.config
     has_tee = plan.host.spec.tee is not TEE.NONE
-    gives_evidence = has_tee or plan.host.spec.measured_boot
     signed = is_signed(plan)
     evidence = {"evidence": True}
     network: dict[str, Any] = {"network": NETWORK_STATUS}
@@ -155,7 +154,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
         if signed
         else _skipped("The shim makes its certificate itself."),
         "cpu-attestation": evidence
-        if gives_evidence
+        if has_tee
         else _skipped("There is no trusted execution environment: nothing is confidential."),
         "gpu-attestation": evidence
         if has_tee and plan.enclave.spec.summary.gpus

@@ -19,11 +19,6 @@ __all__ = [
     "node_socket",
 ]
 
-MEASURED_BOOT = "measured-boot"
-"""Source of evidence for ``guest keep``: the command line that the machine's kernel was measured
-with."""
-TPM_SERVICE = "tpm:///dev/tpmrm0"
-"""TPM of a machine with a measured boot, as its kernel names the device."""
 _SOCKET = "unix://"
 
 MEASUREMENT_ANNOTATION = "cloister.dev/measurement"
@@ -59,15 +54,11 @@ def attestation_document(plan: EnclavePlan) -> dict[str, Any]:
     document: dict[str, Any] = {"bindsKey": is_signed(plan)}
     if host.tee is not TEE.NONE:
         document["service"] = host.attestation_service or DEFAULT_SERVICE
-    elif host.measured_boot:
-        document["service"] = TPM_SERVICE
     return document
 
 
 def evidence_source(host: HostSpec) -> str:
     """Return where ``guest keep`` gets evidence of the measurement; ``none`` = there is none."""
-    if host.measured_boot:
-        return MEASURED_BOOT
     if host.tee is TEE.NONE or host.tee_unit is not TEEUnit.POD:
         return "none"
     return host.attestation_service or DEFAULT_SERVICE

@@ -36,7 +36,6 @@ type judge struct {
 	recorder *bundle.Recorder
 	amd      map[string][]*trust.AMDRootCerts
 	intel    *x509.CertPool
-	boot     *verify.MeasuredBoot
 }
 
 // newJudge reads everything that does not depend on a connection.
@@ -47,9 +46,6 @@ func newJudge(ctx context.Context, chosen options) (*judge, error) {
 		if made.amd, made.intel, err = readRoots(chosen.developmentRoot); err != nil {
 			return nil, err
 		}
-	}
-	if made.boot, err = readMeasuredBoot(chosen); err != nil {
-		return nil, err
 	}
 	made.inputs, made.release, err = readInputs(ctx, chosen)
 	return made, err
@@ -69,9 +65,6 @@ func (j *judge) start(at time.Time) verdict {
 	if j.options.developmentRoot != "" {
 		made.insecure = append(made.insecure, "the roots in "+j.options.developmentRoot+" are not those of a maker of processors")
 	}
-	if j.options.bootRoot != "" {
-		made.insecure = append(made.insecure, "whoever owns the roots in "+j.options.bootRoot+" chooses what their TPMs quote")
-	}
 	if j.options.skipRevocation {
 		made.insecure = append(made.insecure, "revocation was not checked")
 	}
@@ -84,7 +77,7 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 	want := verify.Expected{
 		Key: shown.key, Nonce: shown.nonce, Measurement: j.options.digest, Launch: j.options.launch, MinimumTCB: j.options.leastTCB, Now: at,
 		Fetch: j.recorder.Get, InsecureSkipRevocation: j.options.skipRevocation, InsecureRoots: j.amd, InsecureIntelRoots: j.intel,
-		MeasuredBoot: j.boot, Passed: made.passed,
+		Passed: made.passed,
 	}
 	var different error
 	if j.options.measurement == "" {

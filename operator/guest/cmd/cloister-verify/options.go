@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-sev-guest/kds"
 
-	"cloister.dev/guest/internal/bootverify"
 	"cloister.dev/guest/internal/enclaveconn"
 )
 
@@ -51,8 +50,6 @@ type options struct {
 	nonce, tlsKey          string
 	developmentRoot        string
 	skipRevocation         bool
-	bootPlatform, bootRoot string
-	sameBoot               string
 
 	listen     string
 	anywhere   bool
@@ -64,7 +61,6 @@ type options struct {
 	verifiedAt time.Time
 	ownNonce   []byte
 	ownKey     []byte
-	boot       *bootverify.Counters
 }
 
 func (o *options) flags(messages io.Writer) *flag.FlagSet {
@@ -98,9 +94,6 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.StringVar(&o.tlsKey, "tls-key", "", "SHA-256 of the SubjectPublicKeyInfo that you saw at the host, 64 `hexadecimal digits`: a bundle must bind it")
 	flags.StringVar(&o.developmentRoot, "insecure-development-root", "", "trust the root certificates in this PEM `file` in place of the makers'")
 	flags.BoolVar(&o.skipRevocation, "insecure-skip-revocation", false, "do not check the makers' revocation lists")
-	flags.StringVar(&o.bootPlatform, "measured-boot", "", "platform `file` of machines with a measured boot, which are never confidential")
-	flags.StringVar(&o.bootRoot, "insecure-tpm-root", "", "measured boot: certificates of whoever certified the TPM, a PEM `file`")
-	flags.StringVar(&o.sameBoot, "same-boot", "", "measured boot: require the boot of an earlier verification, `RESETS,RESTARTS,CLOCK` as its step \"boot\" says")
 	flags.StringVar(&o.listen, "listen", "", "proxy: `ADDRESS:PORT` of the loopback to serve on")
 	flags.BoolVar(&o.anywhere, "listen-anywhere", false, "proxy: let --listen be another address, which everybody can use who reaches it")
 	flags.StringVar(&o.names, "listen-names", "", "proxy: host `names` in addition to localhost under which clients call it, separated by commas")
@@ -131,7 +124,7 @@ func parseOptions(arguments []string, messages io.Writer) (options, error) {
 	if len(words) == 1 {
 		chosen.target.Host = words[0]
 	}
-	for _, check := range []func() error{chosen.checkWanted, chosen.checkImages, chosen.checkPlatform, chosen.checkMeasuredBoot, chosen.checkBundle, chosen.checkProxy} {
+	for _, check := range []func() error{chosen.checkWanted, chosen.checkImages, chosen.checkPlatform, chosen.checkBundle, chosen.checkProxy} {
 		if err := check(); err != nil {
 			return chosen, err
 		}

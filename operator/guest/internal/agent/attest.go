@@ -64,7 +64,7 @@ func (a *agent) attest(ctx context.Context) {
 func (a *agent) attesterOf(directory, fingerprint, bodies string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
 	settings := attestation.Settings{
-		Name: measurement.Service, TEE: measurement.Host.TEE, MeasuredBoot: measurement.Host.MeasuredBoot, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
+		Name: measurement.Service, TEE: measurement.Host.TEE, Service: about.Service, GPUs: measurement.GPUs, Measurement: measurement.Text(),
 		Collateral: filepath.Join(filepath.Dir(fingerprint), certificate.CollateralFile), Shim: a.spec.Shim, Hostnames: a.spec.Unmeasured.Hostnames,
 	}
 	if a.spec.BodiesSocket != "" {

@@ -77,8 +77,7 @@ type Spec struct {
 
 // Attestation is how attestation documents are created.
 type Attestation struct {
-	// Service is the attestation service of the machine, or with a measured boot its TPM; empty without
-	// either.
+	// Service is the attestation service of the machine; empty without a TEE.
 	Service string `json:"service,omitempty"`
 	// BindsKey means that `guest certificate` generates the TLS key, and that evidence binds it. Else
 	// the shim generates its keys itself, and evidence binds the one that it presents.

@@ -37,8 +37,6 @@ type Dummy struct {
 type Attester struct {
 	settings Settings
 	service  *service
-	// machine is the machine of a measured boot; nil where there was none.
-	machine *machine
 	// hostData is the digest that the processor reports; nil where it reports none of the enclave's.
 	hostData []byte
 	turns    chan struct{}
@@ -57,9 +55,6 @@ func New(settings Settings) (*Attester, error) {
 		if made.hostData, err = initdata.Digest(initdataAlgorithms[settings.TEE], settings.Initdata); err != nil {
 			return nil, err
 		}
-	}
-	if settings.MeasuredBoot {
-		made.machine = newMachine(settings)
 	}
 	if settings.TEE != TEENone {
 		made.service = newService(settings.Service)
@@ -94,7 +89,7 @@ func (a *Attester) Document(ctx context.Context, nonce []byte, host string) (att
 }
 
 func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attestdoc.Document, error) {
-	if a.service == nil && a.machine == nil {
+	if a.service == nil {
 		return dummyDocument(claim)
 	}
 	leave, err := a.enter(ctx)
@@ -102,9 +97,6 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 		return attestdoc.Document{}, err
 	}
 	defer leave()
-	if a.machine != nil {
-		return a.machine.document(claim)
-	}
 	if a.settings.GPUs > 0 {
 		challenge, err := claim.DeviceChallenge()
 		if err != nil {
@@ -205,9 +197,6 @@ func (a *Attester) unbound() attestdoc.Claim {
 // CheckCPU is the boot stage cpu-attestation: it requests evidence that binds no key yet.
 // An error is the reason why the boot has failed.
 func (a *Attester) CheckCPU(ctx context.Context) (CheckResult, error) {
-	if a.machine != nil {
-		return a.machine.check(a.unbound())
-	}
 	if a.service == nil {
 		return CheckResult{Skipped: true, Detail: "The host has no trusted execution environment: nothing is confidential."}, nil
 	}

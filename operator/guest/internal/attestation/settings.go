@@ -13,8 +13,6 @@ import (
 	"net/url"
 	"path"
 	"strings"
-
-	"cloister.dev/guest/internal/measuredboot"
 )
 
 // Kinds of machines that an enclave runs in.
@@ -31,13 +29,10 @@ var initdataAlgorithms = map[string]string{TEESNP: "sha256", TEETDX: "sha384"}
 type Settings struct {
 	// TEE is None, SNP or TDX.
 	TEE string
-	// MeasuredBoot says that a TPM measured the machine, which has no TEE.
-	MeasuredBoot bool
 	// Name is the service name of the installation.
 	Name string
 	// Service is the attestation service: http://127.0.0.1:PORT, or unix:// and the path
-	// of a socket. With a measured boot it is the TPM: tpm:// and the path of a device, or tpm+unix://
-	// and that of a socket. Empty without either.
+	// of a socket. Empty without a TEE.
 	Service string
 	// Measurement is the measurement document, in its canonical form.
 	Measurement []byte
@@ -70,10 +65,7 @@ func (s Settings) Validate() error {
 	if s.TEE != TEENone && initdataAlgorithms[s.TEE] == "" {
 		wrong("tee", "%q is not one of None, SNP and TDX", s.TEE)
 	}
-	if s.MeasuredBoot && s.TEE != TEENone {
-		wrong("measuredBoot", "a machine with tee %s has none", s.TEE)
-	}
-	if err := s.checkService(); err != nil {
+	if err := CheckService(s.TEE, s.Service); err != nil {
 		wrong("service", "%v", err)
 	}
 	if s.Initdata != nil && initdataAlgorithms[s.TEE] == "" {
@@ -91,13 +83,6 @@ func (s Settings) Validate() error {
 		wrong("gpus", "%d, at least 0", s.GPUs)
 	}
 	return errors.Join(problems...)
-}
-
-func (s Settings) checkService() error {
-	if s.MeasuredBoot {
-		return measuredboot.CheckAddress(s.Service)
-	}
-	return CheckService(s.TEE, s.Service)
 }
 
 // CheckService returns an error unless the address can be that of the attestation service of a machine.

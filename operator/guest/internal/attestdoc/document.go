@@ -18,9 +18,6 @@ const (
 	CPUSEVSNP = "https://cloister.dev/cpu-evidence/sev-snp/v1"
 	// CPUTDX is a quote of a TD of Intel TDX, of version 4 or 5.
 	CPUTDX = "https://cloister.dev/cpu-evidence/tdx/v1"
-	// CPUMeasuredBoot is a quote of a virtual TPM. The host owns that TPM: it shows that the chain of a
-	// measured boot works, and keeps nobody out.
-	CPUMeasuredBoot = "https://cloister.dev/cpu-evidence/measured-boot/v1"
 	// CPUNone is a report that nothing signs, for machines without a TEE: the report data alone.
 	CPUNone = "https://cloister.dev/cpu-evidence/none/v1"
 )

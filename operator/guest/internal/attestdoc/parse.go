@@ -25,7 +25,7 @@ const (
 	maxCryptoMaterial = 1024
 )
 
-var cpuFormats = []string{CPUSEVSNP, CPUTDX, CPUMeasuredBoot, CPUNone}
+var cpuFormats = []string{CPUSEVSNP, CPUTDX, CPUNone}
 
 // Parts are the decoded parts of a document. Each digest of the document is that of its part, and the
 // report data is computed from them; only evidence shows that they are true.

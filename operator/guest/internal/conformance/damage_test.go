@@ -32,7 +32,6 @@ func (m *maker) vectors(bases map[string]base) []vector {
 	made = append(made, m.signedScenes(bases)...)
 	made = append(made, m.tdBits(bases)...)
 	made = append(made, m.reals(bases)...)
-	made = append(made, m.boots(bases)...)
 	return append(made, m.unread(bases)...)
 }
 
@@ -156,13 +155,11 @@ func texts(bases map[string]base) []vector {
 		"older format":              {"the format is of another version", attestdoc.Format, "https://cloister.dev/attestation/v2"},
 		"another evidence":          {"the evidence's format is not known", attestdoc.CPUSEVSNP, "https://example.com/evidence/v1"},
 		"capital digits":            {"the nonce has capital digits", strings.Repeat("07", 32), strings.Repeat("07", 31) + "0A"},
-		"measured boot":             {"the evidence claims to be a TPM's", attestdoc.CPUSEVSNP, attestdoc.CPUMeasuredBoot},
 		"evidence of another TEE":   {"the report of SNP claims to be a quote of TDX", attestdoc.CPUSEVSNP, attestdoc.CPUTDX},
 		"evidence of none":          {"the report of SNP claims to be of no TEE", attestdoc.CPUSEVSNP, attestdoc.CPUNone},
 	} {
 		class := verify.ClassDocument
-		switch name {
-		case "measured boot", "evidence of none":
+		if name == "evidence of none" {
 			class = verify.ClassNotConfidential
 		}
 		made = append(made, vector{Name: "text: " + name, About: each.about, Base: snp, Replace: []string{each.from, each.to}, Verdict: verdict{Code: class}})

@@ -33,7 +33,6 @@ const (
 	snp  = "snp"
 	tdx  = "tdx"
 	none = "none"
-	boot = "boot"
 )
 
 // level is that of the test processor's firmware.

@@ -18,7 +18,7 @@ type vector struct {
 	Name string `json:"name"`
 	// About says what was damaged, and how.
 	About string `json:"about"`
-	// Base is the name of the bundle that the document is from: snp, tdx, none or boot.
+	// Base is the name of the bundle that the document is from: snp, tdx or none.
 	Base string `json:"base"`
 	// Set are values by JSON Pointer, in the order in which they are set; Remove are pointers.
 	Set    []edit   `json:"set,omitempty"`
@@ -46,9 +46,6 @@ type client struct {
 	Platform    []string `json:"platform,omitzero"`
 	MinimumTCB  string   `json:"minimum_tcb,omitempty"`
 	Time        string   `json:"time,omitempty"`
-	// BootPlatform is the platform file of machines with a measured boot that it trusts, with boot-root.pem;
-	// empty means that it checks none.
-	BootPlatform json.RawMessage `json:"boot_platform,omitempty"`
 	// Roots is "makers" where the client trusts AMD and Intel alone.
 	Roots string `json:"roots,omitempty"`
 }

@@ -13,18 +13,10 @@ import (
 	"cloister.dev/guest/internal/attestation"
 	"cloister.dev/guest/internal/initdata"
 	"cloister.dev/guest/internal/measured"
-	"cloister.dev/guest/internal/measuredboot/commandline"
 )
 
 // NoEvidence means that nothing measures the enclave: the published measurement counts as it is.
 const NoEvidence = "none"
-
-// MeasuredBoot means that the machine's TPM measured the command line of its kernel, which names the
-// measurement.
-const MeasuredBoot = "measured-boot"
-
-// commandLineFile is where the kernel shows its command line.
-const commandLineFile = "/proc/cmdline"
 
 const (
 	evidenceTimeout = time.Minute
@@ -36,9 +28,8 @@ const (
 // Measurement installs the measurement by which all other parts of the guest work.
 //
 // From the attestation service at an address it takes evidence, and from the published initdata the
-// measurement, if the processor reports that initdata's digest. With MeasuredBoot the published
-// measurement is installed if the kernel's command line names its digest. With NoEvidence there is no
-// processor to ask, and the published measurement is installed.
+// measurement, if the processor reports that initdata's digest. With NoEvidence
+// there is no processor to ask, and the published measurement is installed.
 func Measurement(ctx context.Context, evidence string) error {
 	return installMeasurement(ctx, measured.Root(), evidence)
 }
@@ -52,17 +43,11 @@ func installMeasurement(ctx context.Context, directory, evidence string) error {
 	if err != nil {
 		return err
 	}
-	if wanted := evidenceOf(measurement.Host); wanted != evidence && (wanted != "" || evidence == NoEvidence || evidence == MeasuredBoot) {
-		return fmt.Errorf("%w: %s has host.teeUnit %q and host.measuredBoot %t, which do not fit a machine with evidence %q",
-			measured.ErrNotMeasured, measured.FileName, measurement.Host.TEEUnit, measurement.Host.MeasuredBoot, evidence)
+	if (measurement.Host.TEEUnit == "Pod") != (evidence != NoEvidence) {
+		return fmt.Errorf("%w: %s has host.teeUnit %q, which does not fit a machine with evidence %q",
+			measured.ErrNotMeasured, measured.FileName, measurement.Host.TEEUnit, evidence)
 	}
-	if evidence == MeasuredBoot {
-		err = checkCommandLine(commandLineFile, measurement)
-	}
-	if err != nil {
-		return err
-	}
-	if evidence == NoEvidence || evidence == MeasuredBoot {
+	if evidence == NoEvidence {
 		return write(directory, measured.FileName, text)
 	}
 	found, err := os.ReadFile(published(directory, measured.InitdataName))
@@ -77,32 +62,6 @@ func installMeasurement(ctx context.Context, directory, evidence string) error {
 		return err
 	}
 	return errors.Join(write(directory, measured.InitdataName, found), write(directory, measured.FileName, text))
-}
-
-// evidenceOf returns which evidence machines of a Host have; empty means that of an attestation service.
-func evidenceOf(host measured.Host) string {
-	switch {
-	case host.TEEUnit == "Pod":
-		return ""
-	case host.MeasuredBoot:
-		return MeasuredBoot
-	}
-	return NoEvidence
-}
-
-// checkCommandLine returns an error unless the command line, which the TPM has measured, names the
-// measurement.
-func checkCommandLine(path string, measurement measured.Measurement) error {
-	line, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("%w: %w", measured.ErrNotMeasured, err)
-	}
-	named := commandline.Measurement(string(line))
-	if found := fmt.Sprintf("sha256:%x", measurement.Digest()); named != found {
-		return fmt.Errorf("%w: %s has the digest %s, the kernel was started with %s=%s: the machine was started for another enclave",
-			measured.ErrNotMeasured, measured.FileName, found, commandline.Parameter, named)
-	}
-	return nil
 }
 
 // checkInitdata returns an error unless the processor reports the initdata and this has the

@@ -135,43 +135,16 @@ func TestAHostThatChangesTheMeasurementFailsTheBoot(t *testing.T) {
 	}
 }
 
-func TestTheMeasurementThatTheCommandLineNamesIsInstalled(t *testing.T) {
-	text := fmt.Sprintf(`{"version":%q,"host":{"tee":"None","measuredBoot":true}}`, measured.Version)
-	measurement, err := measured.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := fmt.Sprintf("cloister.measurement=sha256:%x", measurement.Digest())
-	for line, want := range map[string]bool{
-		"quiet " + named + " initrd=initrd\n": true,
-		"quiet\n":                             false,
-		named + " " + named:                   false,
-		"cloister.measurement=sha256:" + strings.Repeat("0", 64): false,
-		"x" + named: false,
-	} {
-		path := filepath.Join(t.TempDir(), "cmdline")
-		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := checkCommandLine(path, measurement); (err == nil) != want || err != nil && !errors.Is(err, measured.ErrNotMeasured) {
-			t.Errorf("%q: %v", line, err)
-		}
-	}
-}
-
 func TestEvidenceFitsTheHost(t *testing.T) {
 	for host, evidence := range map[string]string{
-		`{"tee":"None"}`:                         MeasuredBoot,
-		`{"tee":"TDX","teeUnit":"Node"}`:         MeasuredBoot,
-		`{"tee":"SNP","teeUnit":"Pod"}`:          MeasuredBoot,
-		`{"tee":"None","measuredBoot":true}`:     NoEvidence,
-		` {"tee":"None","measuredBoot":true}`:    "http://127.0.0.1:8006",
+		`{"tee":"None"}`:                         "http://127.0.0.1:8006",
+		`{"tee":"TDX","teeUnit":"Node"}`:         "http://127.0.0.1:8006",
 		`{"tee":"SNP","teeUnit":"Pod","gpus":0}`: NoEvidence,
 	} {
 		directory := guestDirectory(t)
 		publish(t, directory, map[string]string{measured.FileName: fmt.Sprintf(`{"version":%q,"host":%s}`, measured.Version, host)})
 		err := installMeasurement(t.Context(), directory, evidence)
-		if !errors.Is(err, measured.ErrNotMeasured) || !strings.Contains(err.Error(), "do not fit a machine with evidence") {
+		if !errors.Is(err, measured.ErrNotMeasured) || !strings.Contains(err.Error(), "does not fit a machine with evidence") {
 			t.Errorf("%s with %s: %v", host, evidence, err)
 		}
 	}

@@ -73,8 +73,6 @@ type Host struct {
 	TEE string `json:"tee"`
 	// TEEUnit is Pod or Node; empty without a TEE.
 	TEEUnit string `json:"teeUnit"`
-	// MeasuredBoot says that a TPM measured the machine; it has no TEE then.
-	MeasuredBoot bool `json:"measuredBoot"`
 }
 
 // Root returns the guest's directory.

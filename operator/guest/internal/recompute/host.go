@@ -45,13 +45,6 @@ func hostPart(manifest []byte, gpus int, published any) (map[string]any, error) 
 			host[name] = value
 		}
 	}
-	switch value := text(field(spec, "measuredBoot")); value {
-	case "", "false":
-	case "true":
-		host["measuredBoot"] = true
-	default:
-		return nil, fmt.Errorf("spec.measuredBoot: %q is neither true nor false", value)
-	}
 	sizing := field(spec, "sizing")
 	cpu, err := number(sizing, "overheadCpuMilli", defaultOverheadCPU)
 	if err != nil {

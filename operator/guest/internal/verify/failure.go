@@ -16,7 +16,6 @@ const (
 	ClassNotConfidential Class = 12
 	ClassUnsupported     Class = 13
 	ClassSource          Class = 14
-	ClassMeasuredBoot    Class = 15
 	ClassSignature       Class = 20
 	ClassFirmware        Class = 21
 	ClassLaunch          Class = 22

@@ -40,8 +40,6 @@ type Expected struct {
 	Passed func(step, compared string)
 	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
 	MinimumTCB kds.TCBParts
-	// MeasuredBoot is what it trusts of machines with a measured boot; nil means that it checks none.
-	MeasuredBoot *MeasuredBoot
 	// InsecureSkipRevocation means that revocation lists are not checked.
 	InsecureSkipRevocation bool
 	// InsecureRoots replaces AMD's roots, by product line; nil means AMD's.
@@ -56,9 +54,8 @@ type measuredFields struct {
 	Debug     bool              `json:"debug"`
 	Documents map[string]string `json:"documents"`
 	Host      struct {
-		TEEUnit      string            `json:"teeUnit"`
-		MeasuredBoot bool              `json:"measuredBoot"`
-		Initdata     map[string]string `json:"initdata"`
+		TEEUnit  string            `json:"teeUnit"`
+		Initdata map[string]string `json:"initdata"`
 	} `json:"host"`
 }
 
@@ -80,9 +77,6 @@ func Check(document []byte, want Expected) (err error) {
 		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
 	}
 	want.pass("freshness", fmt.Sprintf("nonce %x", want.Nonce))
-	if read.CPUFormat == attestdoc.CPUMeasuredBoot {
-		return checkMeasuredBoot(read, want)
-	}
 	check, err := checkerOf(read.CPUFormat)
 	if err != nil {
 		return err

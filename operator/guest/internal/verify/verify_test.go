@@ -39,11 +39,13 @@ var bothFailures = map[string]struct {
 	class Class
 	spoil func(*scene)
 }{
-	"another format":    {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Format = "x" } }},
-	"body not base64":   {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = "!" } }},
-	"report cut":        {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = d.CPU.Report[:64] } }},
-	"dummy":             {ClassNotConfidential, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUNone } }},
-	"measured boot":     {ClassNotConfidential, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUMeasuredBoot } }},
+	"another format":  {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Format = "x" } }},
+	"body not base64": {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = "!" } }},
+	"report cut":      {ClassDocument, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Report = d.CPU.Report[:64] } }},
+	"dummy":           {ClassNotConfidential, func(s *scene) { s.document = func(d *attestdoc.Document) { d.CPU.Format = attestdoc.CPUNone } }},
+	"unknown evidence": {ClassDocument, func(s *scene) {
+		s.document = func(d *attestdoc.Document) { d.CPU.Format = "https://cloister.dev/cpu-evidence/measured-boot/v1" }
+	}},
 	"before validity":   {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
 	"another launch":    {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
 	"no trusted launch": {ClassLaunch, func(s *scene) { s.want.Launch = nil }},

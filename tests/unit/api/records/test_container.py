@@ -291,13 +291,6 @@ def test_a_host_shows_its_machines_and_whether_it_is_ready(status: str, *, ready
     }
 
 
-def test_a_host_with_a_measured_boot_says_so() -> None:
-    spec = {"measuredBoot": True, "runtimeClassName": "measured-machine"}
-    host = Host.read({"metadata": {"name": "h"}, "spec": spec})
-    shown = fields_of(host_record(host, default=False))
-    assert (shown["tee"], shown["measured_boot"]) == ("None", True)
-
-
 def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
     cache, one, two = RecordCache(SETTINGS), held(), held(uid="u2", name="other")
     listed = cache.records([(each, ORGANIZATION, None, NO_LINKS) for each in (one, two)])

@@ -180,16 +180,6 @@ CONFIDENTIAL: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.teeUnit",
         "no meaning with tee None",
     ),
-    "a measured boot of a TEE": (
-        {**POD, "measuredBoot": True},
-        "spec.measuredBoot",
-        "measuredBoot is for tee None only",
-    ),
-    "a measured boot without a machine": (
-        {"measuredBoot": True},
-        "spec.runtimeClassName",
-        "a virtual machine with a TPM of its own",
-    ),
     "no runtime class": (
         {"tee": "SNP", "teeUnit": "Pod"},
         "spec.runtimeClassName",

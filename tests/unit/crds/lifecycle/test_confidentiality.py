@@ -20,7 +20,6 @@ NODE = {
     "attestation_service": "unix:///run/aa.sock",
 }
 
-MEASURED_BOOT = {"measured_boot": True, "runtime_class_name": "measured-machine"}
 DIGEST = "sha256:" + "ab" * 32
 
 
@@ -55,13 +54,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool, str]] = {
         False,
         "NoTee",
     ),
-    "a measured boot": (MEASURED_BOOT, {}, False, "MeasuredBoot"),
-    "a measured boot of a debug enclave": (
-        MEASURED_BOOT,
-        {"debug": True},
-        False,
-        "MeasuredBoot",
-    ),
     "evidence of a machine": (CONFIDENTIAL, {}, True, "Attested"),
     "evidence of a node": (NODE, {}, False, "NodeAttested"),
     "evidence of a node, and rules": (NODE, {"guest_rules": ""}, False, "NodeAttested"),
@@ -91,7 +83,7 @@ def test_confidential_is_what_gave_evidence(what: str) -> None:
 def test_secrets_of_the_cluster_are_never_sealed(what: str) -> None:
     host, enclave, _, reason = CASES[what]
     sealed = told(host, **enclave).get("SecretsSealed")
-    without = reason in {"NoTee", "MeasuredBoot", "TeeSwitchedOff"}
+    without = reason in {"NoTee", "TeeSwitchedOff"}
     assert sealed == (None if without else (False, "SecretsInCluster"))
 
 

@@ -159,9 +159,6 @@ def confidential() -> dict[str, dict[str, Any]]:
                 unpacked = gzip.decompress(b64decode(told[ANNOTATION])).decode()
                 assert unpacked == config_map["data"][INITDATA_FILE]
                 told[ANNOTATION] = f"{INITDATA_FILE} of the ConfigMap, packed"
-    boot = plan_of(WEB, host=host_of(measuredBoot=True, runtimeClassName="measured-machine"))
-    built["config-map-measured-boot"] = unfolded(build_config_map(boot, SETTINGS, SURROUNDINGS))
-    built["pod-measured-boot"] = build_pod(boot, SETTINGS)
     return built
 
 

@@ -32,9 +32,8 @@ OTHER_REQUEST: dict[str, Any] = {
     },
 }
 """Fields of an Enclave of the same file, for somebody else."""
-BOOT = {"measuredBoot": True, "runtimeClassName": "measured-machine"}
-HOSTS: dict[str, dict[str, Any]] = {"none": {}, "boot": BOOT, "pod": MACHINE, "node": NODE}
-SOURCES = {"pod": "http://127.0.0.1:8006", "boot": "measured-boot"}
+HOSTS: dict[str, dict[str, Any]] = {"none": {}, "pod": MACHINE, "node": NODE}
+SOURCES = {"pod": "http://127.0.0.1:8006"}
 
 
 def plan(name: str) -> EnclavePlan:
@@ -73,14 +72,6 @@ def test_what_differs_from_request_to_request_is_not_measured() -> None:
     assert told[0] != told[1]
 
 
-def test_a_measured_boot_is_another_identity() -> None:
-    plain = plan_of(WEB, host=host_of(runtimeClassName="measured-machine"))
-    boot = measure_enclave(plan("boot"), SETTINGS)
-    assert boot.document.wire()["host"]["measuredBoot"] is True
-    assert "measuredBoot" not in measure_enclave(plain, SETTINGS).document.wire()["host"]
-    assert boot.initdata is None
-
-
 def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -89,7 +80,6 @@ def digest(text: str) -> str:
     ("name", "service"),
     [
         ("none", None),
-        ("boot", "tpm:///dev/tpmrm0"),
         ("pod", "http://127.0.0.1:8006"),
         ("node", "unix:///run/aa/api.sock"),
     ],
