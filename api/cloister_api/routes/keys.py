@@ -6,8 +6,9 @@ from fastapi import APIRouter, Path, Request
 
 from cloister_api.routes.audit import AuditedAction
 from cloister_api.routes.dependencies import context_of, principal_of
-from cloister_api.routes.pagination import paginate
+from cloister_api.routes.pagination import decode_cursor, next_page, not_a_cursor
 from cloister_api.routes.parameters import (
+    MAX_LIMIT,
     Cursor,
     IdempotencyKey,
     Limit,
@@ -17,7 +18,7 @@ from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
 from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
 from cloister_api.schemas.keys import ChangeApiKeyRequest, CreateApiKeyRequest, UpdateApiKeyRequest
-from cloister_api.services.api_keys import veiled
+from cloister_api.services.api_keys import NUMBER, veiled
 from cloister_api.wire.json_response import JsonResponse
 
 __all__ = ["router"]
@@ -40,14 +41,34 @@ async def list_keys(
 ) -> JsonResponse[list[ApiKeyResponse]]:
     """List the regular keys of the organization, oldest first."""
     principal = principal_of(request)
-    records = await context_of(request).accounts.keys.all(principal)
+    size = None if limit is None and cursor is None else limit or MAX_LIMIT
+    records = await context_of(request).accounts.keys.all(
+        principal, after=number_in(cursor), limit=size and size + 1
+    )
+    headers: dict[str, str] = {}
+    if size is not None and len(records) > size:
+        records = records[:size]
+        headers = next_page(request, size, (str(records[-1].id),))
     if principal.session_id:
         # The page's form reveals a value, with a recent sign-in and a row in the audit trail.
         records = list(map(veiled, records))
-    page, headers = paginate(
-        request, records, lambda each: (each.created_at, each.name), limit, cursor
-    )
-    return JsonResponse(page, headers={**UNSTORED, **headers})
+    return JsonResponse(records, headers={**UNSTORED, **headers})
+
+
+def number_in(cursor: str | None) -> int:
+    """Return the number of the key that a page follows; 0 = the page is the first.
+
+    Raises
+    ------
+    ApiError
+        400 when the cursor is not of this list.
+    """
+    if cursor is None:
+        return 0
+    key = decode_cursor(cursor)
+    if len(key) != 1 or not NUMBER.fullmatch(key[0]):
+        raise not_a_cursor()
+    return int(key[0])
 
 
 # The value of a key is secret, so that there is no path to it and no Location.

@@ -26,7 +26,7 @@ from cloister_api.services.idempotency import CreateRequest, is_repeatable
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
 
-__all__ = ["ApiKeyService", "veiled"]
+__all__ = ["NUMBER", "ApiKeyService", "veiled"]
 
 NUMBER = re.compile("[1-9][0-9]{0,17}")
 """Numbers of keys, all of which the database can compare."""
@@ -41,8 +41,19 @@ class ApiKeyService:
         self._audit = audit
         self._clock = clock
 
-    async def all(self, principal: Principal) -> list[ApiKeyResponse]:
-        """Return the records of all keys of the organization, oldest first.
+    async def all(
+        self, principal: Principal, *, after: int = 0, limit: int | None = None
+    ) -> list[ApiKeyResponse]:
+        """Return the records of keys of the organization, oldest first.
+
+        Parameters
+        ----------
+        principal
+            Who sends the request.
+        after
+            Number of the key that they follow.
+        limit
+            Keys at most; None = all.
 
         Raises
         ------
@@ -50,8 +61,9 @@ class ApiKeyService:
             When values were sealed with other key material.
         """
         organization_id = principal.organization_id
-        listed = await self._keys.of_organization(organization_id)
-        own = await self._keys.values(organization_id, principal.user)
+        listed = await self._keys.of_organization(organization_id, after=after, limit=limit)
+        numbers = [key.id for key in listed]
+        own = await self._keys.values(organization_id, principal.user, numbers)
         return [key_record(key, own.get(key.id)) for key in listed]
 
     async def create(
@@ -169,7 +181,7 @@ class ApiKeyService:
             When values were sealed with other key material.
         """
         key = await self.numbered(principal, str(number))
-        own = await self._keys.values(principal.organization_id, principal.user)
+        own = await self._keys.values(principal.organization_id, principal.user, [number])
         return key_record(key, own.get(key.id))
 
     async def update(self, key: ApiKey, body: UpdateApiKeyRequest | ChangeApiKeyRequest) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate, well_formed
+from cloister_api.routes.pagination import encode_cursor
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, run_command
 from tests.support.waiting import until
 
@@ -52,6 +53,28 @@ async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
         return record
 
     return await until(tried)
+
+
+async def test_keys_are_read_page_by_page(facade: Facade, paying: FacadeInstallation) -> None:
+    async with facade.client(paying.key) as client:
+        names = [f"key-{number}" for number in range(5)]
+        for name in names:
+            await made(client, name=name)
+        whole = await client.get("/api/keys")
+        assert "link" not in whole.headers
+        found, following, asked = [], "/api/keys?limit=2", 0
+        while following:
+            answer = await client.get(following)
+            assert answer.status_code == 200, answer.text
+            found += answer.json()
+            following = answer.links.get("next", {}).get("url", "")
+            asked += 1
+        assert (asked, found) == (3, whole.json())
+        assert [each["name"] for each in found] == names
+        for cursor in ("x", "", encode_cursor(("1", "2")), encode_cursor(("-1",))):
+            refused = await client.get("/api/keys", params={"cursor": cursor})
+            assert refused.status_code == 400, cursor
+            assert refused.json()["details"][0]["field"] == "cursor"
 
 
 async def test_a_created_key_has_every_field_of_the_record(

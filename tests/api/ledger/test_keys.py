@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.api_keys.cache import ApiKeyCache
 from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.errors import ApiError
 from cloister_api.ledger.audit import AuditRow, AuditTrail
@@ -22,6 +23,7 @@ from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.ledger.replicas import Replicas
 from cloister_api.ledger.tables.core import API_KEYS
+from cloister_api.services.api_keys import ApiKeyService
 from cloister_crds.kinds import Organization
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)
@@ -69,6 +71,41 @@ async def test_a_key_is_kept_with_everything_but_its_value(
     async with engine.connect() as connection:
         row = (await connection.execute(select(API_KEYS))).mappings().one()
     assert value not in repr(dict(row))
+
+
+class CountingSealer:
+    """Key material that counts what it unseals."""
+
+    def __init__(self, material: KeyMaterial) -> None:
+        self.index, self.seal = material.index, material.seal
+        self._material = material
+        self.unsealed = 0
+
+    def unseal(self, sealed: str, *, context: str) -> str:
+        """Unseal and count."""
+        self.unsealed += 1
+        return self._material.unseal(sealed, context=context)
+
+
+async def test_a_page_of_keys_reads_and_unseals_no_other_keys(
+    engine: AsyncEngine, material: KeyMaterial
+) -> None:
+    sealer = CountingSealer(material)
+    service = ApiKeyService(ApiKeys(engine, sealer), sealer, AuditTrail(engine), lambda: NOW)
+    made = [await make(ApiKeys(engine, material), f"key-{number}") for number in range(7)]
+    await make(ApiKeys(engine, material), "theirs", organization_id="id-2")
+    principal = Principal("k1", "ada", ACME)
+    page = await service.all(principal, after=made[1][0].id, limit=3)
+    assert [(each.id, each.key) for each in page] == [(key.id, v) for key, v in made[2:5]]
+    assert sealer.unsealed == 3
+    assert [each.id for each in await service.all(principal, after=made[5][0].id)] == [
+        made[6][0].id
+    ]
+    assert await service.all(principal, after=made[6][0].id, limit=3) == []
+    assert len(await service.all(principal)) == 7
+    sealer.unsealed = 0
+    assert (await service.record(principal, made[3][0].id)).key == made[3][1]
+    assert sealer.unsealed == 1
 
 
 async def test_a_deleted_key_loses_its_value_and_frees_its_name(

@@ -6,7 +6,7 @@ so that usage and changes of keys do not wait for each other.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -195,12 +195,29 @@ class ApiKeys:
         context = seal_context(key.organization, key.index)
         return key, self._material.unseal(row["sealed"], context=context)
 
-    async def of_organization(self, organization_id: str) -> list[ApiKey]:
-        """Return the live keys of an organization, oldest first."""
+    async def of_organization(
+        self, organization_id: str, *, after: int = 0, limit: int | None = None
+    ) -> list[ApiKey]:
+        """Return the live keys of an organization, oldest first.
+
+        Parameters
+        ----------
+        organization_id
+            Identifier of the Organization.
+        after
+            Number of the key that they follow.
+        limit
+            Keys at most; None = all.
+        """
         query = (
             records()
-            .where(API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None))
+            .where(
+                API_KEYS.c.organization_id == organization_id,
+                API_KEYS.c.deleted_at.is_(None),
+                API_KEYS.c.id > after,
+            )
             .order_by(API_KEYS.c.id)
+            .limit(limit)
         )
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
@@ -237,8 +254,19 @@ class ApiKeys:
             row = (await connection.execute(query)).mappings().one_or_none()
         return None if row is None else ApiKey.of(row)
 
-    async def values(self, organization_id: str, user: str) -> dict[int, str]:
+    async def values(
+        self, organization_id: str, user: str, numbers: Collection[int] | None = None
+    ) -> dict[int, str]:
         """Return the values of a user's own live keys by number, for that user alone.
+
+        Parameters
+        ----------
+        organization_id
+            Identifier of the Organization.
+        user
+            The user.
+        numbers
+            Numbers of keys, from the least to the greatest of which values are read; None = all.
 
         Raises
         ------
@@ -252,6 +280,9 @@ class ApiKeys:
             API_KEYS.c.created_by == user,
             API_KEYS.c.deleted_at.is_(None),
         )
+        if numbers is not None:
+            least, greatest = min(numbers, default=0), max(numbers, default=0)
+            query = query.where(API_KEYS.c.id.between(least, greatest))
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).all()
         return {
