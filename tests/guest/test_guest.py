@@ -4,7 +4,6 @@ The tests themselves are beside the Go code, in operator/guest; this file vets,
 runs and builds. Namespace tests need root and skip with a reason elsewhere.
 """
 
-import contextlib
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -12,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster import LocalClusterError, Progress
 from dev.cluster.guest import MODULE, build
 from dev.cluster.images import guest_image
-from dev.cluster.requirements import install_packages
 from dev.cluster.toolchain import environment
 
 __all__: list[str] = []
@@ -63,9 +60,6 @@ def test_modules_are_pinned() -> None:
 
 
 def test_go_tests_pass() -> None:
-    # Without a TPM in software its tests skip and say so.
-    with contextlib.suppress(LocalClusterError):
-        install_packages(["tpm"], Progress())
     race = ["-race"] if shutil.which("gcc") else []
     variables = {"CGO_ENABLED": "1"} if race else {}
     arguments = ("test", "-count=1", "-p", "1", "-parallel", "6", *race, "./...")
