@@ -87,6 +87,8 @@ class CachedContainer:
     """Wire names of the fields of spec -> managers that set them."""
     pinned: bool = False
     """Whether If-Match named this version: a write must not change another one."""
+    moved_tag: str = ""
+    """Warning of the action that returned it: the tag that it deploys has moved; empty = none."""
 
     @property
     def version(self) -> str:

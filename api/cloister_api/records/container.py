@@ -15,6 +15,7 @@ from cloister_api.schemas.container_responses import (
     ContainerResponse,
     ContainerUpdateResponse,
     HostResponse,
+    ReleaseProblem,
 )
 from cloister_api.schemas.vocabulary import in_api_words
 from cloister_crds.config import ServiceConfig
@@ -30,6 +31,7 @@ from cloister_crds.kinds.container import (
 from cloister_crds.kinds.meta import GROUP
 from cloister_crds.lifecycle.admission.host_selection import not_ready_condition
 from cloister_crds.lifecycle.kept_request import requested, requested_spec
+from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.names import generated_hostname
 
 __all__ = [
@@ -207,7 +209,20 @@ def container_record(
         replaces=links.replaces,
         replaced_by=links.replaced_by,
         error_message=in_api_words(message) or None,
+        warnings=moved_tag_warnings(cached),
     )
+
+
+def moved_tag_warnings(cached: CachedContainer) -> list[ReleaseProblem] | None:
+    """Return the warning that the tag of the present release moved; None = it is not known to.
+
+    What an action has just found counts before the condition that the operator will set for it.
+    """
+    known = condition(cached.container.status.conditions, "TagMoved")
+    text = cached.moved_tag or (known.message if known is not None else "")
+    if not text:
+        return None
+    return [ReleaseProblem(field="tag", code="TagMoved", message=in_api_words(text))]
 
 
 def served_domain(container: Container) -> str:

@@ -27,6 +27,21 @@ __all__ = [
 ]
 
 
+class ReleaseProblem(ResponseBody):
+    """What is wrong, or noteworthy, with a release."""
+
+    field: str
+    """Field of the body or of the configuration file; empty for the whole."""
+    code: str
+    """CamelCase word for programs, such as `UnknownField` or `TagNotFound`."""
+    message: str
+    """Sentence for people: what is wrong and what to do."""
+    line: Omittable[int] = None
+    """Line in the file."""
+    column: Omittable[int] = None
+    """Column in the file."""
+
+
 class ContainerResponse(ResponseBody):
     """A container: one configuration file's containers, run as one enclave."""
 
@@ -101,6 +116,9 @@ class ContainerResponse(ResponseBody):
     """Container that replaces it; it serves until that one is ready, and is then deleted."""
     error_message: Omittable[str] = None
     """What went wrong."""
+    warnings: Omittable[list[ReleaseProblem]] = None
+    """What is noteworthy: `TagMoved`, where the tag points to another commit than the one that was
+    deployed from it and is kept."""
 
 
 class ContainerUpdateResponse(ResponseBody):
@@ -176,21 +194,6 @@ class ReleaseResponse(ResponseBody):
     """Whether the forge calls it a pre-release."""
     commit: Omittable[str] = None
     """Commit of the tag, where the list of the source has it."""
-
-
-class ReleaseProblem(ResponseBody):
-    """What is wrong, or noteworthy, with a release."""
-
-    field: str
-    """Field of the body or of the configuration file; empty for the whole."""
-    code: str
-    """CamelCase word for programs, such as `UnknownField` or `TagNotFound`."""
-    message: str
-    """Sentence for people: what is wrong and what to do."""
-    line: Omittable[int] = None
-    """Line in the file."""
-    column: Omittable[int] = None
-    """Column in the file."""
 
 
 class DeadlinesResponse(ResponseBody):

@@ -29,6 +29,7 @@ REFERENCE = re.compile(
 ACTIONS = (
     (re.compile(r"[Ss]et spec\.state to Running to start it"), "start it"),
     (re.compile(r"Set spec\.promote to \S+, or accept the update,"), "Accept the update"),
+    (re.compile(r"set spec\.commit to it"), "relaunch the container and send the tag"),
     (re.compile(r"set spec\.relaunch to another value"), "relaunch the container"),
     (
         re.compile(r"[,;] (or accept that with|set) spec\.acceptSharedNetwork"),

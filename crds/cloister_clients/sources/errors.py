@@ -132,8 +132,8 @@ class TagMoved(SourceError):
     def __init__(self, repo: str, tag: str, *, pinned: str, actual: str) -> None:
         super().__init__(
             f"the tag {tag} of {repo} points to commit {actual}, not to the pinned commit "
-            f"{pinned}; who changes the tag has to change or remove spec.commit as well; if you "
-            "did not, check who moved it, then pin the new commit or use another release"
+            f"{pinned}; check who moved the tag, then set spec.commit to the commit that you have "
+            "checked or use another release"
         )
         self.pinned = pinned
         """Commit that was requested."""

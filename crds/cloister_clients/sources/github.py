@@ -24,7 +24,8 @@ from cloister_clients.sources.release import (
     ListedRelease,
     PublishedRelease,
     PublishedTag,
-    check_pin,
+    pinned_commit,
+    reading,
 )
 from cloister_clients.sources.rest import (
     Forge,
@@ -59,7 +60,9 @@ class GitHubProvider:
         self._settings = settings
         self._forge = Forge(settings, settings.address, guard=guard, clock=clock, headers=VERSION)
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
+    async def resolve(
+        self, repo: str, tag: str, *, commit: str | None = None, kept: bool = False
+    ) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
         async with self._forge.lookup(repo):
@@ -70,15 +73,17 @@ class GitHubProvider:
             if facts.get("draft") or not facts.get("published_at"):
                 raise ReleaseNotPublished(repo, tag, draft=True)
             actual = await self._commit_of(repo, tag)
-            check_pin(repo, tag, pinned=commit, actual=actual)
-            name, file = await self._file(repo, tag, actual)
+            commit = pinned_commit(repo, tag, pinned=commit, actual=actual, kept=kept)
+            with reading(repo, tag, commit=commit, actual=actual):
+                name, file = await self._file(repo, tag, commit)
             return PublishedRelease(
                 repo=repo,
                 tag=tag,
-                commit=actual,
+                commit=commit,
                 published=moment(facts, "published_at"),
                 file_name=name,
                 file=file,
+                tag_commit=actual,
             )
 
     async def latest(self, repo: str) -> PublishedTag | None:

@@ -175,8 +175,9 @@ class ContainerSpec(Model):
     tag: Tag
     """tag of the release to run."""
     commit: Commit | None = None
-    """commit, when set, must be where the tag points to; unset = wherever it points when the
-    request is decided."""
+    """commit, when set, must be where the tag points to, or the one that serves or last served;
+    unset = that one while tag is the same, else wherever the tag points when the request is
+    decided."""
     state: DesiredState = DesiredState.RUNNING
     """state is Running or Stopped. Default Running."""
     variables: Annotated[

@@ -23,11 +23,16 @@ from cloister_crds.lifecycle.request import (
     same,
     with_request,
 )
+from cloister_crds.lifecycle.state.observed import ReleaseFacts
 
 __all__ = [
     "followed_tag",
     "is_in_force",
+    "is_present_release",
     "kept_request",
+    "moved_tag",
+    "moved_tag_message",
+    "pinned_commit",
     "release_before",
     "request_instead",
     "requested",
@@ -87,10 +92,44 @@ def request_instead(kept: KeptRequest | None, asked: RequestRecord) -> RequestRe
 
 def release_before(status: ContainerStatus, request: RequestRecord) -> RequestRecord | None:
     """Return a request with the release that last served; None = it is that one, or none served."""
-    if not status.current_commit or status.current_tag == request.tag:
+    tag, commit = status.current_tag, status.current_commit
+    if not commit or (tag == request.tag and request.commit in {None, commit}):
         return None
-    commit = status.current_commit if request.commit else None
-    return request.model_copy(update={"tag": status.current_tag, "commit": commit})
+    pin = commit if request.commit else None
+    return request.model_copy(update={"tag": tag, "commit": pin})
+
+
+def pinned_commit(status: ContainerStatus, request: RequestRecord) -> str | None:
+    """Return the commit that a request is for; None = whichever the tag points to.
+
+    A request of the present tag that pins no commit keeps the present one: only a request that
+    names another tag or commit changes the release.
+    """
+    if request.commit is None and request.tag == status.current_tag:
+        return status.current_commit or None
+    return request.commit
+
+
+def is_present_release(status: ContainerStatus, tag: str, commit: str | None) -> bool:
+    """Return whether a tag and a commit are the release that serves or last served."""
+    return bool(commit) and (tag, commit) == (status.current_tag, status.current_commit)
+
+
+def moved_tag_message(repo: str, tag: str, *, commit: str, target: str) -> str:
+    """Return the warning that a tag moved: from a commit that is kept to a target."""
+    return (
+        f"Tag {tag} of {repo} points to commit {target}. The container keeps commit {commit}, "
+        "which was deployed from this tag. Check who moved the tag. To deploy the other commit, "
+        "set spec.commit to it."
+    )
+
+
+def moved_tag(release: ReleaseFacts) -> str:
+    """Return the warning that the tag of a kept commit moved; empty = it did not."""
+    target = release.tag_commit or release.commit
+    if target == release.commit:
+        return ""
+    return moved_tag_message(release.repo, release.tag, commit=release.commit, target=target)
 
 
 def kept_request(

@@ -96,7 +96,9 @@ class ExternalLookup:
 
     async def _release(self, need: NeedRelease) -> ReleaseFacts:
         """Read a release and validate its file."""
-        release = await self._source.resolve(need.repo, need.tag, commit=need.commit)
+        release = await self._source.resolve(
+            need.repo, need.tag, commit=need.commit, kept=need.kept
+        )
         # Validation of a large file takes milliseconds that other reconciles need not wait for.
         rules = replace(
             self._rules,
@@ -116,6 +118,7 @@ class ExternalLookup:
             config=parsed.config,
             problems=parsed.problems,
             unenforced=unenforced(parsed.config) if parsed.config else (),
+            tag_commit=release.tag_commit,
         )
 
     async def _image(self, need: NeedImage) -> RegistryImage:
@@ -141,7 +144,9 @@ class ExternalLookup:
         if need.than is None or need.than == newest.tag:
             return NewestRelease(newest=found)
         present = await self._source.resolve(need.repo, need.than)
-        return NewestRelease(newest=found, than_published=present.published)
+        return NewestRelease(
+            newest=found, than_published=present.published, than_commit=present.commit
+        )
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:
         """Read which values exist and can be used; the values are dropped at once."""

@@ -262,7 +262,7 @@ def _identity(need: Need) -> Hashable:
     """Return the identity of a lookup: equal for equal lookups of different objects."""
     match need:
         case NeedRelease():
-            return ("release", need.repo, need.tag, need.commit, need.tiers)
+            return ("release", need.repo, need.tag, need.commit, need.kept, need.tiers)
         case NeedImage():
             return ("image", need.image, need.namespace, need.platform, need.credentials)
         case NeedSecretValues():

@@ -20,6 +20,7 @@ from cloister_crds.lifecycle.admission.validation import (
     spec_problems,
 )
 from cloister_crds.lifecycle.backoff import SHORTEST_BACKOFF
+from cloister_crds.lifecycle.kept_request import is_present_release, pinned_commit
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import (
     Failed,
@@ -46,6 +47,7 @@ __all__ = [
     "AdmissionRefused",
     "AdmissionUnresolved",
     "admit",
+    "release_need",
 ]
 
 
@@ -111,19 +113,26 @@ def admit(state: RolloutState) -> Admission:
     refused = state.observed.refused
     if refused is not None and refused[0] == state.revision:
         return AdmissionRefused("EnclaveRefused", refused[1])
-    need = NeedRelease(
-        repo=state.wanted.repo,
-        tag=state.wanted.tag,
-        commit=state.wanted.commit,
-        request=state.revision,
-        tiers=Tiers.of(state.observed.organization),
-    )
+    need = release_need(state)
     result = state.observed.results.get(need)
     if not isinstance(result, Known):
         return _unresolved({need: result}, state.now)
     if not isinstance(result.value, ReleaseFacts):
         raise TypeError(f"{need} was resolved to {type(result.value).__name__}")
     return _of_release(state, facts, result.value)
+
+
+def release_need(state: RolloutState) -> NeedRelease:
+    """Return the lookup of the wanted release: the present commit is kept if its tag moved."""
+    tag, commit = state.wanted.tag, pinned_commit(state.status, state.wanted)
+    return NeedRelease(
+        repo=state.wanted.repo,
+        tag=tag,
+        commit=commit,
+        request=state.revision,
+        tiers=Tiers.of(state.observed.organization),
+        kept=is_present_release(state.status, tag, commit),
+    )
 
 
 def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts) -> Admission:

@@ -39,6 +39,8 @@ class FollowedRelease:
     """What to look up."""
     recheck_at: datetime | None = None
     """When to look it up again, in UTC; None = nothing is followed."""
+    found: Known[NewestRelease] | None = None
+    """Result of the present lookup; None = there is none yet."""
 
 
 def follow_release(observed: Observed, now: datetime) -> FollowedRelease:
@@ -60,7 +62,8 @@ def follow_release(observed: Observed, now: datetime) -> FollowedRelease:
     result = observed.results.get(need)
     if isinstance(result, Known) and isinstance(result.value, NewestRelease):
         latest = _later(recorded, result.value, need)
-        return FollowedRelease(tag=_wanted(latest), latest=latest, recheck_at=recheck_at)
+        found = Known(result.value, result.at)
+        return FollowedRelease(_wanted(latest), latest, recheck_at=recheck_at, found=found)
     needs: tuple[NeedLatest, ...] = (need,)
     failed = result if isinstance(result, Failed) else None
     if failed is not None and failed.retry_at is not None and failed.retry_at > now:

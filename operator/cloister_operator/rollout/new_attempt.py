@@ -140,6 +140,7 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
         commit=spec.commit,
         request=spec.revision,
         tiers=Tiers.of(state.observed.organization),
+        kept=True,
     )
     result = state.observed.results.get(need)
     if result is None:

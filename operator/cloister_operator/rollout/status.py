@@ -29,6 +29,7 @@ from cloister_operator.rollout.cleanup import (
 )
 from cloister_operator.rollout.decision import CreateEnclave
 from cloister_operator.rollout.gateway_routes import routed_condition
+from cloister_operator.rollout.moved_tag import moved_tag_condition
 from cloister_operator.rollout.phases import move
 from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
@@ -99,7 +100,10 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
             "history": history,
             "conditions": merge(
                 before.conditions,
-                _conditions(state, plan, shown, updating=update is not None),
+                (
+                    *_conditions(state, plan, shown, updating=update is not None),
+                    *moved_tag_condition(state, current_tag, current_commit),
+                ),
                 generation=state.container.metadata.generation,
                 now=state.now,
             ),

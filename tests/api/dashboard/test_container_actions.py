@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.support.programs.dashboard import Dashboard, Person
-from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
+from tests.support.programs.facade import ADMIN, COMMIT_OF_TAG, Facade, FacadeInstallation
 from tests.support.waiting import until
 
 SERVES = {"phase": "ready", "currentTag": "v1.0.0"}
@@ -224,7 +224,7 @@ async def test_settings_are_changed_and_only_those(
     async with facade.client(world.key) as client, dashboard.signed_in(ADMIN) as person:
         made = await client.post("/api/containers", json=world.body("web", variables={"A": "1"}))
         identifier = made.json()["id"]
-        await world.report("web", phase="ready", currentTag="v1.0.0", currentCommit="c" * 40)
+        await world.report("web", phase="ready", currentTag="v1.0.0", currentCommit=COMMIT_OF_TAG)
         path = f"/o/{world.organization}/containers/{identifier}/settings"
 
         async def shown() -> bool:

@@ -18,7 +18,13 @@ from tests.support.builders.catalog import RECORD
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
 from tests.support.programs.dashboard import Dashboard
-from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, run_command
+from tests.support.programs.facade import (
+    ADMIN,
+    COMMIT_OF_TAG,
+    Facade,
+    FacadeInstallation,
+    run_command,
+)
 from tests.support.waiting import until
 
 PAGES = (
@@ -68,7 +74,7 @@ async def test_a_release_is_brought_to_the_ticked_containers(
             for name in ("a", "b", "c")
         }
     for name in ("a", "b"):
-        await world.report(name, phase="ready", currentTag="v1.0.0", currentCommit="c" * 40)
+        await world.report(name, phase="ready", currentTag="v1.0.0", currentCommit=COMMIT_OF_TAG)
     async with dashboard.signed_in(ADMIN) as person:
         listed = await opened(person, world, "deployments", "2 ready")
         (one,) = re.findall(rf'href="({listed}/[^"]+)"', (await person.get(listed)).text)

@@ -11,10 +11,10 @@ import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim
-from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
+from tests.support.programs.facade import COMMIT_OF_TAG, DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
-READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": COMMIT_OF_TAG}
 UPDATING: dict[str, Any] = {
     **READY,
     "activeEnclave": "web-a-1",

@@ -12,14 +12,18 @@ import pytest
 
 from tests.support.faults.fault_kinds import HeldWrites
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.programs.facade import (
+    COMMIT_OF_TAG,
+    Facade,
+    FacadeInstallation,
+    config_file,
+)
 from tests.support.waiting import until
 
-COMMIT = "c" * 40
 SERVES = {
     "phase": "ready",
     "currentTag": "v1.0.0",
-    "currentCommit": COMMIT,
+    "currentCommit": COMMIT_OF_TAG,
     "requestedTag": "v1.0.0",
     "activeEnclave": "web-a-1",
 }
@@ -92,6 +96,60 @@ async def test_a_relaunch_without_a_tag_is_of_what_serves(
     assert spec["commit"] == world.repository.git("rev-parse", "v1.0.0")
 
 
+@pytest.mark.parametrize("action", ["relaunch", "start"])
+async def test_what_names_no_tag_keeps_the_commit_of_a_tag_that_moved(
+    facade: Facade, world: FacadeInstallation, action: str
+) -> None:
+    async with facade.client(world.key) as client:
+        path = (await client.post("/api/containers", json=world.body("web"))).headers["location"]
+        await world.enclave("web", name="web-a-1")
+        status = SERVES
+        if action == "start":
+            await client.post(f"{path}/stop")
+            status = SERVES | {"phase": "stopped", "activeEnclave": ""}
+        kept = world.repository.git("rev-parse", "v1.0.0")
+        await seen(client, world, **status | {"currentCommit": kept})
+        moved = world.repository.release("v1.0.0", config_file(world.image) + b"# moved\n")
+        answer = await client.post(f"{path}/{action}", json={"variables": {"GREETING": "new"}})
+        assert answer.status_code == 200, answer.text
+        (warning,) = answer.json()["warnings"]
+        assert (warning["field"], warning["code"]) == ("tag", "TagMoved")
+        assert kept in warning["message"]
+        assert moved in warning["message"]
+        assert (await spec_of(world))["commit"] == kept
+        condition = {
+            "type": "TagMoved",
+            "status": "True",
+            "reason": "TagMoved",
+            "message": "Tag v1.0.0 moved.",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        await seen(client, world, **SERVES | {"currentCommit": kept}, conditions=[condition])
+        shown = (await client.get(path)).json()["warnings"]
+        assert [each["message"] for each in shown] == ["Tag v1.0.0 moved."]
+        named = await client.post(f"{path}/relaunch", json={"tag": "v1.0.0"})
+        assert named.status_code == 200, named.text
+        assert (await spec_of(world))["commit"] == moved
+
+
+async def test_a_release_that_never_served_is_not_kept_when_its_tag_moved(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        path = (await client.post("/api/containers", json=world.body("web"))).headers["location"]
+        await seen(client, world, phase="failed", currentTag="v1.0.0", requestedTag="v1.0.0")
+        kept = (await spec_of(world))["commit"]
+        moved = world.repository.release("v1.0.0", config_file(world.image) + b"# moved\n")
+        refused = await client.post(f"{path}/relaunch", json={})
+        assert refused.status_code == 400
+        (problem,) = refused.json()["details"]
+        assert (problem["field"], problem["code"]) == ("tag", "TagMoved")
+        assert kept in problem["message"]
+        assert moved in problem["message"]
+        named = await client.post(f"{path}/relaunch", json={"tag": "v1.0.0"})
+        assert named.status_code == 200, named.text
+
+
 async def test_a_second_release_seconds_later_keeps_what_the_first_one_bound(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -130,7 +188,8 @@ async def test_staging_of_a_relaunch_ends_with_its_update(
 async def test_what_is_followed_is_written_into_spec_when_it_ends(
     facade: Facade, world: FacadeInstallation
 ) -> None:
-    latest = {"tag": "v1.1.0", "commit": COMMIT, "publishedAt": "2100-01-01T00:00:00Z"}
+    commit = world.repository.git("rev-parse", "v1.1.0")
+    latest = {"tag": "v1.1.0", "commit": commit, "publishedAt": "2100-01-01T00:00:00Z"}
     follows = {**latest, "comparedTo": "v1.0.0", "followed": True}
     serves = SERVES | {"currentTag": "v1.1.0", "latestRelease": follows}
     async with facade.client(world.key) as client:
@@ -143,7 +202,7 @@ async def test_what_is_followed_is_written_into_spec_when_it_ends(
         ended = (await client.post(f"{path}/auto-update", json={"auto_update": False})).json()
         assert (ended["auto_update"], ended["requested_tag"]) == (False, "v1.1.0")
     spec = await spec_of(world)
-    assert (spec["tag"], spec["commit"]) == ("v1.1.0", COMMIT)
+    assert (spec["tag"], spec["commit"]) == ("v1.1.0", commit)
 
 
 async def test_a_failed_start_shows_what_was_tried(
@@ -196,7 +255,10 @@ async def test_a_stop_works_where_a_gitops_manager_owns_the_tag(
         found = await until(listed, what="the container")
         path = f"/api/containers/{found[0]['id']}"
         await world.enclave("web", name="web-a-1")
-        changed = {"metadata": {"name": "web"}, "spec": {**spec, "tag": "v1.1.0", "commit": COMMIT}}
+        changed = {
+            "metadata": {"name": "web"},
+            "spec": {**spec, "tag": "v1.1.0", "commit": "c" * 40},
+        }
         await world.apply_as("kustomize-controller", changed)
         update = {**UPDATE, "status": "failed", "type": "blue_green"}
         await seen(client, world, **SERVES | {"requestedTag": "v1.1.0"}, update=update)

@@ -14,10 +14,10 @@ from cloister_crds.kinds import Deployment
 from cloister_crds.names import deployment_name
 from tests.support.faults.fault_kinds import HeldEvents
 from tests.support.faults.faulty_proxy import FaultyProxy
-from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
+from tests.support.programs.facade import COMMIT_OF_TAG, Facade, FacadeInstallation, start_facade
 from tests.support.waiting import until
 
-READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": COMMIT_OF_TAG}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 

@@ -25,6 +25,7 @@ from tests.support.programs.operator import (
     operator_lock,
 )
 from tests.support.programs.operator_facade import facade_of
+from tests.support.servers.git import Repository
 from tests.support.waiting import until_sync
 
 MANUAL = Path(__file__).parents[3] / "docs" / "lifecycle.md"
@@ -351,6 +352,34 @@ def test_an_update_at_the_instance_limit_is_no_further_instance(doors: Doors) ->
         doors.limit(1000)
     doors.candidate("further")
     doors.installation.kubectl("delete", "ctr/further", "-n", doors.place)
+    doors.delete()
+
+
+def test_a_tag_that_moved_keeps_its_commit_at_both_doors(doors: Doors) -> None:
+    doors.begin(staging=False)
+    doors.patch(commit=None)
+    doors.ready()
+    names = (doors.rest, doors.manifest)
+    before = {name: doors.of(name).status.active_enclave for name in names}
+    repository = Repository(doors.installation.repositories.path / f"{REPO}.git")
+    kept = doors.commits["v1.0.0"]
+    moved = repository.commit({"service-config.yml": b"cvm-version: 0.10.0\n"})
+    repository.tag("v1.0.0", moved)
+    try:
+        doors.post("relaunch")
+        doors.patch(relaunch="again")
+        doors.run()
+        for name in names:
+            doors.installation.wait_for(name, "Ready", reason="Serving")
+            container = doors.of(name)
+            assert container.status.current_commit == kept
+            assert container.status.active_enclave != before[name]
+            found = condition_of(container, "TagMoved")
+            assert found is not None
+            assert kept in found["message"]
+            assert moved in found["message"]
+    finally:
+        repository.tag("v1.0.0", kept)
     doors.delete()
 
 

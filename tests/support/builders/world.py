@@ -74,6 +74,7 @@ from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 from cloister_operator.rollout.rollout_state import RolloutState
 from tests.support.builders.invariants import check
 from tests.support.builders.resources import (
+    COMMIT,
     NOW,
     SETTINGS,
     claim_of,
@@ -121,6 +122,7 @@ class SimulatedCluster:
         self.source_is_up: bool = True
         self.bad_tags: set[str] = set()
         self.published: dict[str, datetime] = {"v1.0.0": NOW - timedelta(days=1)}
+        self.commits: dict[str, str] = {}
         self.interrupt_next: bool = False
         self.wake_at: datetime | None = None
         self.decisions: list[Decision] = []
@@ -310,7 +312,7 @@ class SimulatedCluster:
             case NeedRelease() if need.tag in self.bad_tags:
                 return Failed("TagNotFound", "no such tag", False, self.now)
             case NeedRelease():
-                return Known(release_of(self.files.get(need.tag), tag=need.tag), self.now)
+                return self.release(need)
             case NeedLatest():
                 return Known(self._newest(need), self.now)
             case NeedImage():
@@ -318,20 +320,36 @@ class SimulatedCluster:
             case _:
                 return Known(SecretValues(), self.now)
 
+    def release(self, need: NeedRelease) -> LookupResult:
+        """Read a tag as a source does: a pinned commit that it left only where that is kept."""
+        points_to = self.commits.get(need.tag, COMMIT)
+        commit = need.commit or points_to
+        if commit != points_to and not need.kept:
+            return Failed("TagMoved", f"points to {points_to}, not to {commit}", False, self.now)
+        file = self.files.get(need.tag)
+        found = release_of(file, tag=need.tag, commit=commit, tag_commit=points_to)
+        return Known(found, self.now)
+
     def _newest(self, need: NeedLatest) -> NewestRelease:
         if not self.published:
             return NewestRelease(newest=None)
         tag = max(self.published, key=lambda each: self.published[each])
-        newest = LatestRelease(tag=tag, commit=40 * "c", published_at=self.published[tag])
-        compared = need.than is not None and need.than != tag
-        than = self.published.get(need.than or "") if compared else None
-        return NewestRelease(newest, than)
+        commit = self.commits.get(tag, COMMIT)
+        newest = LatestRelease(tag=tag, commit=commit, published_at=self.published[tag])
+        if need.than is None or need.than == tag:
+            return NewestRelease(newest)
+        than = self.published.get(need.than)
+        return NewestRelease(newest, than, self.commits.get(need.than, COMMIT) if than else "")
 
     # What may happen between two reconciles.
 
     def publish_release(self, tag: str) -> None:
         """Publish a release now; every repository of the world is one."""
         self.published[tag] = self.now
+
+    def move_tag(self, tag: str, commit: str) -> None:
+        """Let a tag point to another commit from now on."""
+        self.commits[tag] = commit
 
     def change_spec(self, **spec: Any) -> None:
         """Change spec as a user does; nothing happens when nothing changes."""

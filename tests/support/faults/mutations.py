@@ -20,7 +20,12 @@ from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from tests.support.clients.openapi_check import described
-from tests.support.programs.facade import WEBHOOK_SECRET, FacadeInstallation, config_file
+from tests.support.programs.facade import (
+    COMMIT_OF_TAG,
+    WEBHOOK_SECRET,
+    FacadeInstallation,
+    config_file,
+)
 from tests.support.servers.git import Repositories
 from tests.support.waiting import until
 
@@ -61,7 +66,7 @@ class Call:
     """Allowed statuses of a retry other than success: the first try had taken effect."""
 
 
-READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": "c" * 40}
+READY = {"phase": "ready", "currentTag": "v1.0.0", "currentCommit": COMMIT_OF_TAG}
 PENDING = {"revision": "b", "tag": "v1.1.0", "uid": "0b", "status": "ready", "type": "blue_green"}
 
 

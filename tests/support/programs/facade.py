@@ -47,6 +47,7 @@ from tests.support.waiting import until, until_sync
 
 __all__ = [
     "ADMIN",
+    "COMMIT_OF_TAG",
     "DOMAIN",
     "LIMITS",
     "WEBHOOK_SECRET",
@@ -74,6 +75,8 @@ ADMIN = "ada@example.test"
 LIMITS = httpx.Limits(keepalive_expiry=1)
 """Of connections: well below the facade's keep-alive timeout of five seconds, since a request on a
 connection that is being closed would be lost."""
+COMMIT_OF_TAG = "c" * 40
+"""As currentCommit of a reported status: the commit that currentTag points to."""
 CACHING = ("facade", "proxied", "dashboard", "real_sign_ins", "forged_sign_ins")
 """Fixtures of running facades, which have to cache an installation before its test begins."""
 
@@ -298,6 +301,8 @@ class FacadeInstallation:
     async def report(self, name: str, **status: Any) -> None:
         """Write a Container's status as the operator does, for its current generation."""
         present = await self.kube.get(of(Container), name, self.namespace)
+        if status.get("currentCommit") == COMMIT_OF_TAG:
+            status["currentCommit"] = self.repository.git("rev-parse", status["currentTag"])
         seen = {"observedGeneration": present["metadata"]["generation"], **status}
         await self.kube.merge_patch(
             of(Container), name, {"status": seen}, self.namespace, subresource="status"

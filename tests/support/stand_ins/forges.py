@@ -131,7 +131,7 @@ class GitHubStandIn(ForgeStandIn):
                 )
             case ["git", "tags", identity]:
                 reply = _github_tag(repository, identity)
-            case ["git", "trees", identity]:
+            case ["git", "trees", identity] if _object_id(repository, f"{identity}^{{tree}}"):
                 reply = _json(200, {"sha": identity, "tree": _tree(repository, identity)})
             case ["git", "blobs", identity]:
                 assert request.headers["accept"] == "application/vnd.github.raw+json"
@@ -172,7 +172,9 @@ class GiteaStandIn(ForgeStandIn):
                 reply = self._listed(f"{owner}/{name}", request)
             case ["tags", *parts]:
                 reply = _gitea_tag(repository, "/".join(parts))
-            case ["contents", path]:
+            case ["contents", path] if _object_id(
+                repository, f"{request.parameters['ref'][0]}^{{tree}}"
+            ):
                 reply = _gitea_content(repository, path, request.parameters["ref"][0])
             case _:
                 reply = _missing()

@@ -5,6 +5,7 @@ names. A simulated operator looks at both.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +24,10 @@ from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import DesiredState, UpdatePhase
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction, refusal
-from tests.support.builders.resources import SETTINGS, release_of
+from cloister_crds.lifecycle.kept_request import is_present_release, moved_tag
+from cloister_crds.lifecycle.state.conditions import condition
+from cloister_crds.lifecycle.state.observed import Known, NeedRelease, ReleaseFacts
+from tests.support.builders.resources import COMMIT, SETTINGS
 from tests.support.builders.world import SimulatedCluster
 from tests.support.lifecycles.release_table import CELLS, NAMED, STATES, expected_tag
 
@@ -98,6 +102,7 @@ class Manifest:
         status = world.container.status
         active = world.enclaves.get(status.active_enclave)
         self.served: RequestRecord | None = active.spec.request if active is not None else None
+        self.warning: str | None = None
 
     def relaunch(self, tag: str | None = None) -> None:
         """Set relaunch, and put the rest back unless a tag is named."""
@@ -142,9 +147,15 @@ class Rest(Manifest):
     def _deploy(self, tag: str | None, earlier: RequestRecord | None) -> None:
         body = RelaunchRequest(tag=tag)
         container = self.world.container
-        wanted = deployed_spec(container, body, earlier).tag
-        published = self.world.published.get(wanted, self.world.now)
-        found = release_of(tag=wanted, published=published)
+        wanted = deployed_spec(container, body, earlier)
+        kept = is_present_release(container.status, wanted.tag, wanted.commit)
+        need = NeedRelease(wanted.repo, wanted.tag, wanted.commit, request="", kept=kept)
+        result = self.world.release(need)
+        assert isinstance(result, Known), result
+        assert isinstance(result.value, ReleaseFacts)
+        published = self.world.published.get(wanted.tag, self.world.now)
+        found = replace(result.value, published=published)
+        self.warning = moved_tag(found)
         self._write({**deploying(container, body, earlier, found), "relaunch": "again"})
 
     def _before_update(self) -> RequestRecord | None:
@@ -312,3 +323,91 @@ def test_what_a_stop_ended_is_told_until_spec_is_put_back() -> None:
     status = world.container.status
     assert (world.reason(), status.active_enclave) == ("Serving", active)
     assert status.kept_request is None
+
+
+MOVED = "2" * 40
+
+
+@pytest.mark.parametrize("door", [Rest, Manifest])
+@pytest.mark.parametrize("action", ["relaunch", "start after that"])
+@pytest.mark.parametrize("state", ["serving", "following", "updating", "update failed"])
+def test_what_names_no_tag_keeps_the_commit_of_a_tag_that_moved(
+    state: str, action: str, door: type[Manifest]
+) -> None:
+    world = SimulatedCluster()
+    BEFORE[state](world)
+    tag, before = world.container.status.current_tag, world.container.status.active_enclave
+    world.move_tag(tag, MOVED)
+    changer = door(world)
+    ACTIONS[action](changer)
+    world.settle()
+    status = world.container.status
+    assert (status.current_tag, status.current_commit) == (tag, COMMIT)
+    assert status.active_enclave != before
+    found = condition(status.conditions, "TagMoved")
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "TagMoved")
+    assert COMMIT in found.message
+    assert MOVED in found.message
+    assert changer.warning in {None, found.message}
+    assert (changer.warning is None) is (door is Manifest)
+
+
+def test_a_relaunch_that_names_the_tag_deploys_the_commit_that_it_points_to() -> None:
+    world = SimulatedCluster()
+    serving(world)
+    world.move_tag("v1.0.0", MOVED)
+    Rest(world).relaunch()
+    world.settle()
+    assert world.reason("TagMoved") == "TagMoved"
+    Rest(world).relaunch("v1.0.0")
+    world.settle()
+    assert world.container.status.current_commit == MOVED
+    assert world.reason("TagMoved") is None
+
+
+def test_a_manifest_deploys_the_other_commit_by_naming_it() -> None:
+    world = SimulatedCluster()
+    serving(world)
+    world.move_tag("v1.0.0", MOVED)
+    world.change_spec(relaunch="again")
+    world.settle()
+    world.results.clear()
+    world.settle()
+    assert world.reason("TagMoved") == "TagMoved"
+    world.change_spec(commit="3" * 40)
+    world.settle()
+    assert world.reason("Ready") == "TagMoved"
+    world.change_spec(commit=MOVED)
+    world.settle()
+    assert (world.reason(), world.container.status.current_commit) == ("Serving", MOVED)
+    assert world.reason("TagMoved") is None
+
+
+def test_a_pin_of_what_never_served_is_not_deployed_after_its_tag_moved() -> None:
+    world = SimulatedCluster()
+    world.change_spec(commit=COMMIT)
+    world.move_tag("v1.0.0", MOVED)
+    world.settle()
+    assert (world.container.status.phase, world.reason()) == ("failed", "TagMoved")
+
+
+@pytest.mark.parametrize("tag", ["v1.0.0", "v1.1.0"])
+def test_the_lookup_of_automatic_updates_finds_that_a_tag_moved(tag: str) -> None:
+    world = SimulatedCluster()
+    if tag == "v1.1.0":
+        following(world)
+    else:
+        serving(world)
+        world.change_spec(auto_update=True)
+        world.settle()
+    active = world.container.status.active_enclave
+    world.move_tag(tag, MOVED)
+    world.now += SETTINGS.follow_interval
+    world.settle()
+    assert world.reason("TagMoved") == "TagMoved"
+    assert world.container.status.active_enclave == active
+    world.move_tag(tag, COMMIT)
+    world.now += SETTINGS.follow_interval
+    world.settle()
+    assert world.reason("TagMoved") is None

@@ -67,6 +67,7 @@ QUESTIONS = {
     "Stalled": "Does it wait for somebody?",
     "Reconciling": "Is something under way?",
     "Unenforced": "Does the host leave something of the file undone?",
+    "TagMoved": "Has the tag moved since it was deployed?",
     "Paused": "Is it paused?",
 }
 """What each condition answers; another one is shown by its type."""
@@ -223,7 +224,7 @@ def domain_rows(records: Sequence[DomainResponse]) -> list[DomainRow]:
     return sorted(rows, key=lambda row: (URGENCY.index(row.tone), row.record.domain))
 
 
-BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced"})
+BAD_WHEN_TRUE = frozenset({"Stalled", "Unenforced", "TagMoved"})
 """Conditions whose yes is bad."""
 NEUTRAL = frozenset({"Reconciling", "Paused"})
 """Conditions whose yes and no are neither good nor bad."""

@@ -88,9 +88,16 @@ class Lookups:
                 del self._requests[organization]
 
     async def release(
-        self, repo: str, tag: str, organization: str, until: LookupDeadline
+        self,
+        repo: str,
+        tag: str,
+        organization: str,
+        until: LookupDeadline,
+        *,
+        commit: str | None = None,
+        kept: bool = False,
     ) -> PublishedRelease:
-        """Read a release.
+        """Read a release, of a commit as `SourceProvider.resolve` has it.
 
         Raises
         ------
@@ -99,7 +106,9 @@ class Lookups:
         SourceError
             When there is no such release, or the source does not respond.
         """
-        return await self._of_source(lambda: self._source.resolve(repo, tag), organization, until)
+        return await self._of_source(
+            lambda: self._source.resolve(repo, tag, commit=commit, kept=kept), organization, until
+        )
 
     async def releases(self, repo: str, limit: int, organization: str) -> tuple[ListedRelease, ...]:
         """Return the newest releases of a repository, as they were in the last minute.

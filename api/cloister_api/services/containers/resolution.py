@@ -15,7 +15,7 @@ from cloister_api.services.containers.refusals import denial, refusal, to_wire
 from cloister_clients.kube import KubeClient
 from cloister_clients.registry import PrivateRegistry
 from cloister_clients.registry.stored import StoredCredentials, stored_credentials
-from cloister_clients.sources import ListedRelease, SourceError
+from cloister_clients.sources import ListedRelease, PublishedRelease, SourceError, TagMoved
 from cloister_crds.config import Rules, parse
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds import Organization
@@ -108,7 +108,15 @@ class ReleaseResolver:
         """Close connections."""
         await self._lookups.aclose()
 
-    async def find(self, repo: str, tag: str, organization: Organization) -> ResolvedRelease:
+    async def find(
+        self,
+        repo: str,
+        tag: str,
+        organization: Organization,
+        *,
+        commit: str | None = None,
+        kept: bool = False,
+    ) -> ResolvedRelease:
         """Read a release, parse its file and look its images up.
 
         Parameters
@@ -119,6 +127,10 @@ class ReleaseResolver:
             Tag of the release.
         organization
             Its allowed sizes and its registry credentials apply.
+        commit
+            Commit that it must be; None = whichever the tag points to.
+        kept
+            Whether the commit is the present release, which is read even if the tag moved.
 
         Raises
         ------
@@ -131,7 +143,9 @@ class ReleaseResolver:
             When the cluster does not respond.
         """
         with self._lookups.request(organization.metadata.name) as until:
-            return await self._find(repo, tag, organization, until)
+            slug = organization.metadata.name
+            release = await self._lookups.release(repo, tag, slug, until, commit=commit, kept=kept)
+            return await self._judged(release, organization, until)
 
     async def listed(
         self, repo: str, limit: int, organization: Organization
@@ -139,12 +153,11 @@ class ReleaseResolver:
         """Return the newest releases of a repository, see `Lookups.releases`."""
         return await self._lookups.releases(repo, limit, organization.metadata.name)
 
-    async def _find(
-        self, repo: str, tag: str, organization: Organization, until: LookupDeadline
+    async def _judged(
+        self, release: PublishedRelease, organization: Organization, until: LookupDeadline
     ) -> ResolvedRelease:
-        """Do the work of `find` until a deadline."""
+        """Parse the file of a release and look its images up."""
         slug, tiers = organization.metadata.name, Tiers.of(organization)
-        release = await self._lookups.release(repo, tag, slug, until)
         rules = replace(
             self._rules,
             cpu_tiers=tiers.cpus,
@@ -153,8 +166,8 @@ class ReleaseResolver:
         )
         parsed = await asyncio.to_thread(parse, release.file, rules=rules)
         facts = ReleaseFacts(
-            repo=repo,
-            tag=tag,
+            repo=release.repo,
+            tag=release.tag,
             commit=release.commit,
             published=release.published,
             file_name=release.file_name,
@@ -162,6 +175,7 @@ class ReleaseResolver:
             digest=parsed.digest,
             config=parsed.config,
             problems=parsed.problems,
+            tag_commit=release.tag_commit,
         )
         if parsed.config is None:
             return ResolvedRelease(facts, self._file_limit)
@@ -177,7 +191,9 @@ class ReleaseResolver:
         sizes = {image: each for image, each in found.items() if isinstance(each, int)}
         return ResolvedRelease(facts, self._file_limit, failed, sizes)
 
-    async def approve(self, facts: RequestFacts, problems: tuple[Problem, ...]) -> ResolvedRelease:
+    async def approve(
+        self, facts: RequestFacts, problems: tuple[Problem, ...], *, kept: bool = False
+    ) -> ResolvedRelease:
         """Find the release of a request, and refuse what cannot run.
 
         All problems of the request, its release, the file and the images are reported together.
@@ -188,6 +204,8 @@ class ReleaseResolver:
             The request and what is known about it, without the release.
         problems
             Its problems, from `admitted_problems`.
+        kept
+            Whether it is the present release, which is read even if its tag moved.
 
         Raises
         ------
@@ -199,7 +217,9 @@ class ReleaseResolver:
         assert facts.organization is not None
         spec = facts.spec
         try:
-            found = await self.find(spec.repo, spec.tag, facts.organization)
+            found = await self.find(
+                spec.repo, spec.tag, facts.organization, commit=spec.commit, kept=kept
+            )
         except SourceError as error:
             raise refusal_of_source(error, problems) from error
         answered = found.added_to(facts)
@@ -240,15 +260,22 @@ def refusal_of_source(error: SourceError, others: Iterable[Problem] = ()) -> Api
         Problems that the rules found before; all of them are reported together.
     """
     field = FIELDS.get(error.reason, "tag")
+    message = error.message
+    if isinstance(error, TagMoved):
+        message = (
+            f"the tag points to commit {error.actual}, and this container uses commit "
+            f"{error.pinned}, which cannot be deployed now; check who moved the tag, then send the "
+            "tag with the request to deploy the other commit, or send the tag of another release"
+        )
     wrong = [each for each in others if each.severity is Severity.ERROR]
     if not wrong and error.transient:
-        return unavailable(error.message, retry_after=getattr(error, "retry_after", None))
+        return unavailable(message, retry_after=getattr(error, "retry_after", None))
     if not wrong:
-        return bad_request(field, error.message, code=error.reason)
+        return bad_request(field, message, code=error.reason)
     if error.transient and not all(is_transient(each.code) for each in wrong):
         return problems_of_file(to_wire(each) for each in wrong)
     refused = refusal(
-        (*wrong, Problem(field, error.reason, error.message)),
+        (*wrong, Problem(field, error.reason, message)),
         retry_after=getattr(error, "retry_after", None),
     )
     assert refused is not None

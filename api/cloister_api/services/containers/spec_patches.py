@@ -13,8 +13,13 @@ from cloister_api.services.containers.specs import changed_spec, spec_patch
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.container import ContainerSpec, DesiredState
 from cloister_crds.kinds.request import RequestRecord
-from cloister_crds.lifecycle.kept_request import followed_tag, release_before, requested
-from cloister_crds.lifecycle.request import is_made_for, with_request
+from cloister_crds.lifecycle.kept_request import (
+    followed_tag,
+    pinned_commit,
+    release_before,
+    requested,
+)
+from cloister_crds.lifecycle.request import is_made_for, record, with_request
 from cloister_crds.lifecycle.state.observed import ReleaseFacts
 
 __all__ = [
@@ -78,7 +83,11 @@ def written_spec(
 def deployed_spec(
     container: Container, body: RelaunchRequest, earlier: RequestRecord | None
 ) -> ContainerSpec:
-    """Return the spec that is checked: with staging of this update and the tag that is followed.
+    """Return the spec that is checked: with staging of this update, and the release to deploy.
+
+    Without a tag in the body that is the present one: the tag that is followed or requested, at the
+    commit that serves or last served. A tag in the body is deployed at whichever commit it points
+    to.
 
     Parameters
     ----------
@@ -96,8 +105,11 @@ def deployed_spec(
     """
     spec = written_spec(container, body, earlier)
     update: dict[str, Any] = {} if body.staging is None else {"staging": body.staging}
-    if spec.auto_update and not body.tag:
-        update["tag"] = requested(container).tag
+    if body.tag:
+        update["commit"] = None
+    else:
+        asked = requested(container) if spec.auto_update else record(spec)
+        update |= {"tag": asked.tag, "commit": pinned_commit(container.status, asked)}
     return spec.model_copy(update=update)
 
 
@@ -125,7 +137,8 @@ def deploying(
     ApiError
         400 when it breaks a rule of the kind, 409 when another release would be deployed now.
     """
-    if deployed_spec(container, body, earlier).tag != release.tag:
+    checked = deployed_spec(container, body, earlier)
+    if checked.tag != release.tag or checked.commit not in {None, release.commit}:
         raise conflict("the container was changed at the same moment; try again")
     before, after = container.spec, written_spec(container, body, earlier)
     changed: dict[str, Any] = {"state": DesiredState.RUNNING}

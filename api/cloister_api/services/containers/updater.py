@@ -7,6 +7,7 @@ on a conflict. The actions that a state allows are the table of spec 22.1.
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
@@ -46,6 +47,7 @@ from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction
+from cloister_crds.lifecycle.kept_request import is_present_release, moved_tag
 from cloister_crds.lifecycle.names.hostnames import generated_hostnames
 from cloister_crds.lifecycle.tracing import trace_annotation
 
@@ -314,7 +316,8 @@ class ContainerUpdater:
             patch = deploying(present.container, body, earlier, found.release)
             return {**patch, "relaunch": secrets.token_hex(8)}
 
-        return await self._patch(held, decide)
+        changed = await self._patch(held, decide)
+        return replace(changed, moved_tag=moved_tag(found.release))
 
     async def _checked(
         self, principal: Principal, held: CachedContainer, spec: ContainerSpec
@@ -328,7 +331,8 @@ class ContainerUpdater:
         """
         container = held.container
         facts = facts_of_change(self._cache, principal, container, spec)
-        found = await self._resolver.approve(facts, admitted_problems(facts))
+        kept = is_present_release(container.status, spec.tag, spec.commit)
+        found = await self._resolver.approve(facts, admitted_problems(facts), kept=kept)
         holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
         if spec.debug != container.spec.debug:
             await self._refuse_taken(principal, container, holder, debug=spec.debug)

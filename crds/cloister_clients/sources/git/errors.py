@@ -63,6 +63,11 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
         ),
     ),
     (
+        re.compile(r"not our ref|unadvertised object"),
+        SourceRefused,
+        "the server of {repo} does not return that commit by its id",
+    ),
+    (
         re.compile(r"File too large|signal 25", re.IGNORECASE),
         SourceRefused,
         (

@@ -34,7 +34,8 @@ from cloister_clients.sources.release import (
     ListedRelease,
     PublishedRelease,
     PublishedTag,
-    check_pin,
+    pinned_commit,
+    reading,
 )
 from cloister_clients.sources.settings import SourceSettings
 
@@ -52,6 +53,9 @@ MAX_REMEMBERED = 1024
 REMOTE = "source"
 """Name of the repository's server in git's configuration. It has one, and is a promisor, because
 git takes objects that a filter left out for missing ones otherwise."""
+
+KEPT = "refs/kept"
+"""Where a commit is kept that is fetched by its id."""
 
 LAST_SECOND = 253402300799
 """The last second that a date can hold: the end of the year 9999."""
@@ -80,7 +84,7 @@ class _Lookup:
         )
 
     async def fetch(self, *references: str, tag: str | None, object_filter: str) -> None:
-        """Fetch references without history into the workplace's empty repository."""
+        """Fetch references, or a commit, without history into the workplace's empty repository."""
         made = await self.git.run("init", "--quiet", "--bare", "--template=")
         if made.code != 0:
             raise SourceUnavailable(f"git could not start to work: {cleaned(made.error)}")
@@ -94,7 +98,7 @@ class _Lookup:
             f"--filter={object_filter}",
             "--",
             REMOTE,
-            *(f"+{reference}:{reference}" for reference in references),
+            *(f"+{each}:{KEPT if is_commit(each) else each}" for each in references),
             limit=65536,
         )
         if output.code != 0:
@@ -141,6 +145,30 @@ class _Lookup:
                 detail=f"the tag {tag} of {self.repo} points to no commit; tag a commit",
             )
         return commit
+
+    async def target_of(self, tag: str) -> str:
+        """Query the server for what a tag points to, through tags of tags.
+
+        Raises
+        ------
+        SourceError
+            When there is no such tag, or the server does not respond.
+        """
+        reference = f"refs/tags/{tag}"
+        output = await self._call(
+            "ls-remote", "--quiet", "--", REMOTE, reference, f"{reference}^{{}}",
+            limit=65536,
+        )  # fmt: skip
+        if output.code != 0:
+            raise self._explain(output.error, tag)
+        found: dict[str, str] = {}
+        for line in output.out.decode("utf-8", "replace").splitlines():
+            identity, _, name = line.partition("\t")
+            found[name] = identity
+        target = found.get(f"{reference}^{{}}") or found.get(reference)
+        if target is None:
+            raise TagNotFound(self.repo, tag)
+        return target
 
     async def dates(self, *references: str) -> dict[str, datetime]:
         """Return the date of each fetched tag: tagger's, else committer's."""
@@ -191,26 +219,54 @@ class GitProvider:
         self._version_checked = False
         self._newest: LRUCache[str, tuple[bytes, PublishedTag | None]] = LRUCache(MAX_REMEMBERED)
 
-    async def resolve(self, repo: str, tag: str, *, commit: str | None = None) -> PublishedRelease:
+    async def resolve(
+        self, repo: str, tag: str, *, commit: str | None = None, kept: bool = False
+    ) -> PublishedRelease:
         """Read the configuration file at a tag, see `SourceProvider.resolve`."""
         check_question(repo, tag, commit)
         async with self._lookup(repo) as lookup:
+            if commit is not None and kept:
+                # Before anything is fetched, so that a lookup fetches one pack only.
+                actual = await lookup.target_of(tag)
+                if actual != commit:
+                    return await self._left_by(lookup, tag, commit, actual)
             reference = f"refs/tags/{tag}"
-            # A blob beyond the limit is left on the server; one byte more than may be read.
-            too_large = self._settings.max_file_bytes + 1
-            await lookup.fetch(reference, tag=tag, object_filter=f"blob:limit={too_large}")
+            await lookup.fetch(reference, tag=tag, object_filter=self._filter)
             actual = await lookup.commit_of(tag)
-            check_pin(repo, tag, pinned=commit, actual=actual)
+            commit = pinned_commit(repo, tag, pinned=commit, actual=actual, kept=False)
             published = (await lookup.dates(reference)).get(reference)
-            name, file = await self._file(lookup, tag, actual)
+            name, file = await self._file(lookup, tag, commit)
             return PublishedRelease(
                 repo=repo,
                 tag=tag,
-                commit=actual,
-                published=published or await lookup.committed(actual),
+                commit=commit,
+                published=published or await lookup.committed(commit),
                 file_name=name,
                 file=file,
+                tag_commit=actual,
             )
+
+    async def _left_by(
+        self, lookup: _Lookup, tag: str, commit: str, actual: str
+    ) -> PublishedRelease:
+        """Read a commit that a tag pointed to when it was deployed."""
+        with reading(lookup.repo, tag, commit=commit, actual=actual):
+            await lookup.fetch(commit, tag=None, object_filter=self._filter)
+            name, file = await self._file(lookup, tag, commit)
+        return PublishedRelease(
+            repo=lookup.repo,
+            tag=tag,
+            commit=commit,
+            published=await lookup.committed(commit),
+            file_name=name,
+            file=file,
+            tag_commit=actual,
+        )
+
+    @property
+    def _filter(self) -> str:
+        """What is left on the server: blobs of more than one byte beyond what may be read."""
+        return f"blob:limit={self._settings.max_file_bytes + 1}"
 
     async def latest(self, repo: str) -> PublishedTag | None:
         """Return the newest tag by its date, see `SourceProvider.latest`.

@@ -90,7 +90,7 @@ class ReleaseFacts:
     tag: str
     """Tag of the release."""
     commit: str
-    """Commit that the tag pointed to, 40 hex digits."""
+    """Commit that the file was read at, 40 hex digits: that of the tag, or a kept one."""
     published: datetime
     """When it was published, in UTC."""
     file_name: str
@@ -105,6 +105,8 @@ class ReleaseFacts:
     """Errors and warnings of the file."""
     unenforced: tuple[str, ...] = ()
     """Fields of the file that the operator's Pods cannot enforce, in its order."""
+    tag_commit: str = ""
+    """Commit that the tag points to; empty = `commit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class NeedRelease:
     share what is in flight or seconds old)."""
     tiers: Tiers = Tiers()
     """Sizes that the file may request."""
+    kept: bool = False
+    """Whether the commit was deployed from the tag before, and is read even if the tag moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +257,8 @@ class NewestRelease:
     than_published: datetime | None = None
     """When the release that it is compared with was published, in UTC; None = that is not
     published, or is the newest itself, or nothing is compared."""
+    than_commit: str = ""
+    """Commit that the tag of that release points to; empty = not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ _FINAL = (
     ),
     _final(
         "TagMoved",
-        "The tag points to another commit than the pinned one.",
+        "The tag points to another commit than the pinned or deployed one.",
         "Set spec.commit to the commit you have checked, or tag a new release.",
     ),
     _final(

@@ -196,6 +196,18 @@ async def test_a_tag_that_moved_from_its_pin_is_refused(
     assert (await provider.resolve(REPO, "v1")).file == b"other\n"
 
 
+async def test_a_kept_commit_is_read_after_the_tag_has_left_it(
+    server: ForgeStandIn, provider: SourceProvider, repository: Repository
+) -> None:
+    old = repository.release("v1", FILE)
+    server.publish(REPO, "v1")
+    new = repository.release("v1", b"other\n")
+    kept = await provider.resolve(REPO, "v1", commit=old, kept=True)
+    assert (kept.commit, kept.tag_commit, kept.file) == (old, new, FILE)
+    with pytest.raises(TagMoved, match=new):
+        await provider.resolve(REPO, "v1", commit="a" * 40, kept=True)
+
+
 async def test_what_is_no_regular_file_or_too_large_is_not_read(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:

@@ -80,10 +80,35 @@ async def test_a_pinned_commit_that_the_tag_left_is_refused(
 ) -> None:
     old = repository.release("v1", FILE)
     new = repository.release("v1", b"other\n", when=1_700_000_001)
-    with pytest.raises(TagMoved, match="check who moved it") as caught:
+    with pytest.raises(TagMoved, match="check who moved the tag") as caught:
         await provider.resolve(REPO, "v1", commit=old)
     assert (caught.value.pinned, caught.value.actual) == (old, new)
     assert caught.value.reason == "TagMoved"
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+async def test_a_kept_commit_is_read_after_the_tag_has_left_it(
+    provider: GitProvider, repository: Repository, *, annotated: bool
+) -> None:
+    old = repository.release("v1", FILE, when=1_700_000_001)
+    still = await provider.resolve(REPO, "v1", commit=old, kept=True)
+    assert (still.commit, still.tag_commit, still.file) == (old, old, FILE)
+    new = repository.release("moved", b"other\n", when=1_700_000_009)
+    repository.tag("v1", new, annotated=annotated)
+    kept = await provider.resolve(REPO, "v1", commit=old, kept=True)
+    assert (kept.commit, kept.tag_commit, kept.file) == (old, new, FILE)
+    assert kept.published == datetime.fromtimestamp(1_700_000_001, tz=UTC)
+
+
+async def test_a_kept_commit_that_is_gone_is_a_tag_that_moved(
+    provider: GitProvider, repository: Repository
+) -> None:
+    new = repository.release("v1", FILE)
+    with pytest.raises(TagMoved) as caught:
+        await provider.resolve(REPO, "v1", commit="a" * 40, kept=True)
+    assert (caught.value.pinned, caught.value.actual) == ("a" * 40, new)
+    with pytest.raises(TagNotFound):
+        await provider.resolve(REPO, "v9", commit=new, kept=True)
 
 
 async def test_what_is_missing_is_named(provider: GitProvider, repository: Repository) -> None:
