@@ -50,6 +50,7 @@ __all__ = [
     "HostFacts",
     "KeptRequest",
     "LatestRelease",
+    "ServedBindings",
     "UpdatePhase",
     "UpdateStatus",
     "UpdateType",
@@ -311,6 +312,15 @@ class KeptRequest(Model):
     switched off. Default false."""
 
 
+class ServedBindings(Model):
+    """What the serving enclave was given of the organization."""
+
+    secrets: Annotated[tuple[Word, ...], Field(max_length=256), ListType("set")] = ()
+    """secrets that its request binds."""
+    ssh_keys: Annotated[tuple[Word, ...], Field(max_length=64), ListType("set")] = ()
+    """sshKeys that its request names."""
+
+
 class ContainerStatus(RecordStatus):
     """Observed state of a Container."""
 
@@ -358,6 +368,9 @@ class ContainerStatus(RecordStatus):
     secrets: Annotated[tuple[Word, ...], Field(max_length=32_768), ListType("atomic")] | None = None
     """secrets that the file names which serves, or served last, and that of an update on its way;
     unset while unknown."""
+    served_bindings: ServedBindings | None = None
+    """servedBindings are the secrets and SSH keys of the serving enclave's request, which are in
+    use although spec may no longer name them; unset = none serves."""
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10), ListType("atomic")] = ()
     """history of the last ten enclaves, newest first."""
 

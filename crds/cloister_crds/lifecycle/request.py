@@ -14,8 +14,10 @@ from cloister_crds.names import short_hash
 
 __all__ = [
     "SPEC_FIELDS",
+    "bound_secrets",
     "differing_fields",
     "is_made_for",
+    "named_ssh_keys",
     "normalise",
     "possible_requests",
     "record",
@@ -55,6 +57,20 @@ def possible_requests(container: Container) -> tuple[ContainerSpec | RequestReco
     """Return what may run next: spec, and the request that is kept instead of it, if any."""
     kept = container.status.kept_request
     return (container.spec,) if kept is None else (container.spec, kept.request)
+
+
+def bound_secrets(container: Container) -> frozenset[str]:
+    """Return the secrets that are bound by what may run next or by what serves."""
+    served = container.status.served_bindings
+    every = (*possible_requests(container), *((served,) if served is not None else ()))
+    return frozenset(name for each in every for name in each.secrets)
+
+
+def named_ssh_keys(container: Container) -> frozenset[str]:
+    """Return the SSH keys that are named by what may run next or by what serves."""
+    served = container.status.served_bindings
+    every = (*possible_requests(container), *((served,) if served is not None else ()))
+    return frozenset(name for each in every for name in each.ssh_keys)
 
 
 def normalise(request: RequestRecord) -> RequestRecord:

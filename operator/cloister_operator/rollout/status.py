@@ -9,6 +9,7 @@ from cloister_crds.kinds.container import (
     HistoryEntry,
     HostFacts,
     LatestRelease,
+    ServedBindings,
     UpdatePhase,
     UpdateStatus,
     UpdateType,
@@ -97,6 +98,7 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
             "message": plan.message if _is_problem(plan) else "",
             "unenforced": shown.summary.unenforced if shown else before.unenforced,
             "secrets": _secrets(state, plan),
+            "served_bindings": _served_bindings(active),
             "history": history,
             "conditions": merge(
                 before.conditions,
@@ -145,6 +147,7 @@ def paused_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
     return before.model_copy(
         update={
             "active_enclave": active.metadata.name if active else before.active_enclave,
+            "served_bindings": _served_bindings(active) or before.served_bindings,
             "candidate": plan.candidate,
             "history": _history(state, plan),
             "conditions": (
@@ -234,6 +237,14 @@ def _secrets(state: RolloutState, plan: RolloutPlan) -> tuple[str, ...] | None:
     if None in found:
         return None
     return tuple(sorted({name for each in found for name in each or ()}))
+
+
+def _served_bindings(active: Enclave | None) -> ServedBindings | None:
+    """Return what the request of the serving enclave binds; it is in use until that is replaced."""
+    if active is None:
+        return None
+    request = active.spec.request
+    return ServedBindings(secrets=request.secrets, ssh_keys=request.ssh_keys)
 
 
 def _resources(shown: EnclaveSpec | None) -> ContainerResources | None:

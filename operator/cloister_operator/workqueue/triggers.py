@@ -147,8 +147,8 @@ def _container(versions: _Versions, store: Store) -> Iterator[Trigger]:
     yield Key("Container", namespace, name), 0.0
     if versions.replaced:
         yield from _left_behind(namespace, name, store)
-    same = versions.same_spec and all(versions.same_status(each) for each in ("domain", "secrets"))
-    if not same:
+    used = ("domain", "secrets", "servedBindings")
+    if not (versions.same_spec and all(versions.same_status(each) for each in used)):
         for ref in _USED_BY_CONTAINERS:
             for each in store.entries(ref, namespace):
                 yield Key(ref.kind, namespace, each.name), _DELAYED

@@ -20,6 +20,7 @@ from tests.support.programs.facade import (
 )
 from tests.support.waiting import until
 
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1mgm8ZSvTX0UuU1yV7c5vC6tbTfvpgYLfSyYpzdyz7 ada"
 SERVES = {
     "phase": "ready",
     "currentTag": "v1.0.0",
@@ -183,6 +184,26 @@ async def test_staging_of_a_relaunch_ends_with_its_update(
         await seen(client, world, **SERVES, update=None)
         again = (await client.post(f"{path}/relaunch", json={"tag": "v1.1.0"})).json()
         assert again["staging"] is False
+
+
+async def test_what_serves_keeps_its_secrets_and_keys_until_an_update_is_promoted(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    async with facade.client(world.key) as client:
+        await client.post("/api/secrets", json={"name": "API_KEY", "value": "x"})
+        await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC})
+        body = world.body("web", debug=True)
+        path = (await client.post("/api/containers", json=body)).headers["location"]
+        served = {"secrets": ["API_KEY"], "sshKeys": ["ada"]}
+        await world.report("web.debug", **SERVES, secrets=[], servedBindings=served)
+        for resource in ("/api/secrets/API_KEY", "/api/ssh-keys/ada"):
+            refused = await client.delete(resource)
+            assert (refused.status_code, refused.json().get("used_by")) == (409, ["web"])
+            assert "web" in refused.json()["error"]
+        await world.report("web.debug", **SERVES, secrets=[], servedBindings=None)
+        for resource in ("/api/secrets/API_KEY", "/api/ssh-keys/ada"):
+            assert (await client.delete(resource)).status_code == 204
+        assert (await client.delete(path)).status_code == 204
 
 
 async def test_what_is_followed_is_written_into_spec_when_it_ends(

@@ -347,10 +347,6 @@ class SimulatedCluster:
         """Publish a release now; every repository of the world is one."""
         self.published[tag] = self.now
 
-    def move_tag(self, tag: str, commit: str) -> None:
-        """Let a tag point to another commit from now on."""
-        self.commits[tag] = commit
-
     def change_spec(self, **spec: Any) -> None:
         """Change spec as a user does; nothing happens when nothing changes."""
         if any(getattr(self.container.spec, name) != value for name, value in spec.items()):

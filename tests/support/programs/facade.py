@@ -1,9 +1,7 @@
 """The facade as a process, and an installation for it: organization, host, releases, images, keys.
 
-Used by `tests/api/facade`. Nothing in it is a stand-in: the API server, git, the registry, the
-ledger and the facade are the real ones. No operator runs there, so a Container's status is absent
-(it reads as ``deploying``) unless a test writes it by `FacadeInstallation.report`, as the operator
-would.
+Used by `tests/api/facade`. The API server, git, the registry, the ledger and the facade are real.
+No operator runs: a Container has no status unless `FacadeInstallation.report` writes it.
 """
 
 import contextlib
@@ -73,8 +71,7 @@ COMMAND = Path(sys.executable).parent / "cloister"
 ADMIN = "ada@example.test"
 """Administrator of every organization of these tests."""
 LIMITS = httpx.Limits(keepalive_expiry=1)
-"""Of connections: well below the facade's keep-alive timeout of five seconds, since a request on a
-connection that is being closed would be lost."""
+"""Of connections: below the facade's keep-alive timeout; a closing one loses requests."""
 COMMIT_OF_TAG = "c" * 40
 """As currentCommit of a reported status: the commit that currentTag points to."""
 CACHING = ("facade", "proxied", "dashboard", "real_sign_ins", "forged_sign_ins")
@@ -83,10 +80,9 @@ CACHING = ("facade", "proxied", "dashboard", "real_sign_ins", "forged_sign_ins")
 
 def config_file(image: str, *, extra: Mapping[str, Any] | None = None) -> bytes:
     """Return a valid configuration file with one container."""
+    size = {"cvm-version": "0.10.0", "cpus": 2, "memory": 8192}
     document: dict[str, Any] = {
-        "cvm-version": "0.10.0",
-        "cpus": 2,
-        "memory": 8192,
+        **size,
         "containers": [{"name": "web", "image": image, "env": ["GREETING"]}],
         "shim": {"upstream-port": 8080, "paths": ["/*"]},
     }
@@ -106,10 +102,9 @@ class Facade:
 
     def client(self, key: str | None = None) -> httpx.AsyncClient:
         """Return a client with an admin key; responses are checked against the OpenAPI document."""
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.AsyncClient(
             base_url=self.base,
-            headers=headers,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=60,
             verify=NO_TRUST,
             limits=LIMITS,

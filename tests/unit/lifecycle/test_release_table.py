@@ -337,7 +337,7 @@ def test_what_names_no_tag_keeps_the_commit_of_a_tag_that_moved(
     world = SimulatedCluster()
     BEFORE[state](world)
     tag, before = world.container.status.current_tag, world.container.status.active_enclave
-    world.move_tag(tag, MOVED)
+    world.commits[tag] = MOVED
     changer = door(world)
     ACTIONS[action](changer)
     world.settle()
@@ -356,7 +356,7 @@ def test_what_names_no_tag_keeps_the_commit_of_a_tag_that_moved(
 def test_a_relaunch_that_names_the_tag_deploys_the_commit_that_it_points_to() -> None:
     world = SimulatedCluster()
     serving(world)
-    world.move_tag("v1.0.0", MOVED)
+    world.commits["v1.0.0"] = MOVED
     Rest(world).relaunch()
     world.settle()
     assert world.reason("TagMoved") == "TagMoved"
@@ -369,7 +369,7 @@ def test_a_relaunch_that_names_the_tag_deploys_the_commit_that_it_points_to() ->
 def test_a_manifest_deploys_the_other_commit_by_naming_it() -> None:
     world = SimulatedCluster()
     serving(world)
-    world.move_tag("v1.0.0", MOVED)
+    world.commits["v1.0.0"] = MOVED
     world.change_spec(relaunch="again")
     world.settle()
     world.results.clear()
@@ -387,7 +387,7 @@ def test_a_manifest_deploys_the_other_commit_by_naming_it() -> None:
 def test_a_pin_of_what_never_served_is_not_deployed_after_its_tag_moved() -> None:
     world = SimulatedCluster()
     world.change_spec(commit=COMMIT)
-    world.move_tag("v1.0.0", MOVED)
+    world.commits["v1.0.0"] = MOVED
     world.settle()
     assert (world.container.status.phase, world.reason()) == ("failed", "TagMoved")
 
@@ -402,12 +402,12 @@ def test_the_lookup_of_automatic_updates_finds_that_a_tag_moved(tag: str) -> Non
         world.change_spec(auto_update=True)
         world.settle()
     active = world.container.status.active_enclave
-    world.move_tag(tag, MOVED)
+    world.commits[tag] = MOVED
     world.now += SETTINGS.follow_interval
     world.settle()
     assert world.reason("TagMoved") == "TagMoved"
     assert world.container.status.active_enclave == active
-    world.move_tag(tag, COMMIT)
+    world.commits[tag] = COMMIT
     world.now += SETTINGS.follow_interval
     world.settle()
     assert world.reason("TagMoved") is None

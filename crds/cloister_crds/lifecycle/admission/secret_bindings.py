@@ -10,7 +10,7 @@ from enum import StrEnum
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container, ContainerSpec
 from cloister_crds.kinds.secret import Secret
-from cloister_crds.lifecycle.request import possible_requests
+from cloister_crds.lifecycle.request import bound_secrets
 from cloister_crds.lifecycle.state.observed import SecretRefKey
 from cloister_crds.problems import Problem, Severity
 from cloister_crds.repositories import RepositoryNames
@@ -188,7 +188,7 @@ def _is_used(secret: Secret, container: Container, repositories: RepositoryNames
     the repository that bind it or whose file names it, and as long as a file is not known, it may.
     """
     spec, named = secret.spec, container.status.secrets
-    bound = any(spec.name in each.secrets for each in possible_requests(container))
+    bound = spec.name in bound_secrets(container)
     if spec.repo is None:
         return bound
     if not repositories.same(spec.repo, container.spec.repo):

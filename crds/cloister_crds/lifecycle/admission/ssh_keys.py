@@ -8,7 +8,7 @@ from datetime import datetime
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.enclave import EnclaveKey
 from cloister_crds.kinds.sshkey import SSHKey, SSHKeyStatus
-from cloister_crds.lifecycle.request import possible_requests
+from cloister_crds.lifecycle.request import named_ssh_keys
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 
 __all__ = ["SHORTEST_RSA", "key_error", "keys_of", "named_by", "ssh_key_status"]
@@ -34,12 +34,8 @@ USED_BY_LIMIT = 1000
 
 
 def named_by(name: str, containers: Iterable[Container]) -> tuple[Container, ...]:
-    """Return the Containers of a namespace whose sshKeys list a key, by name."""
-    users = (
-        container
-        for container in containers
-        if any(name in each.ssh_keys for each in possible_requests(container))
-    )
+    """Return the Containers of a namespace that use a key: what may run next, or what serves."""
+    users = (container for container in containers if name in named_ssh_keys(container))
     return tuple(sorted(users, key=lambda each: each.metadata.name))
 
 

@@ -37,6 +37,16 @@ def container(spec: dict[str, Any], kept: dict[str, Any] | None = None) -> Conta
     return Container.read({"metadata": meta, "spec": {**release, **spec}, "status": status})
 
 
+def test_what_serves_is_used_while_an_update_without_it_waits() -> None:
+    one = container({})
+    served = {"secrets": ["API_KEY"], "sshKeys": ["laptop"]}
+    status = {"activeEnclave": "web-a-1", "secrets": [], "servedBindings": served}
+    found = Container.read({**one.wire(), "status": status})
+    assert bound_by(SECRET, [found], RepositoryNames()) == (found,)
+    assert named_by("laptop", [found]) == (found,)
+    assert named_by("desktop", [found]) == ()
+
+
 @pytest.mark.parametrize(
     ("found", "uses"),
     [

@@ -5,7 +5,7 @@ import pytest
 from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import DeletePreview, RoutePreview
-from tests.support.builders.resources import DOMAIN, deployment_of
+from tests.support.builders.resources import DOMAIN, deployment_of, secret_of
 from tests.support.builders.world import SimulatedCluster
 
 HOSTNAME = f"web.acme.{DOMAIN}"
@@ -47,6 +47,28 @@ def test_a_staged_update_waits_at_its_preview(staged: SimulatedCluster) -> None:
     assert staged.service is not None
     assert staged.service.selects == status.active_enclave != update.enclave
     assert staged.enclaves[update.enclave].spec.served_names == (HOSTNAME, PREVIEW)
+
+
+def test_status_has_what_serves_is_bound_to_until_the_promotion(
+    serving: SimulatedCluster,
+) -> None:
+    serving.change_spec(secrets=("API_KEY",))
+    serving.secrets = (secret_of("API_KEY"),)
+    serving.settle()
+    serving.change_spec(secrets=(), staging=True)
+    serving.settle()
+    assert serving.reason() == "AwaitingPromotion"
+    bound = serving.container.status.served_bindings
+    assert bound is not None
+    assert (bound.secrets, bound.ssh_keys) == (("API_KEY",), ())
+    serving.change_spec(promote=revision_of(serving))
+    serving.settle()
+    bound = serving.container.status.served_bindings
+    assert bound is not None
+    assert bound.secrets == ()
+    serving.change_spec(state=DesiredState.STOPPED)
+    serving.settle()
+    assert serving.container.status.served_bindings is None
 
 
 def test_promotion_by_its_revision_lets_it_take_over(staged: SimulatedCluster) -> None:
