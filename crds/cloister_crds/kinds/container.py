@@ -416,15 +416,19 @@ class Container(Record):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Status", ".status.phase"),
         Column("Tag", ".status.currentTag"),
-        Column("Requested", ".status.requestedTag"),
         Column("Update", ".status.update.status"),
+        Column("Debug", ".spec.debug", "boolean"),
         Column("Domain", ".status.domain"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
         Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("Requested", ".status.requestedTag", wide=True),
         Column("Repo", ".spec.repo", wide=True),
+        Column("Host", ".status.host.name", wide=True),
+        Column("API-Name", ".spec.name", wide=True),
         Column("Replaced-By", ".status.replacedBy", wide=True),
-        Column("Message", ".status.message", wide=True),
+        # Empty while all is well: at the end of the line it makes that of a failure longer alone.
+        Column("Message", ".status.message"),
     )
 
     spec: ContainerSpec

@@ -64,6 +64,7 @@ class Deployment(Record):
         Column("Failed", ".status.counts.failed", "integer"),
         Column("Deploying", ".status.counts.deploying", "integer"),
         Column("Stopped", ".status.counts.stopped", "integer"),
+        Column("Default-Staging", ".spec.defaultStaging", "boolean"),
         Column("Age", ".metadata.creationTimestamp", "date"),
     )
 

@@ -72,7 +72,12 @@ class Domain(Record):
         Column("Domain", ".spec.domain"),
         Column("Verified", ".status.verified", "boolean"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("CNAME-Target", ".status.records.cnameTarget", wide=True),
+        Column("TXT-Name", ".status.records.txtName", wide=True),
+        Column("TXT-Value", ".status.records.txtValue", wide=True),
+        Column("Used-By", ".status.usedBy", wide=True),
     )
 
     spec: DomainSpec

@@ -248,6 +248,8 @@ class EnclaveStatus(Status):
     """startedAt is when the Pod was first seen up, in UTC."""
     ready_at: Timestamp | None = None
     """readyAt is when the enclave was first ready, in UTC."""
+    serving: Flag = False
+    """serving is whether it serves: it was promoted and not demoted yet. Default false."""
     promoted_at: Timestamp | None = None
     """promotedAt is when it began to serve, in UTC; unset = it never served."""
     demoted_at: Timestamp | None = None
@@ -268,13 +270,17 @@ class Enclave(Resource):
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Container", ".spec.container.name"),
+        Column("Serving", ".status.serving", "boolean"),
         Column("Phase", ".status.phase"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Tag", ".spec.tag"),
+        Column("Attempt", ".spec.attempt", "integer"),
         Column("Host", ".spec.host"),
-        Column("Reason", ".status.reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
         Column("Node", ".status.node", wide=True),
         Column("Address", ".status.address", wide=True),
+        Column("Message", ".status.message", wide=True),
     )
 
     spec: EnclaveSpec

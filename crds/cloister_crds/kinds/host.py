@@ -403,9 +403,12 @@ class Host(Resource):
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("TEE", ".spec.tee"),
         Column("Isolation", ".spec.networkIsolation"),
+        Column("GPU", ".spec.gpu.type"),
+        Column("GPU-Counts", ".spec.gpu.counts"),
         Column("Default", ".spec.default", "boolean"),
         Column("Nodes", ".status.capacity.nodes", "integer"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
     )
 

@@ -71,6 +71,7 @@ class RegistryCredential(Record):
         Column("Registry", ".spec.registry"),
         Column("Expired", ".status.expired", "boolean"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
     )
 

@@ -85,7 +85,9 @@ class Secret(Record):
         Column("Secret", ".spec.name"),
         Column("Repo", ".spec.repo"),
         Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("Used-By", ".status.usedBy", wide=True),
     )
 
     spec: SecretSpec

@@ -51,7 +51,10 @@ class SSHKey(Record):
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Type", ".status.keyType"),
+        Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
+        Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
         Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("Used-By", ".status.usedBy", wide=True),
     )
 
     spec: SSHKeySpec

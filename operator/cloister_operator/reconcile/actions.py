@@ -432,7 +432,7 @@ async def _record_promoted(
     entry = context.store.get(ENCLAVE, key.namespace, name)
     known = context.models.read(Enclave, entry) if entry is not None else enclave
     news = merge_patch(known.status.wire(), enclave.status.wire())
-    patch = {"status": {**news, "promotedAt": utc_text(at)}}
+    patch = {"status": {**news, "serving": True, "promotedAt": utc_text(at)}}
     try:
         await context.writer.patch_status(key, ENCLAVE, key.namespace, name, patch)
     except NotFound:

@@ -52,7 +52,7 @@ async def record_demoted(
     relieved = _relieved(context, enclave)
     at = served_until(enclave, noticed, heartbeat=heartbeat, relieved=relieved)
     at = at.replace(microsecond=0)
-    patch = {"status": {"demotedAt": utc_text(at)}}
+    patch = {"status": {"serving": False, "demotedAt": utc_text(at)}}
     namespace, name = enclave.metadata.namespace or "", enclave.metadata.name
     try:
         await context.writer.patch_status(key, ENCLAVE, namespace, name, patch)

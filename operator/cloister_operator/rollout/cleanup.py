@@ -213,8 +213,11 @@ def _serving_records(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]
             continue
         if not _is_selected(state, plan, each):
             yield RecordDemoted(each.metadata.name, state.now)
-    if serving is not None and serving.status.promoted_at is None and state.routes_to(serving):
-        yield RecordServing(serving.metadata.name, state.now)
+    if serving is None or not state.routes_to(serving):
+        return
+    # An earlier release recorded promotedAt alone.
+    if not serving.status.serving and serving.status.demoted_at is None:
+        yield RecordServing(serving.metadata.name, serving.status.promoted_at or state.now)
 
 
 def _is_selected(state: RolloutState, plan: RolloutPlan, enclave: Enclave) -> bool:

@@ -223,12 +223,13 @@ def test_columns_read_well(kubectl: Kubectl) -> None:
         "NAME",
         "STATUS",
         "TAG",
-        "REQUESTED",
         "UPDATE",
+        "DEBUG",
         "DOMAIN",
         "READY",
         "REASON",
         "AGE",
+        "MESSAGE",
     ]
     listed = kubectl("get", "cloister")
     assert "container.cloister.dev/web" in listed.stdout

@@ -217,6 +217,7 @@ def enclave_of(
             address=address,
             pod_uid=f"pod-{name}" if phase is not None else "",
             ready_at=ready_at or (at if phase is EnclavePhase.READY else None),
+            serving=promoted,
             promoted_at=at if promoted else None,
             conditions=_conditions(phase, reason, message, failed_at),
         ),

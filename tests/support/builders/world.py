@@ -226,9 +226,9 @@ class SimulatedCluster:
             case EnsureDeployment(repo=repo):
                 self.deployment = deployment_of(repo)
             case RecordServing(enclave=name, at=at):
-                self._patch(name, promoted_at=at)
+                self._patch(name, serving=True, promoted_at=at)
             case RecordDemoted(enclave=name, at=at):
-                self._patch(name, demoted_at=at)
+                self._patch(name, serving=False, demoted_at=at)
 
     def _hold(self, action: ClaimHostname | TransferHostname | ReleaseHostname) -> None:
         mine = claim_of(action.hostname, holder=self.container.metadata.name)
@@ -291,7 +291,7 @@ class SimulatedCluster:
             self.interrupt_next = False
             self.incomplete.add(action.name)
 
-    def _patch(self, name: str, **status: datetime) -> None:
+    def _patch(self, name: str, **status: datetime | bool) -> None:
         enclave = self.enclaves.get(name)
         if enclave is not None:
             changed = enclave.status.model_copy(update=status)

@@ -65,6 +65,6 @@ async def test_the_time_on_a_lost_node_ends_with_its_last_heartbeat(
     parts = SimpleNamespace(client=server, writer=server, store=store, models=ModelCache())
     context = cast(ProcessContext, parts)
     await record_demoted(context, KEY, enclave, NOTICED)
-    assert server.written == [{"status": {"demotedAt": wanted}}]
+    assert server.written == [{"status": {"serving": False, "demotedAt": wanted}}]
     asked = [(LEASE, "worker-1", "kube-node-lease")] if reason == "NodeLost" else []
     assert server.asked == asked

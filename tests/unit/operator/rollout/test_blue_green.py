@@ -62,6 +62,34 @@ def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: Simulate
     assert holds(serving.container.status.conditions, "Ready")
 
 
+def test_one_enclave_says_that_it_serves_also_after_the_switch(serving: SimulatedCluster) -> None:
+    serving.change_spec(tag="v1.1.0")
+    beside = False
+    for _ in range(14):
+        serving.step()
+        for name in serving.enclaves:
+            serving.set_health(name)
+            serving.start(name)
+        seen = [name for name, each in serving.enclaves.items() if each.status.serving]
+        beside = beside or len(serving.enclaves) > len(seen) == 1
+        assert len(seen) <= 1
+    assert beside
+    assert seen == [serving.container.status.active_enclave]
+    assert serving.container.status.current_tag == "v1.1.0"
+
+
+def test_what_an_earlier_release_promoted_says_that_it_serves(serving: SimulatedCluster) -> None:
+    name = serving.container.status.active_enclave
+    enclave = serving.enclaves[name]
+    before = enclave.status.model_copy(update={"serving": False})
+    serving.enclaves[name] = enclave.model_copy(update={"status": before})
+    serving.reconcile()
+    after = serving.enclaves[name].status
+    assert after.serving
+    assert after.promoted_at == before.promoted_at
+    assert not serving.reconcile().actions
+
+
 def test_what_a_stop_ends_is_written_down_before(serving: SimulatedCluster) -> None:
     """An operator killed after the deletion still knows which tag was there."""
     old, tag = serving.container.status.active_enclave, serving.container.status.current_tag
