@@ -1,5 +1,7 @@
 """What a user of kubectl reads: the manual, the columns, and what a wrong manifest brings."""
 
+import re
+import shlex
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,8 +11,10 @@ import pytest
 from dev import cluster as local
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
+from tests.support.waiting import until_sync
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -233,3 +237,35 @@ def test_columns_read_well(kubectl: Kubectl) -> None:
     ]
     listed = kubectl("get", "cloister")
     assert "container.cloister.dev/web" in listed.stdout
+
+
+def test_a_tenant_reads_hosts_and_its_own_organization(kubectl: Kubectl) -> None:
+    """The commands are those of the manual, for an organization of another name."""
+    slug, other = unique("acme"), unique("other")
+    roles = kubectl("apply", "-f", str(ROOT / "crds/manifests/roles/tenants.yaml"))
+    assert roles.returncode == 0, roles.stderr
+    for name in (slug, other):
+        head = f"apiVersion: cloister.dev/v1alpha1\nkind: Organization\nmetadata: {{name: {name}}}"
+        made = kubectl("apply", "-f", "-", manifest=f"{head}\nspec: {{namespace: {name}}}\n")
+        assert made.returncode == 0, made.stderr
+    text = (ROOT / "docs/tenants.md").read_text().replace("\\\n", "")
+    commands = re.findall(r"^kubectl (create clusterrole.*)$", text, re.MULTILINE)
+    assert len(commands) == 3
+    try:
+        for command in commands:
+            done = kubectl(*shlex.split(command.replace("acme", slug)))
+            assert done.returncode == 0, done.stderr
+        tenant = ("--as=dev", f"--as-group={slug}-developers", "--as-group=system:authenticated")
+
+        def permitted() -> bool:
+            reads = (("get", "hosts"), ("get", "org", slug))
+            return not any(kubectl(*each, *tenant).returncode for each in reads)
+
+        until_sync(permitted, what="the authorizer knows the bindings")
+        label = ("label", "org", slug, "a=b")
+        for arguments in (("get", "org"), ("get", "org", other), label, ("get", "nodes")):
+            assert "Forbidden" in kubectl(*arguments, *tenant).stderr, arguments
+    finally:
+        kinds = "clusterrolebindings,clusterroles,organizations.cloister.dev"
+        names = (f"{slug}-hosts", f"{slug}-organization", slug, other)
+        kubectl("delete", kinds, "--ignore-not-found", *names)
