@@ -65,6 +65,11 @@ def _observe(
     metrics.observe_clock(lambda: clock.offset / timedelta(seconds=1))
 
 
+def _busy(queue: WorkQueue[Key], settings: OperatorSettings) -> Callable[[], bool]:
+    """Return what says whether more keys are due than workers can take."""
+    return lambda: len(queue.schedule) > settings.workers
+
+
 def _forget_with_objects(store: Store, models: ModelCache, resolver: LookupResolver) -> None:
     """Have what is remembered of an object dropped with it."""
 
@@ -189,7 +194,7 @@ class ProcessContext:
         )
         watched = watched_kinds(gateway.route if gateway else None)
         store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue)
-        rules = file_rules(settings)
+        rules, busy, clock = file_rules(settings), _busy(queue, settings), client.clock
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
         image_lookup = ImageLookup(
             client, registry, further=settings.registry.private_hosts, enqueue=queue.add
@@ -200,12 +205,12 @@ class ProcessContext:
             client=client,
             dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
             rules=rules,
-            clock=client.clock,
+            clock=clock,
         )
-        _observe(metrics, store, queue, client.clock)
-        models, lanes = ModelCache(), _lanes(settings, client.clock)
+        _observe(metrics, store, queue, clock)
+        models, lanes = ModelCache(), _lanes(settings, clock)
         resolver = LookupResolver(
-            lookup, enqueue=queue.add, metrics=metrics, lanes=lanes, clock=client.clock
+            lookup, enqueue=queue.add, metrics=metrics, lanes=lanes, clock=clock
         )
         _forget_with_objects(store, models, resolver)
         return cls(
@@ -215,7 +220,7 @@ class ProcessContext:
             store=store,
             departed=DepartedContainers(store),
             queue=queue,
-            writer=ClusterWriter(client, store, metrics, leads=leads, clock=client.clock),
+            writer=ClusterWriter(client, store, metrics, leads=leads, busy=busy, clock=clock),
             resolver=resolver,
             relister=Relister(
                 client, store, metrics, liveness, every=settings.relist_seconds, watched=watched
@@ -232,7 +237,7 @@ class ProcessContext:
             watched=watched,
             gateway=gateway,
             domains=_domains(settings),
-            clock=client.clock,
+            clock=clock,
         )
 
     @cached_property
@@ -251,6 +256,7 @@ class ProcessContext:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        await self.writer.aclose()
         await self.resolver.aclose()
         await self.source.aclose()
         await self.registry.aclose()

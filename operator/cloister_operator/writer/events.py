@@ -1,22 +1,16 @@
-"""The Event of an object whose conditions changed, as ``kubectl describe`` shows it."""
+"""The Event of an object whose status changed, as ``kubectl describe`` shows it."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import EVENT
 from cloister_crds.kinds import Enclave
-from cloister_crds.kinds.meta import Condition
-from cloister_operator.rollout.events import status_event
+from cloister_operator.rollout.events import enclave_event, status_event
 
 __all__ = ["build_event"]
 
-_CONDITIONS = TypeAdapter(tuple[Condition, ...])
-_SILENT = (Enclave.INFO.kind,)
-"""Kinds whose owner reports the same."""
 _CONTROLLER = "cloister.dev/operator"
 _NOTE_LIMIT = 1024
 """Longest note that the server takes, in bytes."""
@@ -46,9 +40,11 @@ def build_event(
         Manifest to create, whose name follows from the written version; None = there is nothing
         to report.
     """
-    if ref.kind in _SILENT:
-        return None
-    found = status_event(_conditions(before), _conditions(after))
+    statuses = (before or {}).get("status") or {}, after.get("status") or {}
+    if ref.kind == Enclave.INFO.kind:
+        found = enclave_event(after["spec"], *statuses)
+    else:
+        found = status_event(*statuses)
     if found is None:
         return None
     metadata = after["metadata"]
@@ -76,11 +72,6 @@ def build_event(
         "note": _cut(found.message),
         "type": "Warning" if found.warning else "Normal",
     }
-
-
-def _conditions(body: Mapping[str, Any] | None) -> tuple[Condition, ...]:
-    status = (body or {}).get("status") or {}
-    return _CONDITIONS.validate_python(status.get("conditions") or ())
 
 
 def _cut(text: str) -> str:

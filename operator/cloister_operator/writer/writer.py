@@ -28,6 +28,7 @@ from cloister_operator.cache.projections import Body
 from cloister_operator.cache.store import CachedObject, Store
 from cloister_operator.telemetry.metrics import OperatorMetrics
 from cloister_operator.workqueue.keys import Key
+from cloister_operator.writer.event_queue import EventQueue
 from cloister_operator.writer.events import build_event
 
 __all__ = ["FIELD_MANAGER", "ClusterWriter", "LeadershipLost"]
@@ -59,6 +60,7 @@ class ClusterWriter:
         metrics: OperatorMetrics,
         *,
         leads: Callable[[], bool] = lambda: True,
+        busy: Callable[[], bool] = lambda: False,
         clock: Clock = utc_now,
     ) -> None:
         self._clock = clock
@@ -66,6 +68,7 @@ class ClusterWriter:
         self._store = store
         self._metrics = metrics
         self._leads = leads
+        self._events = EventQueue(self._post_event, busy=busy)
         self._uncertain: defaultdict[Key, set[tuple[KindRef, str, str]]] = defaultdict(set)
 
     async def create(self, key: Key, ref: KindRef, body: Object) -> Object:
@@ -143,7 +146,7 @@ class ClusterWriter:
         except (Conflict, Unavailable):
             self._uncertain[key].add(place)
             raise
-        await self._post_event(ref, before, response)
+        self._report_event(ref, before, response)
         return self._to_cache(ref, response)
 
     async def patch(
@@ -234,20 +237,25 @@ class ClusterWriter:
             return None
         return self._to_cache(ref, body)
 
-    async def _post_event(self, ref: KindRef, before: CachedObject | None, after: Object) -> None:
-        """Post an Event about a changed status; a failure to do so is only logged."""
+    async def aclose(self) -> None:
+        """Drop the Events that were not posted yet."""
+        await self._events.aclose()
+
+    def _report_event(self, ref: KindRef, before: CachedObject | None, after: Object) -> None:
+        """Have an Event about a changed status posted, where it calls for one."""
         event = build_event(ref, before.decode() if before else None, after, self._clock())
-        if event is None:
-            return
-        self._check_and_count("create", EVENT)
+        if event is not None:
+            self._events.add(event)
+
+    async def _post_event(self, event: Object) -> None:
+        """Post an Event; a failure to do so is only logged."""
         try:
+            self._check_and_count("create", EVENT)
             await self._client.create(EVENT, event)
-        except KubeError as error:
+        except (KubeError, LeadershipLost) as error:
+            about = event["regarding"]
             logger.info(
-                "an Event of %s %s could not be posted: %s",
-                ref.kind,
-                after["metadata"]["name"],
-                error,
+                "an Event of %s %s could not be posted: %s", about["kind"], about["name"], error
             )
 
     def _cached_version(self, place: tuple[KindRef, str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What users of kubectl see of real objects: the tables of ``kubectl get``.
+"""What users of kubectl see of real objects: the tables of ``get``, the Events of ``describe``.
 
 There is no node: `tests.support.stand_ins.pod_status` writes the status of Pods as a kubelet would.
 """
@@ -136,6 +136,54 @@ def test_two_containers_of_one_name_differ_and_a_failure_says_why(operated: Inst
     row(operated, "ctr", "shop.debug", debug="true", api_name="shop")
     (shown,) = [each for each in table(operated, "ctr") if each["NAME"] == "shop"]
     assert "v9" in shown["MESSAGE"]
+
+
+def events_of(installation: Installation, kind: str, name: str) -> list[str]:
+    """Return the reasons of an object's Events as ``kubectl describe`` lists them."""
+    described = installation.kubectl("describe", kind, name, "-n", installation.namespace)
+    lines = described.partition("Events:")[2].splitlines()[3:]
+    assert all(line.split()[0] == "Normal" for line in lines), described
+    return [line.split()[1] for line in lines]
+
+
+def await_events(installation: Installation, kind: str, name: str, *wanted: str) -> None:
+    """Wait until these are all Events of an object."""
+
+    def posted() -> bool:
+        found = events_of(installation, kind, name)
+        assert sorted(found) == sorted(wanted), found
+        return True
+
+    until_sync(posted, within=60, what=f"Events of {kind} {name}")
+
+
+def test_describe_shows_a_normal_life(operated: Installation) -> None:
+    spec = {"repo": "acme/web", "host": operated.host}
+    operated.create_container("life", **spec, tag="v1.0.0")
+    old = serve(operated, "life")
+    operated.wait_for("life", "Ready", reason="Serving")
+    started = ["Deploying", "Serving"]
+    await_events(operated, "ctr", "life", *started)
+    await_events(operated, "encl", old, "Serving")
+    operated.create_container("life", **spec, tag="v1.1.0", staging=True)
+    new = serve(operated, "life")
+    waiting = operated.wait_for("life", "Ready", reason="AwaitingPromotion")
+    await_events(operated, "encl", new, "Healthy")
+    assert waiting.status.update is not None
+    promoted = {"staging": True, "promote": waiting.status.update.revision}
+    operated.create_container("life", **spec, tag="v1.1.0", **promoted)
+    updated = [*started, "Updating", "AwaitingPromotion", "Serving", "Drained"]
+    await_events(operated, "ctr", "life", *updated)
+    await_events(operated, "encl", new, "Healthy", "Serving")
+    drained = {
+        each["reason"]
+        for each in operated.objects("events.events.k8s.io")
+        if each["regarding"]["name"] == old
+    }
+    assert drained == {"Serving", "Draining"}
+    operated.create_container("life", **spec, tag="v1.1.0", **promoted, state="Stopped")
+    operated.wait_for("life", "Ready", reason="Stopped")
+    await_events(operated, "ctr", "life", *updated, "Stopped")
 
 
 def test_every_other_kind_shows_what_one_looks_for(operated: Installation) -> None:

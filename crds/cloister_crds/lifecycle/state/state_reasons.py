@@ -24,9 +24,9 @@ STATES = (
         "Ask the administrator to take the annotation cloister.dev/paused away.",
     ),
     _state("Resolving", "The release, its images, secrets and host name are being looked up."),
-    _state("Deploying", "An enclave was created and its Pod is not up yet."),
+    _state("Deploying", "An enclave was created and its Pod is not up yet.", event=True),
     _state("Starting", "The Pod is up and the health checks run."),
-    _state("Healthy", "Every container of the enclave has started and is healthy."),
+    _state("Healthy", "Every container of the enclave has started and is healthy.", event=True),
     _state("Routing", "The enclave is ready and the Service is being pointed at it."),
     _state(
         "Updating", "The present release serves while the new one starts beside it.", event=True
@@ -41,6 +41,10 @@ STATES = (
         "The update is ready and waits; the release before it serves.",
         "Set spec.promote to status.update.revision, or accept the update.",
         event=True,
+    ),
+    _state("Draining", "Requests go to the next enclave; open ones may end.", event=True),
+    _state(
+        "Drained", "The enclave of the previous release has drained and is deleted.", event=True
     ),
     _state(
         "AwaitingMetering",

@@ -1,8 +1,10 @@
 """The Event of an object whose conditions changed."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
+from cloister_clients.kube import KindRef
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE, HOST
 from cloister_operator.writer.events import build_event
 
@@ -53,8 +55,81 @@ def test_an_unchanged_or_minor_condition_posts_no_event() -> None:
     assert build_event(CONTAINER, same, {"metadata": same["metadata"]}, NOW) is None
 
 
-def test_enclaves_post_no_events_of_their_own() -> None:
-    assert build_event(ENCLAVE, None, body("PodLost"), NOW) is None
+def container(reason: str, **status: Any) -> dict[str, Any]:
+    """Build a Container with a reason of Ready and further fields of status."""
+    found = body(reason, f"Now {reason}.")
+    found["status"] |= status
+    return found
+
+
+def served(name: str, outcome: str = "Served") -> dict[str, Any]:
+    """Build an entry of the history."""
+    return {"enclave": name, "tag": "v1.0.0", "outcome": outcome}
+
+
+def told(before: dict[str, Any], after: dict[str, Any], kind: KindRef = CONTAINER) -> str:
+    """Return the reason of the Event; empty = there is none."""
+    event = build_event(kind, before, after, NOW)
+    return event["reason"] if event else ""
+
+
+def test_a_pull_that_is_tried_again_posts_no_second_deploying() -> None:
+    pulls = container("ImagePull", candidate="web-a-1")
+    again = container("Deploying", candidate="web-a-1")
+    assert told(pulls, again) == ""
+    assert told(pulls, container("Deploying", candidate="web-a-2")) == "Deploying"
+
+
+def test_what_served_before_has_drained() -> None:
+    before = container("Serving", activeEnclave="web-b-1")
+    after = container("Serving", activeEnclave="web-b-1", history=[served("web-a-1")])
+    event = build_event(CONTAINER, before, after, NOW)
+    assert event is not None
+    assert (event["type"], event["reason"]) == ("Normal", "Drained")
+    assert event["note"] == "Enclave web-a-1 with tag v1.0.0 has drained and is deleted."
+    ends = container("Stopping", history=[served("web-a-1")])
+    assert told(before, ends) == ""
+
+
+def test_what_failed_has_not_drained() -> None:
+    before = container("Serving", activeEnclave="web-b-1")
+    after = container("Serving", activeEnclave="web-b-1", history=[served("web-a-1", "Failed")])
+    assert told(before, after) == ""
+
+
+def enclave(**status: Any) -> dict[str, Any]:
+    """Build an Enclave with a status."""
+    metadata = {"name": "web-a-1", "namespace": "org-acme", "uid": "u-2", "resourceVersion": "5"}
+    spec = {"tag": "v1.0.0", "hostnames": ["web.acme.example", "generated.example"]}
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+def test_the_normal_life_of_an_enclave() -> None:
+    ready = {"phase": "Ready", "readyAt": "2026-03-01T12:00:00Z"}
+    life = [
+        enclave(phase="Pending"),
+        enclave(phase="Started"),
+        enclave(**ready, serving=False),
+        enclave(**ready, serving=True),
+        enclave(**ready, serving=False),
+    ]
+    assert [told(*each, ENCLAVE) for each in pairwise(life)] == [
+        "",
+        "Healthy",
+        "Serving",
+        "Draining",
+    ]
+    event = build_event(ENCLAVE, life[1], life[3], NOW)
+    assert event is not None
+    assert event["regarding"]["kind"] == "Enclave"
+    assert event["note"] == "Tag v1.0.0 serves at web.acme.example."
+
+
+def test_what_is_wrong_with_an_enclave_is_reported_by_its_container() -> None:
+    ready = enclave(phase="Ready", serving=True)
+    lost = {**body("PodLost"), "spec": {}}
+    lost["status"] |= {"phase": "Failed", "serving": False}
+    assert told(ready, lost, ENCLAVE) == ""
 
 
 def test_a_long_note_of_an_event_is_cut_between_two_characters() -> None:
