@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dns.asyncquery
-import dns.asyncresolver
 import dns.exception
 import dns.flags
 import dns.message
 import dns.name
-import dns.nameserver
 import dns.query
 import dns.rcode
 import dns.rdatatype
@@ -27,6 +25,7 @@ import dns.update
 
 from cloister_api.certificates.authority import AuthorityError
 from cloister_api.certificates.settings import ChallengeDnsSettings
+from cloister_clients.dns import DnsError, Kind, Resolver, Server, labels_of
 from cloister_crds.names import challenge_name
 
 __all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
@@ -34,6 +33,8 @@ __all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
 PREFIX = "_acme-challenge"
 TIMEOUT = 10.0
 """Seconds for one query or update."""
+RESOLVER_SECONDS = 2.5
+"""Seconds of one resolver, within which another is queried."""
 EVERY = 1.0
 """Seconds between two queries whether a record is served."""
 
@@ -153,20 +154,17 @@ class ChallengeRecords:
         ChallengeError
             When no name server answers.
         """
-        resolver = dns.asyncresolver.Resolver(configure=not self._settings.resolvers)
-        if self._settings.resolvers:
-            resolver.nameservers = [
-                dns.nameserver.Do53Nameserver(*split(server)) for server in self._settings.resolvers
-            ]
+        own = [Server(*split(server)) for server in self._settings.resolvers]
+        resolver, name = Resolver(own or None, RESOLVER_SECONDS), labels_of(owner.to_text())
         try:
-            response = await resolver.resolve(
-                owner, "CNAME", lifetime=TIMEOUT, raise_on_no_answer=False
-            )
-        except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
-            return None
-        except dns.exception.DNSException as error:
+            async with asyncio.timeout(TIMEOUT):
+                response = await resolver.resolve(name, Kind.CNAME)
+        except (DnsError, TimeoutError) as error:
             raise ChallengeError(f"{owner}: no name server answers ({error})") from error
-        return response[0].target if response.rrset else None
+        for each in response.answers:
+            if each.kind is Kind.CNAME and each.owner == name:
+                return dns.name.from_text(each.value)
+        return None
 
     def _update(self, record: TxtRecord) -> dns.update.UpdateMessage:
         """Return an empty update of a record's zone."""

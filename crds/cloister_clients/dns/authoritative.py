@@ -8,49 +8,29 @@ import asyncio
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-import dns.asyncquery
-import dns.asyncresolver
-import dns.exception
-import dns.flags
-import dns.message
-import dns.name
-import dns.rcode
-import dns.rdatatype
-import dns.resolver
-from dns.rdtypes.ANY.CNAME import CNAME
-from dns.rdtypes.ANY.TXT import TXT
-
 from cloister_clients.address_guard import is_public
+from cloister_clients.dns.messages import (
+    MOST_RECORDS,
+    DnsRecord,
+    Kind,
+    Labels,
+    Response,
+    labels_of,
+    text_of,
+)
+from cloister_clients.dns.queries import DnsError, Resolver, Server, ask
 from cloister_clients.dns.settings import DnsSettings
 
-__all__ = ["AuthoritativeDns", "DnsError"]
+__all__ = ["AuthoritativeDns"]
 
 MOST_SERVERS = 6
 """How many servers of a zone are resolved and queried: a zone may name thousands, of others."""
 MOST_ADDRESSES = 2
 """How many addresses of a server are used, of each family."""
-MOST_RECORDS = 64
-"""How many records a name may have."""
 MOST_QUERIES = 64
 """Queries of a process at once, each of which is a socket."""
 TOTAL = 4
 """Longest time of a whole lookup, in timeouts of one response."""
-PAYLOAD = 1232
-"""Largest response by UDP in bytes (DNS flag day 2020); larger ones use TCP."""
-
-
-class DnsError(Exception):
-    """No server reported whether a record is there; a later lookup may."""
-
-    reason = "DnsUnavailable"
-    """Word of the reasons table."""
-    transient = True
-    """Whether asking again may help."""
-
-    @property
-    def message(self) -> str:
-        """Sentence for people."""
-        return str(self)
 
 
 class AuthoritativeDns:
@@ -60,6 +40,8 @@ class AuthoritativeDns:
         self._settings = settings
         self._allowed = frozenset(settings.allow_private)
         self._queries = asyncio.Semaphore(MOST_QUERIES)
+        own = [Server(each) for each in settings.resolvers]
+        self._resolver = Resolver(own or None, settings.timeout_seconds)
 
     async def texts(self, name: str) -> tuple[str, ...]:
         """Return the values of the TXT records of a name, each joined to one text.
@@ -74,16 +56,8 @@ class AuthoritativeDns:
         DnsError
             When no server of the zone responded.
         """
-        found = await self._ask(name, dns.rdatatype.TXT)
-        return tuple(
-            sorted(
-                {
-                    b"".join(each.strings).decode("utf-8", "replace")
-                    for each in found
-                    if isinstance(each, TXT)
-                }
-            )
-        )
+        found = await self._ask(name, Kind.TXT)
+        return tuple(sorted({each.value for each in found}))
 
     async def alias(self, name: str) -> tuple[str, ...]:
         """Return the targets of the CNAME record of a name, in lower case without the last dot.
@@ -98,11 +72,10 @@ class AuthoritativeDns:
         DnsError
             When no server of the zone responded.
         """
-        found = await self._ask(name, dns.rdatatype.CNAME)
-        targets = (each.target for each in found if isinstance(each, CNAME))
-        return tuple(sorted({each.to_text(omit_final_dot=True).lower() for each in targets}))
+        found = await self._ask(name, Kind.CNAME)
+        return tuple(sorted({each.value for each in found}))
 
-    async def _ask(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
+    async def _ask(self, name: str, kind: Kind) -> list[DnsRecord]:
         """Return the records that any server of the zone has: a secondary may lag behind.
 
         Raises
@@ -113,95 +86,108 @@ class AuthoritativeDns:
         seconds = TOTAL * self._settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._ask_servers(name, kind)
+                return await self._ask_servers(name, labels_of(name), kind)
+        except ValueError as error:
+            raise DnsError(str(error)) from error
         except TimeoutError as error:
             raise DnsError(f"the lookup of {name} took longer than {seconds:g} s") from error
 
-    async def _ask_servers(self, name: str, kind: dns.rdatatype.RdataType) -> list[object]:
-        servers = (await self._servers(name))[:MOST_SERVERS]
-        answers = await asyncio.gather(*(self._query(each, name, kind) for each in servers))
+    async def _ask_servers(self, name: str, labels: Labels, kind: Kind) -> list[DnsRecord]:
+        servers = (await self._servers(name, labels))[:MOST_SERVERS]
+        answers = await asyncio.gather(*(self._query(each, labels, kind) for each in servers))
         responses = [each for each in answers if each is not None]
         if not responses:
             raise DnsError(f"no server of the zone of {name} responded: {', '.join(servers)}")
-        if any(len(each) > MOST_RECORDS for each in responses):
+        if any(count > MOST_RECORDS for count, _ in responses):
             raise DnsError(
                 f"{name} has more than {MOST_RECORDS} {kind.name} records; delete those that are "
                 "not needed"
             )
-        return [record for response in responses for record in response]
+        return [record for _, records in responses for record in records]
 
     async def _query(
-        self, server: str, name: str, kind: dns.rdatatype.RdataType
-    ) -> list[object] | None:
-        """Query one server; None = it gave no authoritative response."""
-        query = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
-        query.flags &= ~dns.flags.RD
-        try:
-            async with self._queries:
-                answer, _ = await dns.asyncquery.udp_with_fallback(
-                    query, server, timeout=self._settings.timeout_seconds
-                )
-        except (dns.exception.DNSException, OSError, EOFError):
+        self, server: str, name: Labels, kind: Kind
+    ) -> tuple[int, list[DnsRecord]] | None:
+        """Query one server; None = it gave no authoritative response.
+
+        Returns
+        -------
+        tuple or None
+            How many records it has, and those that were read.
+        """
+        seconds = self._settings.timeout_seconds
+        async with self._queries:
+            found = await ask(Server(server), name, kind, recursive=False, seconds=seconds)
+        if found is None or not (found.authoritative and found.usable):
             return None
-        if not answer.flags & dns.flags.AA:
-            return None
-        if answer.rcode() not in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}:
-            return None
-        owner = dns.name.from_text(name)
-        return [
-            record
-            for rrset in answer.answer
-            if rrset.rdtype == kind and rrset.name == owner
-            for record in rrset
+        return found.count, [
+            each for each in found.answers if each.kind is kind and each.owner == name
         ]
 
-    async def _servers(self, name: str) -> list[str]:
-        """Find the addresses of the servers of the zone of a name."""
-        resolver = self._resolver()
+    async def _servers(self, name: str, labels: Labels) -> list[str]:
+        """Find the addresses of the servers of the zone of a name.
+
+        Raises
+        ------
+        DnsError
+            When they cannot be found, or none may be called.
+        """
         try:
-            async with self._queries:
-                zone = await dns.asyncresolver.zone_for_name(name, resolver=resolver)
-                served = await resolver.resolve(zone, dns.rdatatype.NS)
-        except dns.resolver.NoRootSOA as error:
-            raise DnsError(
-                f"the servers of the zone of {name} cannot be found: the resolver knows no zone, "
-                "not even the root's; check the resolvers of the installation"
-            ) from error
-        except (dns.exception.DNSException, OSError) as error:
+            zone = await self._zone(labels)
+            served = await self._resolve(zone, Kind.NS)
+        except DnsError as error:
             raise DnsError(f"the servers of the zone of {name} cannot be found: {error}") from error
-        hosts = sorted(each.target.to_text() for each in served)[:MOST_SERVERS]
-        found = await asyncio.gather(*(self._addresses(resolver, each) for each in hosts))
+        hosts = sorted(each.value for each in served.answers if each.kind is Kind.NS)
+        found = await asyncio.gather(*map(self._addresses, hosts[:MOST_SERVERS]))
         addresses = list(dict.fromkeys(address for each in found for address in each))
         callable_ones = [each for each in addresses if self._may_be_called(each)]
         if not callable_ones:
-            shown = ", ".join(addresses or hosts)
-            raise DnsError(
-                f"the zone {zone.to_text(omit_final_dot=True)} has no server at a public address "
-                f"({shown})"
-            )
+            shown = ", ".join(addresses or hosts[:MOST_SERVERS])
+            raise DnsError(f"the zone {text_of(zone)} has no server at a public address ({shown})")
         return callable_ones
 
-    async def _addresses(self, resolver: dns.asyncresolver.Resolver, host: str) -> Iterable[str]:
+    async def _zone(self, name: Labels) -> Labels:
+        """Find the zone of a name: the nearest name with a SOA record, itself or above it.
+
+        Raises
+        ------
+        DnsError
+            When there is none, or no resolver responds.
+        """
+        for above in range(len(name) + 1):
+            nearest = name[above:]
+            response = await self._resolve(nearest, Kind.SOA)
+            if any(each.kind is Kind.SOA and each.owner == nearest for each in response.answers):
+                return nearest
+            for each in response.authority:
+                if each.kind is Kind.SOA and is_above(each.owner, nearest):
+                    return each.owner
+        raise DnsError(
+            "the resolver knows no zone, not even the root's; check the resolvers of the "
+            "installation"
+        )
+
+    async def _addresses(self, host: str) -> Iterable[str]:
         """Resolve one server, in both families; one that has no address is passed over."""
         found: list[str] = []
-        for kind in (dns.rdatatype.A, dns.rdatatype.AAAA):
+        for kind in (Kind.A, Kind.AAAA):
             try:
-                async with self._queries:
-                    answer = await resolver.resolve(host, kind)
-            except (dns.exception.DNSException, OSError):
+                response = await self._resolve(labels_of(host), kind)
+            except DnsError:
                 continue
-            found += [each.address for each in answer][:MOST_ADDRESSES]
+            values = [each.value for each in response.answers if each.kind is kind]
+            found += values[:MOST_ADDRESSES]
         return found
+
+    async def _resolve(self, name: Labels, kind: Kind) -> Response:
+        """Query the recursive resolvers."""
+        async with self._queries:
+            return await self._resolver.resolve(name, kind)
 
     def _may_be_called(self, address: str) -> bool:
         return address in self._allowed or is_public(ip_address(address))
 
-    def _resolver(self) -> dns.asyncresolver.Resolver:
-        """Build the recursive resolver, without a cache."""
-        own = self._settings.resolvers
-        resolver = dns.asyncresolver.Resolver(configure=not own)
-        if own:
-            resolver.nameservers = list(own)
-        resolver.timeout = self._settings.timeout_seconds
-        resolver.lifetime = 2 * self._settings.timeout_seconds
-        return resolver
+
+def is_above(zone: Labels, name: Labels) -> bool:
+    """Return whether a name is below a zone, and not the zone itself."""
+    return len(zone) < len(name) and name[len(name) - len(zone) :] == zone

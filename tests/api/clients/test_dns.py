@@ -1,20 +1,27 @@
 """The look-up of records, against a real authoritative name server."""
 
 import asyncio
+import contextlib
 import os
+import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import dns.flags
 import dns.message
 import dns.query
 import dns.rcode
+import dns.rdatatype
+import dns.rrset
 import dns.update
 import pytest
 from typing_extensions import override
 
 from cloister_clients.dns import AuthoritativeDns, DnsError, DnsSettings
+from tests.support.builders.dns_messages import hostile_response
 from tests.support.servers.nameserver import NameServer, serve_zone
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="port 53 needs root")
@@ -92,6 +99,81 @@ async def test_a_silent_name_server_is_an_error_and_not_absence(tmp_path: Path) 
 async def test_a_name_without_servers_is_an_error(client: AuthoritativeDns) -> None:
     with pytest.raises(DnsError, match=r"api\.elsewhere\.test"):
         await client.texts("_x.api.elsewhere.test")
+
+
+class Hostile(asyncio.DatagramProtocol):
+    """A resolver and a zone's server in one, whose responses of some types fill a stream.
+
+    Parameters
+    ----------
+    address
+        Its address.
+    shape
+        See `hostile_response`.
+    hostile
+        The types.
+    """
+
+    transport: asyncio.DatagramTransport
+
+    def __init__(self, address: str, shape: str, hostile: set[str]) -> None:
+        self._address = address
+        self._shape = shape
+        self._hostile = hostile
+        self.streams = 0
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the socket."""
+        self.transport = cast("asyncio.DatagramTransport", transport)
+
+    @override
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Send a short response, or that it would be a long one."""
+        query = dns.message.from_wire(data)
+        response, (asked,) = dns.message.make_response(query), query.question
+        kind = dns.rdatatype.to_text(asked.rdtype)
+        response.flags |= dns.flags.AA | (dns.flags.TC if kind in self._hostile else 0)
+        values = {"SOA": "ns. root. 1 2 3 4 5", "NS": f"ns.{ZONE}.", "A": self._address}
+        if kind in values and kind not in self._hostile:
+            response.answer.append(dns.rrset.from_text(asked.name, 60, "IN", kind, values[kind]))
+        self.transport.sendto(response.to_wire(), addr)
+
+    async def stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send a long response."""
+        self.streams += 1
+        (size,) = struct.unpack("!H", await reader.readexactly(2))
+        message = hostile_response(await reader.readexactly(size), self._shape)
+        writer.write(struct.pack("!H", len(message)) + message)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+
+@pytest.mark.parametrize("hostile", [{"TXT"}, {"NS"}, {"SOA"}, {"A"}])
+@pytest.mark.parametrize("shape", ["pointers", "names", "chain"])
+async def test_a_hostile_response_does_not_occupy_the_event_loop(
+    shape: str, hostile: set[str]
+) -> None:
+    address = f"127.53.{os.getpid() % 250}.54"
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(
+        lambda: Hostile(address, shape, hostile), local_addr=(address, 53)
+    )
+    streams = await asyncio.start_server(server.stream, address, 53)
+    settings = DnsSettings(resolvers=(address,), allow_private=(address,))
+    begun = time.thread_time()
+    try:
+        with contextlib.suppress(DnsError):
+            await AuthoritativeDns(settings).texts(f"_x.api.{ZONE}")
+    finally:
+        transport.close()
+        streams.close()
+        await streams.wait_closed()
+    assert server.streams
+    # CPU time of this thread, so that other work of the machine does not count; the server's own
+    # part is in it. A library that makes objects of all records took 14 s for each response.
+    assert time.thread_time() - begun < 1
 
 
 class NothingKnown(asyncio.DatagramProtocol):
