@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from cloister_api.dashboard.guard import cookie_name
+from cloister_api.dashboard.guard import cookie_in, cookie_name
 from cloister_api.dashboard.pages.requests import (
     START,
     context_of,
@@ -97,7 +97,7 @@ async def callback(request: Request) -> Response:
     context, state = context_of(request), request.scope["state"]
     if context.sign_in is None:
         raise not_found("provider")
-    cookie = request.cookies.get(attempt_cookie(request), "")
+    cookie = cookie_in(request.headers, attempt_cookie(request))
     try:
         found = await context.sign_in.finish(
             request.query_params.multi_items(), cookie, sender_of(request)
