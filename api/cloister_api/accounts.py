@@ -130,7 +130,13 @@ async def open_accounts(
     await key_cache.beat()
     try:
         yield Accounts(
-            keys=ApiKeyService(ApiKeys(engine, material), material, AuditTrail(engine), clock),
+            keys=ApiKeyService(
+                ApiKeys(engine, material),
+                material,
+                AuditTrail(engine),
+                clock,
+                installation.default_limits,
+            ),
             key_cache=key_cache,
             material=material,
             catalog=catalog,

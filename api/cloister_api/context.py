@@ -24,6 +24,12 @@ from cloister_api.assembly.container_services import (
     validation_of,
 )
 from cloister_api.assembly.infrastructure import Infrastructure
+from cloister_api.assembly.organization_services import (
+    admin_key_desk_of,
+    members_of,
+    organization_reader_of,
+)
+from cloister_api.assembly.related_services import RelatedServices, related_services
 from cloister_api.assembly.sign_in import open_sign_in
 from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
@@ -65,7 +71,6 @@ from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
 from cloister_api.services.resources.admin_keys import AdminKeyDesk
 from cloister_api.services.resources.members import MemberDesk
 from cloister_api.services.resources.organization import OrganizationReader
-from cloister_api.services.resources.related import RelatedServices, related_services
 from cloister_api.sessions.sessions import Sessions
 from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
@@ -235,7 +240,7 @@ async def running(
             organizations=organizations,
             sessions=sessions_of(base, material),
             sign_in=await stack.enter_async_context(open_sign_in(base, material)),
-            admin_key_desk=AdminKeyDesk(AdminKeys(engine, material), admin_keys, clock),
+            admin_key_desk=admin_key_desk_of(base, admin_keys, material),
             resolver=resolver,
             certificates=certificates,
             collateral=await stack.enter_async_context(open_collateral(base)),
@@ -328,9 +333,7 @@ def build(
     replacements = Replacements(client, cache, reader, settings.gitops_managers)
     creator = creator_of(base, reader, resolver, claims, idempotency, replacements)
     records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
-    related = related_services(
-        settings, domain, clock, client, cache, reader, resolver, updater, idempotency, records
-    )
+    related = related_services(base, reader, resolver, updater, idempotency, records)
     return Context(
         settings=settings,
         installation=base.installation,
@@ -345,7 +348,7 @@ def build(
         sign_in=sign_in,
         admin_key_desk=admin_key_desk,
         members=members_of(base, admin_key_desk),
-        organization=OrganizationReader(cache, admin_keys, clock, settings.gitops_managers),
+        organization=organization_reader_of(base, admin_keys),
         reader=reader,
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),
         measurements=MeasurementReader(client),
@@ -374,17 +377,6 @@ def release_webhooks_of(base: Infrastructure) -> ReleaseWebhooks:
     """
     secret = read_webhook_secret(base.settings.webhooks.release_secret_file)
     return ReleaseWebhooks(base.client, base.cache, secret, base.clock)
-
-
-def members_of(base: Infrastructure, keys: AdminKeyDesk) -> MemberDesk:
-    """Build the service of members."""
-    return MemberDesk(
-        base.client,
-        base.cache,
-        keys,
-        gitops_managers=base.settings.gitops_managers,
-        write_wait=base.settings.write_wait_seconds,
-    )
 
 
 def permitted_names_of(base: Infrastructure) -> PermittedNames:

@@ -4,6 +4,7 @@
 raise `ApiError`; routes and middleware never build the response of an error by themselves.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -22,7 +23,9 @@ from cloister_api.schemas.vocabulary import in_api_words
 from cloister_api.wire.json_response import JsonResponse
 from cloister_api.wire.strict_json import REFUSALS, DepthError, shown
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
+from cloister_crds.kinds.meta import GROUP
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
+from cloister_crds.lifecycle.admission.quotas import QUOTA_MESSAGE, QUOTA_UNKNOWN, quota_reached
 from cloister_crds.problems import Problem
 
 __all__ = [
@@ -66,6 +69,15 @@ WORDS_OF_TYPES = {
 """What to write instead of a value of another type, in JSON or in a query."""
 MOST_DETAILS = 50
 """How many problems a response names; a last entry counts the rest."""
+
+
+QUOTA_NUMBERS = re.compile(
+    r"used: count/(?P<resource>[a-z.]{1,80})=(?P<used>[0-9]{1,9}), "
+    r"limited: count/[a-z.]{1,80}=(?P<most>[0-9]{1,9})"
+)
+"""The first count in a refusal by a ResourceQuota."""
+QUOTA_WORDS = {"secrets": "core Secrets in its namespace", f"sshkeys.{GROUP}": "SSH keys"}
+"""What a count is of, where its name does not say it."""
 
 
 class ApiError(Exception):
@@ -187,6 +199,22 @@ def problems_of_file(problems: Iterable[Problem]) -> ApiError:
     return ApiError(400, "BAD_REQUEST", f"{where}{first.message}{more}", listed)
 
 
+def beyond_quota(message: str) -> str:
+    """Return the sentence for a refusal by the quota of a namespace.
+
+    Parameters
+    ----------
+    message
+        What the API server says: requested, used and limited counts.
+    """
+    found = QUOTA_NUMBERS.search(message)
+    if found is None:
+        return "quota reached: delete something or ask the administrator for more"
+    resource = found["resource"]
+    what = QUOTA_WORDS.get(resource, resource.removesuffix(f".{GROUP}"))
+    return quota_reached(what, int(found["used"]), int(found["most"]))
+
+
 def from_kube(error: KubeError) -> ApiError:
     """Translate a refusal of the API server that no service expected."""
     if isinstance(error, Unavailable):
@@ -197,6 +225,12 @@ def from_kube(error: KubeError) -> ApiError:
         return unavailable(
             "the namespace of the organization does not exist yet; try again when the "
             "Organization is Ready"
+        )
+    if isinstance(error, Forbidden) and QUOTA_MESSAGE in error.message:
+        return forbidden(beyond_quota(error.message))
+    if isinstance(error, Forbidden) and QUOTA_UNKNOWN in error.message:
+        return unavailable(
+            "the cluster has not counted yet what the organization has; try again in a moment"
         )
     # A policy's refusal is not: it stays one.
     bound = isinstance(error, Forbidden) and "ValidatingAdmissionPolicy" not in error.message

@@ -30,6 +30,7 @@ PUBLISHED = (
     "metering",
     "pullDeadlineSeconds",
     "progressDeadlineSeconds",
+    "defaultLimits",
 )
 """Settings of the operator, which publishes them (`cloister_crds.installation`)."""
 PUBLISHED_OF_SOURCES = ("fileNames", "maxFileBytes")

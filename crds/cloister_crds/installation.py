@@ -14,12 +14,31 @@ from pydantic.alias_generators import to_camel
 
 from cloister_crds.repositories import RepositoryNames
 
-__all__ = ["CONFIG_MAP_NAME", "InstallationSettings"]
+__all__ = ["CONFIG_MAP_NAME", "DefaultLimits", "InstallationSettings"]
 
 CONFIG_MAP_NAME = "cloister-installation"
 """Name of the ConfigMap; the rights of both accounts name it."""
 _KEY = "settings.json"
 """The key of its data."""
+
+
+class DefaultLimits(BaseModel):
+    """How many objects an organization may have whose ``spec.limits`` does not name a number."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+    secrets: int = 100
+    """Secrets (csec)."""
+    ssh_keys: int = 100
+    """SSHKeys."""
+    domains: int = 100
+    """Domains."""
+    api_keys: int = 1000
+    """API keys that were not deleted."""
+    admin_keys: int = 100
+    """Valid admin keys."""
 
 
 class InstallationSettings(BaseModel):
@@ -49,6 +68,8 @@ class InstallationSettings(BaseModel):
     """Seconds from an enclave's creation until all of its containers must have started."""
     progress_deadline_seconds: int
     """Seconds from then until it must be ready, beside what its health checks need."""
+    default_limits: DefaultLimits = DefaultLimits()
+    """Limits of organizations that name none."""
 
     def boot_seconds(self, allowance: timedelta) -> int:
         """Return the seconds from the start of an enclave's containers until it must be ready.

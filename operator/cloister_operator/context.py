@@ -13,6 +13,7 @@ from cloister_clients.registry import RegistryClient
 from cloister_clients.server_clock import ServerClock
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
@@ -239,6 +240,11 @@ class ProcessContext:
             domains=_domains(settings),
             clock=clock,
         )
+
+    @cached_property
+    def default_limits(self) -> DefaultLimits:
+        """Limits of organizations that name none."""
+        return self.settings.default_limits.published()
 
     @cached_property
     def decision(self) -> DecisionSettings:

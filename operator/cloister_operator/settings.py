@@ -22,7 +22,7 @@ from cloister_clients.settings import (
 from cloister_clients.sources import SourceSettings, check_prerequisites
 from cloister_clients.telemetry.json_lines import LogFormat
 from cloister_clients.tracing.settings import TracingSettings
-from cloister_crds.installation import InstallationSettings
+from cloister_crds.installation import DefaultLimits, InstallationSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
@@ -34,6 +34,7 @@ from cloister_operator.enclave.tenant.role_bindings import API_ROLE, OPERATOR_RO
 __all__ = [
     "CONFIG_VARIABLE",
     "AccountSettings",
+    "DefaultLimitSettings",
     "EnclaveNetworkSettings",
     "GatewaySettings",
     "HealthSettings",
@@ -190,6 +191,26 @@ class CustomDomainSettings(SettingsSection):
         )
 
 
+class DefaultLimitSettings(SettingsSection):
+    """Limits of organizations whose `spec.limits` does not name a number."""
+
+    secrets: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Secrets of cloister.dev; core Secrets are bounded by a number that follows from it. Default
+    100."""
+    ssh_keys: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """SSHKeys. Default 100."""
+    domains: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Domains. Default 100."""
+    api_keys: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """API keys, deleted ones not counted. Default 1000."""
+    admin_keys: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Valid admin keys. Default 100."""
+
+    def published(self) -> DefaultLimits:
+        """Return them as both programs have them."""
+        return DefaultLimits(**self.model_dump())
+
+
 class OperatorSettings(SettingsSection):
     """All settings of ``cloister operator``."""
 
@@ -228,6 +249,8 @@ class OperatorSettings(SettingsSection):
     progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
     """Seconds that an enclave may take from then until it is ready, beside the longest time that a
     health check of its file may need. Default 1800."""
+    default_limits: DefaultLimitSettings = Field(default_factory=DefaultLimitSettings)
+    """Limits of organizations whose `spec.limits` does not name a number."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
     api_address: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
@@ -355,6 +378,7 @@ class OperatorSettings(SettingsSection):
             ignore_repository_case=self.sources.ignores_case,
             pull_deadline_seconds=self.pull_deadline_seconds,
             progress_deadline_seconds=self.progress_deadline_seconds,
+            default_limits=self.default_limits.published(),
         )
 
     def _gateway(self) -> Gateway | None:

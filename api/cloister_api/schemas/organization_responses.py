@@ -36,6 +36,16 @@ class LimitsResponse(ResponseBody):
 
     containers: Count
     """Containers, stopped ones counted."""
+    secrets: Count
+    """Secrets."""
+    ssh_keys: Count
+    """SSH keys."""
+    domains: Count
+    """Custom domains."""
+    api_keys: Count
+    """API keys, deleted ones not counted."""
+    admin_keys: Count
+    """Valid admin keys."""
     cpus: list[Count]
     """Processors that a configuration file may request."""
     memory: list[Count]
@@ -72,14 +82,20 @@ class BillingResponse(ResponseBody):
 
 
 class CountsResponse(ResponseBody):
-    """Containers of the organization."""
+    """What the organization has."""
 
     containers: Count
-    """Those that count against the limit."""
+    """Containers that count against the limit."""
     ready: Count
-    """Those that serve."""
+    """Containers that serve."""
     failed: Count
-    """Those that failed."""
+    """Containers that failed."""
+    secrets: Count
+    """Secrets."""
+    ssh_keys: Count
+    """SSH keys."""
+    domains: Count
+    """Custom domains."""
 
 
 class OrganizationResponse(ResponseBody):
@@ -100,7 +116,7 @@ class OrganizationResponse(ResponseBody):
     billing: BillingResponse
     """Whether it pays."""
     counts: CountsResponse
-    """Its containers."""
+    """What it has."""
     members: Count
     """People, whom `GET /api/members` lists."""
     managed_by: list[ManagerResponse]

@@ -23,7 +23,9 @@ from cloister_api.schemas.keys import (
     compact,
 )
 from cloister_api.services.idempotency import CreateRequest, is_repeatable
+from cloister_api.services.quotas import limits_of, require_place
 from cloister_clients.clock import Clock, utc_text
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.lifecycle.admission.limits import billing_of
 
 __all__ = ["NUMBER", "ApiKeyService", "veiled"]
@@ -35,11 +37,19 @@ NUMBER = re.compile("[1-9][0-9]{0,17}")
 class ApiKeyService:
     """Management of regular keys by administrators."""
 
-    def __init__(self, keys: ApiKeys, material: KeySealer, audit: AuditTrail, clock: Clock) -> None:
+    def __init__(
+        self,
+        keys: ApiKeys,
+        material: KeySealer,
+        audit: AuditTrail,
+        clock: Clock,
+        default_limits: DefaultLimits,
+    ) -> None:
         self._keys = keys
         self._material = material
         self._audit = audit
         self._clock = clock
+        self._default_limits = default_limits
 
     async def all(
         self, principal: Principal, *, after: int = 0, limit: int | None = None
@@ -88,7 +98,8 @@ class ApiKeyService:
         Raises
         ------
         ApiError
-            402 without token billing, 400 when it would be expired, 409 when the name is taken.
+            402 without token billing, 400 when it would be expired, 403 when the limit is reached,
+            409 when the name is taken.
         """
         metadata = compact(body.metadata)
         content = {**body.model_dump(mode="json", exclude={"metadata"}), "metadata": metadata}
@@ -105,6 +116,8 @@ class ApiKeyService:
         now = self._clock()
         if body.expires_at is not None and body.expires_at <= now:
             raise bad_request("expires_at", "expires_at is in the past; name a later time")
+        used = await self._keys.count(principal.organization_id)
+        require_place("API keys", used, limits_of(principal, self._default_limits).api_keys)
         try:
             key, value = await self._keys.create(
                 organization=principal.slug,

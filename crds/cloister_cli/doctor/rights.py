@@ -99,6 +99,7 @@ NEEDED: Final[dict[str, tuple[Right, ...]]] = {
         Right(ORGANIZATION, "resource.k8s.io", "resourceclaims", "get create delete"),
         Right(ORGANIZATION, "networking.k8s.io", "networkpolicies", "get create patch delete"),
         Right(ORGANIZATION, "policy", "poddisruptionbudgets", "get create patch delete"),
+        Right(ORGANIZATION, "", "resourcequotas", "get create patch delete"),
         Right(
             ORGANIZATION, "gateway.networking.k8s.io", "referencegrants", "get create patch delete"
         ),

@@ -23,6 +23,7 @@ __all__ = [
     "PRIORITY_CLASS",
     "REFERENCE_GRANTS",
     "RESOURCE_CLAIM",
+    "RESOURCE_QUOTA",
     "ROLE_BINDING",
     "SECRET",
     "SERVICE",
@@ -106,6 +107,7 @@ SECRET = KindRef("", "v1", "secrets", "Secret")
 NAMESPACE = KindRef("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = KindRef("", "v1", "nodes", "Node", namespaced=False)
 EVENT = KindRef("events.k8s.io", "v1", "events", "Event")
+RESOURCE_QUOTA = KindRef("", "v1", "resourcequotas", "ResourceQuota")
 RESOURCE_CLAIM = KindRef("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 LEASE = KindRef("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICE = KindRef("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")

@@ -63,6 +63,19 @@ class Limits(Model):
 
     containers: Annotated[int, Whole(0, 100_000)] = 10
     """containers is how many Containers may exist, stopped ones counted. Default 10."""
+    secrets: Annotated[int, Whole(0, 10_000)] | None = None
+    """secrets is how many Secrets of cloister.dev may exist; core Secrets are bounded by a number
+    that follows from it. Unset = defaultLimits of the operator's settings, 100 by default."""
+    ssh_keys: Annotated[int, Whole(0, 10_000)] | None = None
+    """sshKeys is how many SSHKeys may exist. Unset = defaultLimits, 100 by default."""
+    domains: Annotated[int, Whole(0, 10_000)] | None = None
+    """domains is how many Domains may exist. Unset = defaultLimits, 100 by default."""
+    api_keys: Annotated[int, Whole(0, 100_000)] | None = None
+    """apiKeys is how many API keys may exist, deleted ones not counted. Unset = defaultLimits, 1000
+    by default."""
+    admin_keys: Annotated[int, Whole(0, 10_000)] | None = None
+    """adminKeys is how many valid admin keys may exist; the command line of the API creates them
+    beyond it. Unset = defaultLimits, 100 by default."""
     cpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (2, 4, 8, 16, 32)
     """cpus are the values that a configuration file may request. Default 2, 4, 8, 16, 32."""
     memory: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (
@@ -169,13 +182,19 @@ class OrganizationCounts(Model):
     """ready are the Containers that serve."""
     failed: Count = 0
     """failed are the Containers that failed."""
+    secrets: Count = 0
+    """secrets are the Secrets of cloister.dev."""
+    ssh_keys: Count = 0
+    """sshKeys are the SSHKeys."""
+    domains: Count = 0
+    """domains are the Domains."""
 
 
 class OrganizationStatus(RecordStatus):
     """Observed state of an Organization."""
 
     counts: OrganizationCounts = Field(default_factory=OrganizationCounts)
-    """counts of the organization's Containers."""
+    """counts of what the organization has."""
     billing: Billing | None = None
     """billing as the payment processor reports it; unset without a processor."""
 

@@ -191,8 +191,10 @@ class Store:
         """Return the objects of a kind with a value in an index (`WatchedKind.indexes`)."""
         return tuple(self._indexed.get((ref, index, value), {}).values())
 
-    def count(self, ref: KindRef) -> int:
-        """Return how many objects of a kind there are."""
+    def count(self, ref: KindRef, namespace: str | None = None) -> int:
+        """Return how many objects of a kind there are, in one namespace or (None) in all."""
+        if namespace is not None:
+            return len(self._objects[ref].get(namespace, {}))
         return sum(len(names) for names in self._objects[ref].values())
 
     def _unindex(self, entry: CachedObject | None) -> None:

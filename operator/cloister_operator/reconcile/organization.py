@@ -9,10 +9,17 @@ from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
 from cloister_crds.lifecycle.admission.limits import counted
+from cloister_crds.lifecycle.admission.quotas import above_limits
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import ORGANIZATION_LABEL, distinct_label
-from cloister_operator.cache.projections import CONTAINER, ORGANIZATION
+from cloister_operator.cache.projections import (
+    CONTAINER,
+    DOMAIN,
+    ORGANIZATION,
+    SECRET_KIND,
+    SSH_KEY,
+)
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
 from cloister_operator.reconcile.gather import running_of
@@ -119,20 +126,41 @@ def _status(
         context.models.read(Container, entry)
         for entry in context.store.entries(CONTAINER, namespace)
     ]
+    store = context.store
     places = counted(containers, running_of(context, namespace, containers))
     uids = {uid for _, uid in places}
     phases = [each.status.phase for each in containers if each.metadata.uid in uids]
     generation = organization.metadata.generation
+    counts = OrganizationCounts(
+        containers=len(places),
+        ready=phases.count(ContainerPhase.READY),
+        failed=phases.count(ContainerPhase.FAILED),
+        secrets=store.count(SECRET_KIND, namespace),
+        ssh_keys=store.count(SSH_KEY, namespace),
+        domains=store.count(DOMAIN, namespace),
+    )
+    within = _within_limits(context, organization, counts)
     return organization.status.model_copy(
         update={
             "observed_generation": generation,
-            "counts": OrganizationCounts(
-                containers=len(places),
-                ready=phases.count(ContainerPhase.READY),
-                failed=phases.count(ContainerPhase.FAILED),
-            ),
+            "counts": counts,
             "conditions": merge(
-                organization.status.conditions, [finding], generation=generation, now=now
+                organization.status.conditions, [finding, within], generation=generation, now=now
             ),
         }
     )
+
+
+def _within_limits(
+    context: ProcessContext, organization: Organization, counts: OrganizationCounts
+) -> ConditionUpdate:
+    """Report of what there is more than may be: such as after a limit was lowered."""
+    above = above_limits(organization.spec.limits, context.default_limits, counts)
+    if not above:
+        return ConditionUpdate("WithinLimits", True, "WithinLimits", "No limit is exceeded.")
+    named = ", ".join(f"{what} {used} of {most}" for what, (used, most) in above.items())
+    message = (
+        f"There are more than spec.limits permits: {named}. What exists stays, and creates "
+        "are refused. Delete some, or raise spec.limits."
+    )
+    return ConditionUpdate("WithinLimits", False, "AboveLimits", message)

@@ -6,7 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 from cloister_clients.kube import KindRef, NotFound
-from cloister_clients.kube.kinds import NETWORK_POLICY, POD_DISRUPTION_BUDGET, ROLE_BINDING
+from cloister_clients.kube.kinds import (
+    NETWORK_POLICY,
+    POD_DISRUPTION_BUDGET,
+    RESOURCE_QUOTA,
+    ROLE_BINDING,
+)
 from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_operator.context import ProcessContext
@@ -16,6 +21,7 @@ from cloister_operator.enclave.network.network_policy import (
 )
 from cloister_operator.enclave.network.tls_route import build_reference_grant
 from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
+from cloister_operator.enclave.tenant.resource_quota import build_resource_quota
 from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
 from cloister_operator.workqueue.keys import Key
 
@@ -95,7 +101,7 @@ async def _guards(
     slug, namespace = organization.metadata.name, organization.spec.namespace
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.cluster_network.read()).api
-    operator = context.settings.operator_namespace
+    operator, limits = context.settings.operator_namespace, context.default_limits
     bindings = build_role_bindings(
         slug,
         namespace,
@@ -107,6 +113,7 @@ async def _guards(
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),
         (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
+        (RESOURCE_QUOTA, build_resource_quota(organization, limits)),
     ]
     gateway = context.gateway
     if gateway is not None:

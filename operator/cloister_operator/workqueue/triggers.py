@@ -297,6 +297,8 @@ def _used(versions: _Versions, store: Store) -> Iterator[Trigger]:
     kind = versions.change.ref.kind
     yield Key(kind, versions.namespace, versions.name), _DELAYED if same else 0.0
     yield from _unsettled(versions.namespace, store)
+    if versions.before is None or versions.after is None:
+        yield from _organization_of(versions.namespace, store, after=_DELAYED)
 
 
 def _domain(versions: _Versions, store: Store) -> Iterator[Trigger]:

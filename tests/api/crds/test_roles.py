@@ -118,6 +118,7 @@ async def test_the_operator_writes_status_and_never_spec_of_users(
         ("delete", "/namespaces"),
         ("patch", "networking.k8s.io/networkpolicies"),
         ("patch", "policy/poddisruptionbudgets"),
+        ("patch", "/resourcequotas"),
         ("patch", "gateway.networking.k8s.io/referencegrants"),
         ("update", "cloister.dev/enclaves/finalizers"),
         ("update", "cloister.dev/containers/finalizers"),

@@ -8,6 +8,7 @@ from sqlalchemy import update
 
 from cloister_api.ledger.tables.sessions import SESSIONS
 from cloister_clients.clock import utc_now
+from cloister_crds.lifecycle.admission.quotas import quota_reached
 from tests.support.programs.dashboard import Dashboard, Person
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -70,6 +71,22 @@ async def test_a_key_is_made_used_and_revoked(
     rows = [(row.action, row.target, row.result) for row in await world.audit()]
     for action, result in (("create", "201"), ("reveal", "200"), ("revoke", "200")):
         assert (f"admin_key.{action}", key, result) in rows
+
+
+async def test_valid_keys_are_limited_and_a_revoked_one_makes_a_place(
+    dashboard: Dashboard, world: FacadeInstallation
+) -> None:
+    """The organization of a test has one key from the command line."""
+    await world.change_organization(limits={"adminKeys": 2})
+    async with dashboard.signed_in(ADMIN) as person:
+        path = await opened(person, world)
+        await person.shows(f"/o/{world.organization}/settings", "at most 2 valid ones")
+        key = await made(person, path, "second")
+        refused = await person.fill(path, name="third", days="30")
+        assert refused.status_code == 403
+        assert quota_reached("admin keys", 2, 2, "revoke one") in refused.text
+        assert (await person.fill(f"{path}/{key}/revoke")).status_code == 303
+        await made(person, path, "third")
 
 
 async def test_a_value_is_shown_to_its_creator_alone(

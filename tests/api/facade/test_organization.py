@@ -54,7 +54,8 @@ async def test_the_organization_shows_what_it_may_and_has(
             "token_billing": False,
             "by_processor": False,
         }
-        assert record["counts"] == {"containers": 3, "ready": 2, "failed": 1}
+        rest = {"secrets": 0, "ssh_keys": 0, "domains": 0}
+        assert record["counts"] == {"containers": 3, "ready": 2, "failed": 1} | rest
         assert (record["members"], record["managed_by"]) == (1, [])
         await world.kube.merge_patch(
             of(Organization), world.organization, {"status": paid}, subresource="status"

@@ -24,6 +24,7 @@ from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.ledger.replicas import Replicas
 from cloister_api.ledger.tables.core import API_KEYS
 from cloister_api.services.api_keys import ApiKeyService
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Organization
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)
@@ -91,7 +92,9 @@ async def test_a_page_of_keys_reads_and_unseals_no_other_keys(
     engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     sealer = CountingSealer(material)
-    service = ApiKeyService(ApiKeys(engine, sealer), sealer, AuditTrail(engine), lambda: NOW)
+    service = ApiKeyService(
+        ApiKeys(engine, sealer), sealer, AuditTrail(engine), lambda: NOW, DefaultLimits()
+    )
     made = [await make(ApiKeys(engine, material), f"key-{number}") for number in range(7)]
     await make(ApiKeys(engine, material), "theirs", organization_id="id-2")
     principal = Principal("k1", "ada", ACME)

@@ -75,7 +75,14 @@ def imported(module: str) -> dict[str, Any]:
                 "stripe",
                 *TRACING,
             },
-            {"ContainerSpec", "InstallationSettings", "KeyCheckResponse", "KindInfo", "RateWindow"},
+            {
+                "ContainerSpec",
+                "DefaultLimits",
+                "InstallationSettings",
+                "KeyCheckResponse",
+                "KindInfo",
+                "RateWindow",
+            },
         ),
         (
             "cloister_operator.commands.run",
@@ -90,7 +97,7 @@ def imported(module: str) -> dict[str, Any]:
                 "stripe",
                 "uvicorn",
             },
-            {"InstallationSettings", "KindInfo"},
+            {"DefaultLimits", "InstallationSettings", "KindInfo"},
         ),
     ],
 )

@@ -195,6 +195,16 @@ class ApiKeys:
         context = seal_context(key.organization, key.index)
         return key, self._material.unseal(row["sealed"], context=context)
 
+    async def count(self, organization_id: str) -> int:
+        """Return how many live keys an organization has."""
+        query = (
+            select(func.count())
+            .select_from(API_KEYS)
+            .where(API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None))
+        )
+        async with self._engine.connect() as connection:
+            return int((await connection.execute(query)).scalar_one())
+
     async def of_organization(
         self, organization_id: str, *, after: int = 0, limit: int | None = None
     ) -> list[ApiKey]:

@@ -10,7 +10,9 @@ from cloister_api.auth.admin_key_cache import AdminKeyCache
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import bad_request, conflict, forbidden, not_found
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
+from cloister_api.services.quotas import limits_of, require_place
 from cloister_clients.clock import Clock
+from cloister_crds.installation import DefaultLimits
 
 __all__ = ["AdminKeyDesk", "is_valid"]
 
@@ -23,10 +25,13 @@ MAX_DAYS = 3650
 class AdminKeyDesk:
     """Creates, lists, reveals and revokes admin keys."""
 
-    def __init__(self, keys: AdminKeys, cache: AdminKeyCache, clock: Clock) -> None:
+    def __init__(
+        self, keys: AdminKeys, cache: AdminKeyCache, clock: Clock, default_limits: DefaultLimits
+    ) -> None:
         self._keys = keys
         self._cache = cache
         self._clock = clock
+        self._default_limits = default_limits
 
     def of(self, principal: Principal) -> list[AdminKey]:
         """Return the keys of the organization, newest first."""
@@ -69,20 +74,25 @@ class AdminKeyDesk:
         Raises
         ------
         ApiError
-            400 when the name or the days cannot be.
+            400 when the name or the days cannot be, 403 when the limit is reached.
         """
         if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
             raise bad_request(
                 "name", f"name: write 1 to {MAX_NAME} characters that say what the key is for"
             )
         now = self._clock()
+        expires_at = expiry_of(days, now)
+        await self._cache.refresh()
+        used = sum(is_valid(each, now) for each in self.of(principal))
+        most = limits_of(principal, self._default_limits).admin_keys
+        require_place("admin keys", used, most, remedy="revoke one")
         key, _ = await self._keys.create(
             organization=principal.slug,
             organization_id=principal.organization_id,
             user=principal.user,
             name=name,
             now=now,
-            expires_at=expiry_of(days, now),
+            expires_at=expires_at,
         )
         await self._cache.refresh()
         return key

@@ -17,9 +17,11 @@ from cloister_api.services.preconditions import (
     patch_agreed,
     precondition,
 )
+from cloister_api.services.quotas import exists, limits_of, require_place
 from cloister_clients.clock import Clock
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
@@ -39,6 +41,7 @@ class Domains:
         cache: ClusterCache,
         reader: ContainerReader,
         idempotency: IdempotentRequests,
+        default_limits: DefaultLimits,
         clock: Clock,
         containers_domain: str,
         write_wait: float,
@@ -48,6 +51,7 @@ class Domains:
         self._cache = cache
         self._reader = reader
         self._idempotency = idempotency
+        self._default_limits = default_limits
         self._clock = clock
         self._containers_domain = containers_domain
         self._write_wait = write_wait
@@ -80,7 +84,8 @@ class Domains:
         Raises
         ------
         ApiError
-            403 without a domain suffix; 400 for a name outside of it; 409 when it exists.
+            403 without a domain suffix, or when the limit is reached; 400 for a name outside of it;
+            409 when it exists.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -104,14 +109,19 @@ class Domains:
             raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
         request = CreateRequest.of(principal, body.model_dump(), retry_key, "domain.create")
         present = self._find(principal, host)
-        # One of the usual name is checked by the server: the cache may show a just deleted one.
+        # One of the usual name is checked below: the cache may show a just deleted one.
         if present is not None and present.metadata.name != host:
             return await self._earlier(principal, present.metadata.name, host, request)
+        namespace = principal.namespace
+        if await exists(self._client, self._cache.domains, Domain, host, namespace):
+            return await self._earlier(principal, host, host, request)
+        used = self._cache.domains_of(namespace)
+        require_place("domains", len(used), limits_of(principal, self._default_limits).domains)
         try:
             spec = DomainSpec(domain=host)
         except ValidationError as error:
             raise broken_rule("domain", error) from error
-        meta = ObjectMeta(name=host, namespace=principal.namespace, annotations=request.annotations)
+        meta = ObjectMeta(name=host, namespace=namespace, annotations=request.annotations)
         try:
             item = await self._client.create(
                 of(Domain), Domain(metadata=meta, spec=spec).manifest()

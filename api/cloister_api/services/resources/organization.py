@@ -19,8 +19,10 @@ from cloister_api.schemas.organization_responses import (
     SessionResponse,
 )
 from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_api.services.quotas import limits_of
 from cloister_api.sessions.sessions import Membership
 from cloister_clients.clock import Clock, utc_text
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
 from cloister_crds.lifecycle.admission.limits import billing_of
@@ -37,18 +39,24 @@ class OrganizationReader:
         admin_keys: AdminKeyCache,
         clock: Clock,
         gitops_managers: Iterable[str],
+        default_limits: DefaultLimits,
     ) -> None:
         self._cache = cache
         self._admin_keys = admin_keys
         self._clock = clock
         self._gitops = tuple(gitops_managers)
+        self._default_limits = default_limits
 
     def of(self, principal: Principal) -> OrganizationResponse:
         """Return the record of the principal's organization."""
         entry = self._cache.organizations.get(principal.slug)
         held = entry.value if entry is not None else None
         owners = held.owners if isinstance(held, OwnedOrganization) else {}
-        return organization_record(principal.organization, manager_records(owners, self._gitops))
+        return organization_record(
+            principal.organization,
+            manager_records(owners, self._gitops),
+            limits_of(principal, self._default_limits),
+        )
 
     def session(self, principal: Principal, memberships: list[Membership]) -> SessionResponse:
         """Return the record of who sends a request.
@@ -97,7 +105,7 @@ class OrganizationReader:
 
 
 def organization_record(
-    organization: Organization, managed_by: list[ManagerResponse]
+    organization: Organization, managed_by: list[ManagerResponse], limits: DefaultLimits
 ) -> OrganizationResponse:
     """Return the record of an Organization.
 
@@ -107,6 +115,8 @@ def organization_record(
         The Organization.
     managed_by
         GitOps tools that manage fields of it.
+    limits
+        The limits that apply to its objects.
     """
     spec, counts = organization.spec, organization.status.counts
     billing = billing_of(organization)
@@ -117,6 +127,11 @@ def organization_record(
         created_at=created_at(organization.metadata),
         limits=LimitsResponse(
             containers=spec.limits.containers,
+            secrets=limits.secrets,
+            ssh_keys=limits.ssh_keys,
+            domains=limits.domains,
+            api_keys=limits.api_keys,
+            admin_keys=limits.admin_keys,
             cpus=sorted(spec.limits.cpus),
             memory=sorted(spec.limits.memory),
             gpus=sorted(spec.limits.gpus),
@@ -134,7 +149,12 @@ def organization_record(
             by_processor=billing is not spec.billing,
         ),
         counts=CountsResponse(
-            containers=counts.containers, ready=counts.ready, failed=counts.failed
+            containers=counts.containers,
+            ready=counts.ready,
+            failed=counts.failed,
+            secrets=counts.secrets,
+            ssh_keys=counts.ssh_keys,
+            domains=counts.domains,
         ),
         members=len(spec.members),
         managed_by=managed_by,

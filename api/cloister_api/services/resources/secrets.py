@@ -19,9 +19,11 @@ from cloister_api.services.preconditions import (
     delete_agreed,
     patch_agreed,
 )
+from cloister_api.services.quotas import exists, limits_of, require_place
 from cloister_clients.clock import Clock, utc_text
-from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube import KubeClient
 from cloister_clients.kube.kinds import of
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
@@ -49,6 +51,7 @@ class Secrets:
         reader: ContainerReader,
         core: CoreSecrets,
         idempotency: IdempotentRequests,
+        default_limits: DefaultLimits,
         clock: Clock,
         write_wait: float,
     ) -> None:
@@ -57,6 +60,7 @@ class Secrets:
         self._reader = reader
         self._core = core
         self._idempotency = idempotency
+        self._default_limits = default_limits
         self._clock = clock
         self._write_wait = write_wait
 
@@ -95,7 +99,8 @@ class Secrets:
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the value cannot be a variable.
+            409 when the name is taken; 400 when the value cannot be a variable; 403 when the limit
+            is reached.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -118,7 +123,10 @@ class Secrets:
             ),
         )
         values = {VALUE_KEY: body.value.encode()}
-        if not await self._exists(name, principal.namespace):
+        if not await exists(self._client, self._cache.secrets, Secret, name, principal.namespace):
+            used = self._cache.secrets_of(principal.namespace)
+            most = limits_of(principal, self._default_limits).secrets
+            require_place("secrets", len(used), most)
             made = await self._core.create_with_owner(secret, values, FORM)
             if made is not None:
                 await self._yield_to_earlier(made, body)
@@ -157,16 +165,6 @@ class Secrets:
                 await self._cache.secrets.reached(own.resource_version, within=self._write_wait)
                 await self._until_gone(own.uid)
                 raise name_taken(other.name, other.repo)
-
-    async def _exists(self, name: str, namespace: str) -> bool:
-        """Return whether a secret exists: the cache may still show a just deleted one."""
-        if self._cache.secrets.get(name, namespace) is None:
-            return False
-        try:
-            await self._client.get(of(Secret), name, namespace)
-        except NotFound:
-            return False
-        return True
 
     async def update(
         self, principal: Principal, name: str, value: str, match: str | None

@@ -12,8 +12,10 @@ from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
+from cloister_api.services.quotas import exists, limits_of, require_place
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
+from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.sshkey import SSHKeySpec
@@ -32,12 +34,14 @@ class SSHKeys:
         cache: ClusterCache,
         reader: ContainerReader,
         idempotency: IdempotentRequests,
+        default_limits: DefaultLimits,
         write_wait: float,
     ) -> None:
         self._client = client
         self._cache = cache
         self._reader = reader
         self._idempotency = idempotency
+        self._default_limits = default_limits
         self._write_wait = write_wait
 
     def all(self, principal: Principal) -> list[SshKeyResponse]:
@@ -68,7 +72,8 @@ class SSHKeys:
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the text is no public key that can be used.
+            409 when the name is taken; 400 when the text is no public key that can be used; 403
+            when the limit is reached.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -82,21 +87,36 @@ class SSHKeys:
         namespace = principal.namespace
         meta = ObjectMeta(name=body.name, namespace=namespace, annotations=request.annotations)
         manifest = SSHKey(metadata=meta, spec=spec).manifest()
-        try:
-            made = SSHKey.read(await self._client.create(of(SSHKey), manifest))
-        except AlreadyExists as error:
-            earlier = await self._idempotency.earlier(SSHKey, body.name, namespace, request)
-            if earlier is None:
-                raise conflict(
-                    f"name: an SSH key named {body.name} exists already; choose another name"
-                ) from error
-            made = earlier
-        except Invalid as error:
-            raise bad_request("public_key", error.message) from error
+        if await exists(self._client, self._cache.ssh_keys, SSHKey, body.name, namespace):
+            made = await self._earlier(body.name, namespace, request)
+        else:
+            used = self._cache.ssh_keys_of(namespace)
+            require_place(
+                "SSH keys", len(used), limits_of(principal, self._default_limits).ssh_keys
+            )
+            try:
+                made = SSHKey.read(await self._client.create(of(SSHKey), manifest))
+            except AlreadyExists:
+                made = await self._earlier(body.name, namespace, request)
+            except Invalid as error:
+                raise bad_request("public_key", error.message) from error
         version = made.metadata.resource_version
         await self._cache.ssh_keys.reached(version, within=self._write_wait)
         users = users_by_name(body.name, self._cache.containers_of(namespace))
         return VersionedRecord(key_record(made, users), version)
+
+    async def _earlier(self, name: str, namespace: str, request: CreateRequest) -> SSHKey:
+        """Return what an earlier attempt of the same create made.
+
+        Raises
+        ------
+        ApiError
+            409 when another request created it.
+        """
+        made = await self._idempotency.earlier(SSHKey, name, namespace, request)
+        if made is None:
+            raise conflict(f"name: an SSH key named {name} exists already; choose another name")
+        return made
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:
         """Delete a key that no container uses.

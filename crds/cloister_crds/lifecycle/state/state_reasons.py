@@ -90,6 +90,12 @@ STATES = (
         "The Organization is being deleted and waits for what runs in its namespace.",
         "Delete the Containers that the message names.",
     ),
+    _state("WithinLimits", "The organization has no more of anything than its limits permit."),
+    _state(
+        "AboveLimits",
+        "The organization has more than a limit permits; nothing is deleted, creates are refused.",
+        "Delete what the message names, or raise spec.limits of the Organization.",
+    ),
     _state("Counted", "The Containers of the repository were counted."),
     _state("ValueFound", "The value of the secret can be read."),
     _state("KeyUsable", "The key can log in to debug enclaves that name it."),

@@ -28,6 +28,7 @@ from cloister_clients.kube import Forbidden, Unavailable
 from cloister_clients.sources import RateLimited, RepositoryNotFound, TagNotFound
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle.admission.quotas import quota_reached
 from cloister_crds.lifecycle.request import record, with_request
 from cloister_crds.lifecycle.state.reasons import REASONS, ReasonKind
 from cloister_crds.problems import Problem, Severity
@@ -62,6 +63,32 @@ def test_all_problems_are_reported_and_counted() -> None:
     assert error.message == "cpus: cpus has A (and 2 more, see details)"
     assert [detail.code for detail in error.details] == ["A", "B", "C"]
     assert error.code == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("resource", "what"),
+    [
+        ("secrets.cloister.dev", "secrets"),
+        ("sshkeys.cloister.dev", "SSH keys"),
+        ("secrets", "core Secrets in its namespace"),
+    ],
+)
+def test_a_refusal_by_the_quota_of_the_namespace_is_the_same_403(resource: str, what: str) -> None:
+    """As the API server words it (Kubernetes, "Resource Quotas")."""
+    count = f"count/{resource}"
+    message = (
+        f'{resource} "a" is forbidden: exceeded quota: cloister-limits, requested: {count}=1, '
+        f"used: {count}=100, limited: {count}=100"
+    )
+    error = from_kube(Forbidden(403, "Forbidden", message, details={"kind": resource}))
+    assert (error.status, error.code) == (403, "FORBIDDEN")
+    assert error.message == quota_reached(what, 100, 100)
+
+
+def test_a_quota_that_has_not_counted_yet_is_503() -> None:
+    message = 'secrets "a" is forbidden: status unknown for quota: cloister-limits, resources: a'
+    error = from_kube(Forbidden(403, "Forbidden", message, details={"kind": "secrets"}))
+    assert (error.status, error.code) == (503, "UNAVAILABLE")
 
 
 def test_an_unreachable_registry_is_distinguished_from_a_wrong_file() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cloister_api.cache import ClusterCache
+from cloister_api.assembly.infrastructure import Infrastructure
 from cloister_api.records.container import RecordSettings
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.containers.resolution import ReleaseResolver
@@ -14,9 +14,6 @@ from cloister_api.services.resources.domains import Domains
 from cloister_api.services.resources.registry_credentials import RegistryCredentials
 from cloister_api.services.resources.secrets import Secrets
 from cloister_api.services.resources.ssh_keys import SSHKeys
-from cloister_api.settings import ApiSettings
-from cloister_clients.clock import Clock
-from cloister_clients.kube import KubeClient
 
 __all__ = ["RelatedServices", "related_services"]
 
@@ -41,11 +38,7 @@ class RelatedServices:
 
 
 def related_services(
-    settings: ApiSettings,
-    containers_domain: str,
-    clock: Clock,
-    client: KubeClient,
-    cache: ClusterCache,
+    base: Infrastructure,
     reader: ContainerReader,
     resolver: ReleaseResolver,
     updater: ContainerUpdater,
@@ -53,6 +46,8 @@ def related_services(
     records: RecordSettings,
 ) -> RelatedServices:
     """Build the services."""
+    settings, installation, clock = base.settings, base.installation, base.clock
+    client, cache = base.client, base.cache
     core = CoreSecrets(client, settings.gitops_managers)
     wait = settings.write_wait_seconds
     return RelatedServices(
@@ -71,6 +66,7 @@ def related_services(
             reader=reader,
             core=core,
             idempotency=idempotency,
+            default_limits=installation.default_limits,
             clock=clock,
             write_wait=wait,
         ),
@@ -79,6 +75,7 @@ def related_services(
             cache=cache,
             reader=reader,
             idempotency=idempotency,
+            default_limits=installation.default_limits,
             write_wait=wait,
         ),
         domains=Domains(
@@ -86,9 +83,10 @@ def related_services(
             cache=cache,
             reader=reader,
             idempotency=idempotency,
+            default_limits=installation.default_limits,
             clock=clock,
             write_wait=wait,
-            containers_domain=containers_domain,
+            containers_domain=installation.containers_domain,
             dns_wait=DNS_WAIT_SECONDS,
         ),
         registry_credentials=RegistryCredentials(
