@@ -1,6 +1,7 @@
 """Container: what a user requests. One repository's configuration file, at one tag, running."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -58,9 +59,10 @@ __all__ = [
 
 NAME_LENGTH = 64
 """Longest container name."""
-VARIABLES_LENGTH = 262_144
-"""Longest that all values of variables may be together, in characters: a request is copied into
-each Enclave, and etcd takes objects of 1.5 MiB."""
+VARIABLES_BYTES = 131_072
+"""Most bytes of UTF-8 that the names and values of variables may have together: four values of the
+largest size. A request is copied into the status and into each Enclave, and both programs keep
+these objects in memory."""
 
 
 class DesiredState(StrEnum):
@@ -113,6 +115,11 @@ SecretName = Annotated[
 """Name of a secret as configuration files write it."""
 
 
+def bytes_of(variables: Iterable[Variable]) -> int:
+    """Return how many bytes of UTF-8 names and values have together."""
+    return sum(len(each.name) + len(each.value.encode()) for each in variables)
+
+
 class ContainerSpec(Model):
     """Desired state of a Container."""
 
@@ -150,11 +157,12 @@ class ContainerSpec(Model):
         ),
         Cel(
             rule="!has(self.variables) || "
-            f"self.variables.map(v, has(v.value) ? size(v.value) : 0).sum() <= {VARIABLES_LENGTH}",
-            message=f"variables have more than {VARIABLES_LENGTH} characters together; put large "
-            "values into the image or fetch them at start",
+            "self.variables.map(v, size(v.name) + (has(v.value) ? size(bytes(v.value)) : 0)).sum() "
+            f"<= {VARIABLES_BYTES}",
+            message=f"variables have more than {VARIABLES_BYTES} bytes, names and values together; "
+            "put large values into the image or fetch them at start",
             field_path=".variables",
-            check=lambda spec: sum(len(v.value) for v in spec.variables) <= VARIABLES_LENGTH,
+            check=lambda spec: bytes_of(spec.variables) <= VARIABLES_BYTES,
         ),
     )
 
@@ -184,7 +192,8 @@ class ContainerSpec(Model):
     variables: Annotated[
         tuple[Variable, ...], Field(max_length=256), ListType("map", keys=("name",))
     ] = ()
-    """variables are the values of bare names in the file's env. Default none."""
+    """variables are the values of bare names in the file's env; names and values have at most
+    131072 bytes together. Default none."""
     secrets: Annotated[tuple[SecretName, ...], Field(max_length=256), ListType("set")] = ()
     """secrets are the names of organization secrets that the file may use. Default none."""
     ssh_keys: Annotated[tuple[ObjectName, ...], Field(max_length=64), ListType("set")] = ()

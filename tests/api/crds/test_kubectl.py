@@ -84,6 +84,10 @@ WRONG = {
         container("variables: [{name: A, value: a}, {name: A, value: b}]"),
         'spec.variables[1]: Duplicate value: {"name":"A"}',
     ),
+    "few characters of many bytes in variables": (
+        container(f"variables: [{{name: A, value: {chr(0x1F600) * 32_768}}}]"),
+        "spec.variables: Invalid value: variables have more than 131072 bytes, names and values",
+    ),
     "a secret twice": (
         container("secrets: [KEY, KEY]"),
         'spec.secrets[1]: Duplicate value: "KEY"',

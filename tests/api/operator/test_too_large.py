@@ -155,19 +155,6 @@ def test_a_description_just_beyond_the_bounds_of_an_enclave_is_refused_by_name(
     assert "1024" in message
 
 
-def test_an_enclave_that_the_api_server_refuses_is_reported(
-    operated: Installation, images: LargeImages
-) -> None:
-    described = [images.image({"Env": [f"A{n}={'x' * 13_000}"]}) for n in range(64)]
-    names = [f"V{n}" for n in range(8)]
-    file = file_of(described, env=names)
-    variables = [{"name": name, "value": "\U0001f642" * 30_000} for name in names]
-    reason, message = refused(operated, "enclave", file, variables=variables)
-    assert reason == "EnclaveRefused"
-    assert "does not accept the Enclave" in message
-    assert operated.enclaves("enclave") == []
-
-
 def test_secrets_that_are_too_large_together_are_reported(
     operated: Installation, images: LargeImages
 ) -> None:

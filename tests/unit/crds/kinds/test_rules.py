@@ -68,11 +68,19 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
         "autoUpdate is for production only; leave out debug or autoUpdate",
     ),
     "too much text in variables": (
-        {"variables": [{"name": f"A{i}", "value": "x" * 32_768} for i in range(9)]},
+        {"variables": [{"name": f"A{i}", "value": "x" * 32_767} for i in range(4)]},
         "spec.variables",
         (
-            "variables have more than 262144 characters together; put large values into the image "
-            "or fetch them at start"
+            "variables have more than 131072 bytes, names and values together; put large values "
+            "into the image or fetch them at start"
+        ),
+    ),
+    "few characters of many bytes in variables": (
+        {"variables": [{"name": "A", "value": "\N{GRINNING FACE}" * 32_768}]},
+        "spec.variables",
+        (
+            "variables have more than 131072 bytes, names and values together; put large values "
+            "into the image or fetch them at start"
         ),
     ),
     "a secret twice": (

@@ -296,6 +296,18 @@ def test_what_the_kind_refuses_is_named_as_the_api_has_it(field: str) -> None:
     assert caught.value.message.startswith(f"{api_name(field)}: ")
 
 
+def test_variables_of_too_many_bytes_are_named_at_create_and_relaunch() -> None:
+    variables = {"A": "\N{GRINNING FACE}" * 32_768}
+    spec = spec_of(CreateContainerRequest.model_validate(BODY))
+    with pytest.raises(ApiError) as created:
+        spec_of(CreateContainerRequest.model_validate({**BODY, "variables": variables}))
+    with pytest.raises(ApiError) as relaunched:
+        keys_changed(spec, RelaunchRequest.model_validate({"variables": variables}))
+    for caught in (created, relaunched):
+        assert [detail.field for detail in caught.value.details] == ["variables"]
+        assert "more than 131072 bytes" in caught.value.message
+
+
 def test_a_malformed_domain_of_a_relaunch_is_named() -> None:
     spec = spec_of(CreateContainerRequest.model_validate(BODY))
     body = RelaunchRequest.model_validate({"custom_domain": "API.example.org"})
