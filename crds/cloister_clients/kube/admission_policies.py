@@ -17,6 +17,7 @@ POLICIES = (
     "cloister-operator",
     "cloister-operator-cluster",
     "cloister-organizations",
+    "cloister-secret-finalizers",
     "cloister-snapshots",
     "cloister-status",
     "cloister-tenant-metadata",

@@ -104,6 +104,30 @@ async def test_a_tenant_controls_nothing_by_metadata(tenant: ApiServer, plural: 
     assert (await tenant.delete(f"{path}/{name}")).accepted
 
 
+async def test_no_finalizer_of_a_tenant_keeps_a_core_secret(
+    policed: ApiServer, tenant: ApiServer
+) -> None:
+    """The deletion of the namespace, and so of the Organization, would wait for it."""
+    secrets = "/api/v1/namespaces/org-acme/secrets"
+
+    def secret(**metadata: Any) -> dict[str, Any]:
+        head = {"apiVersion": "v1", "kind": "Secret"}
+        return {**head, "metadata": {"name": "value", **metadata}, "stringData": {"a": "b"}}
+
+    for finalizer in ("evil.example/keep", "orphan", "cloister.dev/hold"):
+        made = await tenant.post(secrets, secret(finalizers=[finalizer]))
+        assert_refused(made, "metadata.finalizers", f"may not add {finalizer}")
+    assert (await tenant.post(secrets, secret())).accepted
+    path = f"{secrets}/value"
+    kept = {"metadata": {"finalizers": ["evil.example/keep"]}}
+    assert_refused(await tenant.patch(path, kept), "may not add evil.example/keep")
+    # What an administrator has added stays the tenant's to remove, and other changes are free.
+    assert (await policed.patch(path, kept)).accepted
+    assert (await tenant.patch(path, {"stringData": {"a": "c"}})).accepted
+    assert (await tenant.patch(path, {"metadata": {"finalizers": None}})).accepted
+    assert (await tenant.delete(path)).accepted
+
+
 async def test_a_tenant_writes_what_is_its_own(tenant: ApiServer) -> None:
     own = {"annotations": {"argocd.argoproj.io/sync-wave": "1", "notcloister.dev/x": "1"}}
     labels = {"app.kubernetes.io/managed-by": "flux", "team": "a"}
