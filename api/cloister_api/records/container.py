@@ -250,9 +250,14 @@ def is_staging(container: Container, deployment: Deployment | None, *, updating:
         Whether an update is shown, which a relaunch may have made otherwise.
     """
     spec, status = container.spec, container.status
+    said = spec.relaunch_staging if updating else None
+    said = spec.staging if said is None else said
+    if said is not None:
+        return said
     default = deployment is not None and deployment.spec.default_staging
-    said = (spec.relaunch_staging if updating else None, spec.staging, status.staging, default)
-    return next(each for each in said if each is not None)
+    default = default if status.staging is None else status.staging
+    # More than one GPU cannot be staged, and a default does not refuse (spec 22.4).
+    return default and (status.resources is None or status.resources.gpus <= 1)
 
 
 def preview_of(status: ContainerStatus) -> str | None:

@@ -351,6 +351,10 @@ class ContainerStatus(RecordStatus):
     staging: Flag | None = None
     """staging is the Deployment's defaultStaging as it was when the first Enclave was made; it
     counts where spec does not say staging. Unset before that."""
+    own_staging: Flag | None = None
+    """ownStaging is staging of the container itself, spec's or the kept default, as it was before
+    the update in progress; the cancel of the update goes back to it. Unset before the first
+    reconcile."""
     requested_tag: Word = ""
     """requestedTag is the tag that is to run: that of spec, the one that is followed, or the one
     that goes on or comes back instead (keptRequest)."""

@@ -334,10 +334,16 @@ class RolloutState:
     @property
     def is_staging(self) -> bool:
         """Whether an update waits for promotion."""
+        explicit = self.explicit_staging
+        return self.default_staging if explicit is None else explicit
+
+    @property
+    def explicit_staging(self) -> bool | None:
+        """Whether spec makes an update wait for promotion; None = the default counts."""
         spec = self.container.spec
         if self._is_relaunch and spec.relaunch_staging is not None:
             return spec.relaunch_staging
-        return self.default_staging if spec.staging is None else spec.staging
+        return spec.staging
 
     @property
     def _is_relaunch(self) -> bool:

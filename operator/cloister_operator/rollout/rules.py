@@ -153,6 +153,8 @@ def staged_candidate_awaits_promotion(state: RolloutState) -> RolloutPlan | None
     ready = state.wanted_attempts.ready
     if ready is None or state.served_attempts is None or not state.is_staging:
         return None
+    if ready.spec.stop_first:
+        return None
     if state.container.spec.promote == ready.spec.revision:
         return None
     serves = state.serving is not None
@@ -328,10 +330,13 @@ def missing_lookup_is_requested(state: RolloutState, admission: Admission) -> Ro
 def staged_update_with_several_gpus_is_refused(
     state: RolloutState, admission: Admission
 ) -> RolloutPlan | None:
-    """Refuse to stage an update of the Recreate strategy: nothing would serve meanwhile."""
+    """Refuse to stage an update of the Recreate strategy: nothing would serve meanwhile.
+
+    A default of true refuses nothing: it does not count for such updates.
+    """
     if not isinstance(admission, AdmissionGranted) or state.served_attempts is None:
         return None
-    if not (state.is_staging and needs_recreate(state, admission)):
+    if not (state.explicit_staging and needs_recreate(state, admission)):
         return None
     message = (
         f"With {most_gpus(state, admission)} GPUs the present release is deleted before the next "

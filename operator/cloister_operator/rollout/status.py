@@ -87,6 +87,7 @@ def next_status(state: RolloutState, plan: RolloutPlan) -> ContainerStatus:
             "current_tag": current_tag,
             "current_commit": current_commit,
             "staging": _staging(state, plan),
+            "own_staging": _own_staging(state, updating=update is not None),
             "requested_tag": state.wanted.tag,
             "kept_request": state.kept,
             "resources": _resources(shown) or before.resources,
@@ -278,6 +279,14 @@ def _staging(state: RolloutState, plan: RolloutPlan) -> bool | None:
     was_made = bool(state.enclaves or state.status.history)
     makes = any(isinstance(each, CreateEnclave) for each in plan.actions)
     return state.default_staging if was_made or makes else state.status.staging
+
+
+def _own_staging(state: RolloutState, *, updating: bool) -> bool | None:
+    """Return staging of the container itself, as it was before an update in progress."""
+    if updating:
+        return state.status.own_staging
+    spec = state.container.spec
+    return state.default_staging if spec.staging is None else spec.staging
 
 
 def _present_release(

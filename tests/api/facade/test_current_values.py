@@ -165,25 +165,28 @@ async def test_a_second_release_seconds_later_keeps_what_the_first_one_bound(
     assert record["requested_tag"] == "v1.0.0"
 
 
-async def test_staging_of_a_relaunch_ends_with_its_update(
+async def test_a_cancel_restores_staging_that_a_relaunch_set(
     facade: Facade, world: FacadeInstallation
 ) -> None:
     async with facade.client(world.key) as client:
         path = (await client.post("/api/containers", json=world.body("web"))).headers["location"]
         await world.enclave("web", name="web-a-1")
-        await seen(client, world, **SERVES)
+        await seen(client, world, **SERVES, ownStaging=False)
         change = {"tag": "v1.1.0", "staging": True}
         assert (await client.post(f"{path}/relaunch", json=change)).json()["staging"] is True
         spec = await spec_of(world)
-        assert (spec["staging"], spec["relaunchStaging"]) == (False, True)
+        assert (spec["staging"], spec.get("relaunchStaging")) == (True, None)
         update = {**UPDATE, "status": "ready", "type": "blue_green"}
         await seen(client, world, **SERVES | {"requestedTag": "v1.1.0"}, update=update)
         assert (await client.post(f"{path}/update/cancel")).status_code == 204
         assert (await client.get(path)).json()["staging"] is False
-        assert "relaunchStaging" not in await spec_of(world)
+        assert (await spec_of(world))["staging"] is False
         await seen(client, world, **SERVES, update=None)
-        again = (await client.post(f"{path}/relaunch", json={"tag": "v1.1.0"})).json()
-        assert again["staging"] is False
+        again = (await client.post(f"{path}/relaunch", json=change)).json()
+        assert again["staging"] is True
+        await seen(client, world, **SERVES, update=None, ownStaging=True)
+        later = (await client.post(f"{path}/relaunch", json={"tag": "v1.0.0"})).json()
+        assert later["staging"] is True
 
 
 async def test_what_serves_keeps_its_secrets_and_keys_until_an_update_is_promoted(

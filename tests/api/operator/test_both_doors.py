@@ -109,7 +109,7 @@ ROWS: dict[str, Row] = {
     "POST …/relaunch with staging": Row(
         young,
         lambda d: d.post("relaunch", staging=True),
-        lambda d: d.patch(relaunchStaging=True, relaunch="again"),
+        lambda d: d.patch(staging=True, relaunch="again"),
         "deploying",
         "Deploying",
     ),

@@ -61,7 +61,8 @@ def written_spec(
 ) -> ContainerSpec:
     """Return the spec that a relaunch or start writes, but for commit and state.
 
-    While releases are followed, the tag of spec stays. Staging of a relaunch is for its update.
+    While releases are followed, the tag of spec stays. Where an update ends, staging is what it was
+    before that.
 
     Raises
     ------
@@ -72,12 +73,10 @@ def written_spec(
     base = with_request(spec, earlier or requested(container))
     if spec.auto_update:
         base = base.model_copy(update={"tag": spec.tag, "commit": spec.commit})
-    if spec.state is DesiredState.STOPPED:
-        # A start waits beside nothing: what it says of staging is for later updates.
-        base = base.model_copy(update={"relaunch_staging": None})
-        return changed_spec(base, body)
-    after = changed_spec(base, body.model_copy(update={"staging": None}))
-    return after.model_copy(update={"relaunch_staging": body.staging})
+    staging = _staging_before(container) if earlier is not None else spec.staging
+    return changed_spec(
+        base.model_copy(update={"staging": staging, "relaunch_staging": None}), body
+    )
 
 
 def deployed_spec(
@@ -104,7 +103,8 @@ def deployed_spec(
         400 when it breaks a rule of the kind, naming each field.
     """
     spec = written_spec(container, body, earlier)
-    update: dict[str, Any] = {} if body.staging is None else {"staging": body.staging}
+    once = spec.relaunch_staging
+    update: dict[str, Any] = {"staging": spec.staging if once is None else once}
     if body.tag:
         update["commit"] = None
     else:
@@ -161,10 +161,17 @@ def cancelling(container: Container, earlier: RequestRecord) -> dict[str, Any]:
     earlier
         The request that is restored.
     """
-    restored_spec = with_request(container.spec, earlier)
-    patch = spec_patch(container.spec, restored_spec.model_copy(update={"relaunch_staging": None}))
+    staging = {"staging": _staging_before(container), "relaunch_staging": None}
+    restored_spec = with_request(container.spec, earlier).model_copy(update=staging)
+    patch = spec_patch(container.spec, restored_spec)
     # Otherwise the cancelled release would be deployed again at once.
     return {**patch, "autoUpdate": False} if _is_automatic(container, earlier) else patch
+
+
+def _staging_before(container: Container) -> bool | None:
+    """Return ``spec.staging`` as it was before the update in progress."""
+    present, before = container.spec.staging, container.status.own_staging
+    return present if present is None or before is None else before
 
 
 def no_longer_followed(container: Container) -> dict[str, Any]:

@@ -29,14 +29,23 @@ from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.sources import SourceError
-from cloister_crds.kinds import Deployment
+from cloister_crds.config import ServiceConfig
+from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.lifecycle.admission.gpus import gpu_count
 from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 
 __all__ = ["Deployments"]
 
 _SETTLED = {ContainerPhase.READY, ContainerPhase.FAILED}
+
+
+class InstanceUpdate(RelaunchRequest):
+    """A relaunch by the update of all instances, with staging of this update only."""
+
+    relaunch_staging: bool | None = None
+    """Whether the update waits for accept."""
 
 
 class Deployments:
@@ -174,15 +183,20 @@ class Deployments:
         if not billing_of(principal.organization).container_subscription:
             raise payment_required()
         try:
-            await self._resolver.find(deployment.spec.repo, body.tag, principal.organization)
+            found = await self._resolver.find(
+                deployment.spec.repo, body.tag, principal.organization
+            )
         except SourceError as error:
             raise refusal_of_source(error) from error
-        staging = deployment.spec.default_staging if body.staging is None else body.staging
-        changes = RelaunchRequest(tag=body.tag, staging=staging)
+        default, config = deployment.spec.default_staging, found.release.config
         links = replacement_links(self._cache.containers_of(principal.namespace))
         attempts = (
             self._try_update(
-                principal, deployment, one, changes, links.get(one.container.metadata.uid, NO_LINKS)
+                principal,
+                deployment,
+                one,
+                instance_update(one.container, body, config, default_staging=default),
+                links.get(one.container.metadata.uid, NO_LINKS),
             )
             for one in targets
         )
@@ -233,7 +247,7 @@ class Deployments:
         principal: Principal,
         deployment: Deployment,
         held: CachedContainer,
-        changes: RelaunchRequest,
+        changes: InstanceUpdate,
         links: ReplacementLinks,
     ) -> DeploymentResult | KubeError:
         """Update one container, and return an error of the cluster instead of raising it."""
@@ -247,7 +261,7 @@ class Deployments:
         principal: Principal,
         deployment: Deployment,
         held: CachedContainer,
-        changes: RelaunchRequest,
+        changes: InstanceUpdate,
         links: ReplacementLinks = NO_LINKS,
     ) -> DeploymentResult:
         """Update one container, or return why it was not.
@@ -295,6 +309,26 @@ class Deployments:
         return deployment_record(
             held, (one.container for one in containers), self._cache.repositories
         )
+
+
+def instance_update(
+    container: Container,
+    body: UpdateDeploymentRequest,
+    config: ServiceConfig | None,
+    *,
+    default_staging: bool,
+) -> InstanceUpdate:
+    """Return the update of one container. With more than one GPU the default counts as false.
+
+    Such an update cannot wait for accept, which only an explicit true may refuse (spec 7.7).
+    """
+    resources = container.status.resources
+    present = resources.gpus if resources is not None else 0
+    wanted = gpu_count(config, container.spec.gpus) if config is not None else 0
+    staging = body.staging
+    if staging is None:
+        staging = default_staging and max(present, wanted) <= 1
+    return InstanceUpdate(tag=body.tag, relaunch_staging=staging)
 
 
 def result_of(

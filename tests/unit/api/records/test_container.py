@@ -153,6 +153,9 @@ def test_staging_is_the_deployments_unless_said() -> None:
     )
     assert shown(held(), deployment)["staging"] is True
     assert shown(held({"staging": False}), deployment)["staging"] is False
+    several = {"resources": {"cpus": 2, "memoryMB": 8192, "gpus": 8}, "staging": True}
+    assert shown(held(status=several), deployment)["staging"] is False
+    assert shown(held({"staging": True}, several), deployment)["staging"] is True
     assert shown(held(), deployment)["deployment_id"] == "d1"
 
 

@@ -18,12 +18,25 @@ from cloister_api.records.resources import (
 )
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResult
+from cloister_api.schemas.resources import UpdateDeploymentRequest
 from cloister_api.schemas.response import ContainerUser
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
-from cloister_api.services.resources.deployments import Deployments
+from cloister_api.services.resources.deployments import (
+    Deployments,
+    InstanceUpdate,
+    instance_update,
+)
 from cloister_crds.installation import InstallationSettings
-from cloister_crds.kinds import Deployment, Domain, Organization, RegistryCredential, Secret, SSHKey
+from cloister_crds.kinds import (
+    Container,
+    Deployment,
+    Domain,
+    Organization,
+    RegistryCredential,
+    Secret,
+    SSHKey,
+)
 from cloister_crds.repositories import RepositoryNames
 from tests.support.programs.published_settings import settings_manifest
 from tests.unit.api.records.test_container import SETTINGS, fields_of, held
@@ -219,7 +232,7 @@ async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResul
         gitops_managers=(),
         write_wait=0,
     )
-    body = RelaunchRequest(tag="v2", staging=True)
+    body = InstanceUpdate(tag="v2", relaunch_staging=True)
     principal = Principal("k", "ada", ORGANIZATION)
     return await service._update_one(principal, DEPLOYMENT, one, body)
 
@@ -279,3 +292,29 @@ def test_without_hosts_the_list_is_empty() -> None:
         installation=InstallationSettings.read(settings_manifest("c.test")),
     )
     assert service.hosts() == []
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "gpus", "staging"),
+    [
+        (True, None, 0, True),
+        (True, None, 1, True),
+        (True, None, 8, False),
+        (False, None, 8, False),
+        (True, True, 8, True),
+        (True, False, 0, False),
+    ],
+)
+def test_a_default_of_staging_counts_as_false_with_more_than_one_gpu(
+    *, default: bool, given: bool | None, gpus: int, staging: bool
+) -> None:
+    one = Container.read(
+        {
+            "metadata": {"name": "web", "namespace": "org-acme"},
+            "spec": {"repo": "acme/web", "tag": "v1"},
+            "status": {"resources": {"cpus": 2, "memoryMB": 8192, "gpus": gpus}},
+        }
+    )
+    body = UpdateDeploymentRequest(tag="v2", staging=given)
+    update = instance_update(one, body, None, default_staging=default)
+    assert (update.tag, update.staging, update.relaunch_staging) == ("v2", None, staging)

@@ -162,15 +162,17 @@ def test_it_is_stopped_and_started_as_any_other(world: SimulatedCluster) -> None
     assert world.reason() == "Serving"
 
 
-@pytest.mark.parametrize("by", ["spec", "deployment"])
-def test_nothing_is_staged(world: SimulatedCluster, by: str) -> None:
+def test_a_default_of_staging_counts_as_false(world: SimulatedCluster) -> None:
+    status = world.container.status.model_copy(update={"staging": True})
+    world.container = world.container.model_copy(update={"status": status})
+    world.change_spec(tag="v1.1.0")
+    world.settle()
+    assert (world.reason(), world.container.status.current_tag) == ("Serving", "v1.1.0")
+
+
+def test_nothing_is_staged(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
-    if by == "spec":
-        world.change_spec(staging=True, tag="v1.1.0")
-    else:
-        status = world.container.status.model_copy(update={"staging": True})
-        world.container = world.container.model_copy(update={"status": status})
-        world.change_spec(tag="v1.1.0")
+    world.change_spec(staging=True, tag="v1.1.0")
     world.settle()
     assert world.container.status.active_enclave == old
     assert world.reason() == "StagingNotPossible"
