@@ -105,8 +105,7 @@ def shown_state(container: Container) -> ShownState:
         return ShownState(ContainerPhase.STOPPING, None)
     phase = status.phase or ContainerPhase.DEPLOYING
     observed = status.observed_generation >= container.metadata.generation
-    promoted = status.update is not None and container.spec.promote == status.update.revision
-    if observed or promoted:
+    if observed or is_only_promoted(container):
         return ShownState(phase, reported_update(status))
     resting = phase in {ContainerPhase.STOPPED, ContainerPhase.STOPPING}
     if container.spec.state is DesiredState.STOPPED:
@@ -128,6 +127,18 @@ def shown_state(container: Container) -> ShownState:
         type=UpdateType.BLUE_GREEN if serves else UpdateType.REPLACE,
     )
     return ShownState(phase, update, seen=False)
+
+
+def is_only_promoted(container: Container) -> bool:
+    """Return whether the promotion of the reported update is all that the operator has not seen."""
+    spec, status = container.spec, container.status
+    return (
+        status.update is not None
+        and spec.promote == status.update.revision
+        and spec.state is DesiredState.RUNNING
+        and requested(container).tag == status.update.tag
+        and status.observed_generation + 1 == container.metadata.generation
+    )
 
 
 def reported_update(status: ContainerStatus) -> ShownUpdate | None:

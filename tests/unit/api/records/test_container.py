@@ -199,6 +199,21 @@ def test_a_change_shows_before_the_operator_has_looked(
     assert shown_state(settled.container).phase.value == (phase or "deploying")
 
 
+def test_after_an_accept_the_next_change_is_not_about_the_old_update() -> None:
+    update = {"enclave": "e", "uid": "e1", "revision": "r", "tag": "v2", "status": "ready"}
+    status = {"phase": "ready", "activeEnclave": "a", "update": update, "observedGeneration": 2}
+    accepted = {"tag": "v2", "promote": "r"}
+    shown_update = shown_state(held(accepted, status, generation=3).container).update
+    assert shown_update is not None
+    assert (shown_update.tag, shown_update.status) == ("v2", "ready")
+    stopped = shown_state(held({**accepted, "state": "Stopped"}, status, generation=4).container)
+    assert (stopped.phase, stopped.update) == ("stopping", None)
+    for more in ({"tag": "v3"}, {"variables": [{"name": "A", "value": "1"}]}):
+        later = shown_state(held({**accepted, **more}, status, generation=4).container).update
+        assert later is not None
+        assert (later.tag, later.status) == (more.get("tag", "v2"), "pending")
+
+
 def test_what_is_kept_instead_of_spec_is_what_the_record_shows() -> None:
     served = {"repo": "team/web", "tag": "v1", "variables": [{"name": "A", "value": "1"}]}
     asked = {"tag": "v2", "debug": True, "secrets": ["KEY"], "customDomain": "new.example.test"}
