@@ -23,8 +23,10 @@ from cloister_crds.kinds import Container, Deployment, Host, Organization
 from cloister_crds.kinds.container import (
     ContainerPhase,
     ContainerResources,
+    ContainerSpec,
     ContainerStatus,
     DesiredState,
+    HostFacts,
     UpdatePhase,
     UpdateType,
 )
@@ -181,7 +183,7 @@ def container_record(
         containers_domain=settings.containers_domain,
     )
     resources = status.resources or resources_at_create(container)
-    update, host = state.update, status.host
+    update, host = state.update, shown_host(spec, status, seen=state.seen)
     update_message = update.message if update is not None else ""
     message = (status.message or update_message) if state.seen else ""
     has_served = bool(status.current_commit or status.active_enclave)
@@ -222,6 +224,24 @@ def container_record(
         error_message=in_api_words(message) or None,
         warnings=moved_tag_warnings(cached),
     )
+
+
+def shown_host(spec: ContainerSpec, status: ContainerStatus, *, seen: bool) -> HostFacts | None:
+    """Return the host to show: the requested one until the operator has seen the request.
+
+    Parameters
+    ----------
+    spec
+        What is requested.
+    status
+        What the operator reports.
+    seen
+        Whether that is about the present request.
+    """
+    reported = status.host
+    if reported is not None and (seen or spec.host in {None, reported.name}):
+        return reported
+    return HostFacts(name=spec.host) if spec.host else None
 
 
 def moved_tag_warnings(cached: CachedContainer) -> list[ReleaseProblem] | None:

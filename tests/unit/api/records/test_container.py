@@ -117,6 +117,17 @@ def test_the_domain_is_what_serves() -> None:
     assert shown(held({}, {"phase": "ready", **back}, generation=2))["domain"] == back["domain"]
 
 
+def test_the_requested_host_shows_before_the_operator_has_looked() -> None:
+    reported = {"phase": "stopped", "host": {"name": "old", "gpuType": "H100"}}
+    fields = shown(held({"host": "new"}, reported, generation=2))
+    assert (fields["host_name"], fields.get("host_gpu_type")) == ("new", None)
+    assert shown(held({"host": "new"}, {}))["host_name"] == "new"
+    assert shown(held({"host": "old"}, reported, generation=2))["host_gpu_type"] == "H100"
+    assert shown(held({}, reported, generation=2))["host_name"] == "old"
+    serves = {**reported, "phase": "ready", "observedGeneration": 2}
+    assert shown(held({"host": "new"}, serves, generation=2))["host_name"] == "old"
+
+
 def test_two_changes_in_one_second_differ() -> None:
     first, second = held(resourceVersion="1999999"), held(resourceVersion="2000000")
     assert first.updated_at != second.updated_at
