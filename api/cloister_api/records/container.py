@@ -5,6 +5,7 @@ Pure: the record follows from the objects alone.
 
 import json
 from dataclasses import dataclass
+from uuid import NAMESPACE_OID, uuid5
 
 from pydantic import ValidationError
 
@@ -319,10 +320,16 @@ def update_record(container: Container) -> ContainerUpdateResponse:
         return ContainerUpdateResponse(has_update=False)
     return ContainerUpdateResponse(
         has_update=True,
-        update_deployment_id=update.id or None,
+        update_deployment_id=update.id or requested_id(container, update.tag),
         update_tag=update.tag,
         update_status=update.status,
     )
+
+
+def requested_id(container: Container, tag: str) -> str:
+    """Return the identifier of an update whose candidate is not made yet: that of the request."""
+    uid, relaunch = container.metadata.uid, container.spec.relaunch
+    return str(uuid5(NAMESPACE_OID, f"{uid} {tag} {relaunch or ''}"))
 
 
 def host_record(host: Host, *, default: bool) -> HostResponse:

@@ -127,7 +127,7 @@ class ContainerUpdateResponse(ResponseBody):
     has_update: bool
     """Whether there is one."""
     update_deployment_id: Omittable[Uuid] = None
-    """Identifier of the candidate; left out until it is made."""
+    """Identifier of the candidate; until that is made, one of the request."""
     update_tag: Omittable[str] = None
     """Tag that it brings."""
     update_status: Omittable[UpdatePhase] = None

@@ -1,6 +1,7 @@
 """From a Container to its record, in every state and between two looks of the operator."""
 
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -139,12 +140,20 @@ def test_two_changes_in_one_second_differ() -> None:
 
 def test_identifiers_that_nobody_knows_yet_are_left_out() -> None:
     assert "deployment_id" not in shown(held())
-    update = update_record(held({"tag": "v2"}, {"phase": "ready"}, generation=2).container)
-    assert fields_of(update) == {
-        "has_update": True,
-        "update_tag": "v2",
-        "update_status": "pending",
-    }
+
+
+def test_an_update_has_an_identifier_before_its_candidate_is_made() -> None:
+    asked = {"tag": "v2", "relaunch": "a"}
+    update = fields_of(update_record(held(asked, {"phase": "ready"}, generation=2).container))
+    identifier = update.pop("update_deployment_id")
+    assert str(UUID(identifier)) == identifier
+    assert update == {"has_update": True, "update_tag": "v2", "update_status": "pending"}
+    reported = {"enclave": "", "revision": "r", "tag": "v2", "status": "pending"}
+    status = {"phase": "ready", "update": reported, "observedGeneration": 2}
+    seen = fields_of(update_record(held(asked, status, generation=2).container))
+    assert seen["update_deployment_id"] == identifier
+    other = held({**asked, "relaunch": "b"}, status, generation=2).container
+    assert fields_of(update_record(other))["update_deployment_id"] != identifier
 
 
 def test_nothing_is_connected_where_no_webhooks_are_accepted() -> None:
