@@ -33,7 +33,7 @@ from cloister_crds.kinds.container import (
 )
 from cloister_crds.kinds.meta import GROUP
 from cloister_crds.lifecycle.admission.host_selection import not_ready_condition
-from cloister_crds.lifecycle.kept_request import requested, requested_spec
+from cloister_crds.lifecycle.kept_request import release_before, requested, requested_spec
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.names import generated_hostname
 
@@ -109,7 +109,7 @@ def shown_state(container: Container) -> ShownState:
     phase = status.phase or ContainerPhase.DEPLOYING
     observed = status.observed_generation >= container.metadata.generation
     if observed or is_only_promoted(container):
-        return ShownState(phase, reported_update(status))
+        return ShownState(phase, reported_update(status) or failed_start(container))
     resting = phase in {ContainerPhase.STOPPED, ContainerPhase.STOPPING}
     if container.spec.state is DesiredState.STOPPED:
         return ShownState(phase if resting else ContainerPhase.STOPPING, None, seen=False)
@@ -130,6 +130,18 @@ def shown_state(container: Container) -> ShownState:
         type=UpdateType.BLUE_GREEN if serves else UpdateType.REPLACE,
     )
     return ShownState(phase, update, seen=False)
+
+
+def failed_start(container: Container) -> ShownUpdate | None:
+    """Return a failed start with another tag than served last; None = it is no such one.
+
+    Without it only `requested_tag` would name the release that was tried.
+    """
+    status, wanted = container.status, requested(container)
+    tried = status.phase is ContainerPhase.FAILED and not status.active_enclave
+    if not tried or release_before(status, wanted) is None:
+        return None
+    return ShownUpdate("", wanted.tag, UpdatePhase.FAILED, UpdateType.REPLACE, status.message)
 
 
 def is_only_promoted(container: Container) -> bool:

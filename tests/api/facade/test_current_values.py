@@ -244,6 +244,14 @@ async def test_a_failed_start_shows_what_was_tried(
         record = (await client.get(path)).json()
         assert (record["current_tag"], record["requested_tag"]) == ("v1.0.0", "v1.1.0")
         assert record["error_message"] == "web is unhealthy"
+        assert (record["update_tag"], record["update_status"]) == ("v1.1.0", "failed")
+        shown = (await client.get(f"{path}/update")).json()
+        assert (shown["has_update"], shown["update_status"]) == (True, "failed")
+        assert (await client.post(f"{path}/update/cancel")).status_code == 204
+        spec = await spec_of(world)
+        assert (spec["tag"], spec.get("state", "Running")) == ("v1.0.0", "Running")
+        await client.post(f"{path}/relaunch", json={"tag": "v1.1.0"})
+        await seen(client, world, **rests | tried)
         answer = (await client.post(f"{path}/relaunch", json={"tag": "v1.1.0"})).json()
         assert (answer["status"], answer["update_status"]) == ("deploying", "deploying")
         assert "error_message" not in answer

@@ -47,7 +47,12 @@ from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle.actions import ApiAction
-from cloister_crds.lifecycle.kept_request import is_present_release, moved_tag
+from cloister_crds.lifecycle.kept_request import (
+    is_present_release,
+    moved_tag,
+    release_before,
+    requested,
+)
 from cloister_crds.lifecycle.names.hostnames import generated_hostnames
 from cloister_crds.lifecycle.tracing import trace_annotation
 
@@ -242,6 +247,8 @@ class ContainerUpdater:
         for enclave in own:
             if enclave.metadata.name == status.active_enclave:
                 return enclave.spec.request
+        if status.update is None and (before := release_before(status, requested(container))):
+            return before  # The update is a start that failed.
         failed = [
             one
             for one in own
