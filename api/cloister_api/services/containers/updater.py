@@ -414,14 +414,15 @@ class ContainerUpdater:
 
         async def decide(present: CachedContainer) -> dict[str, Any]:
             spec = present.container.spec
-            if spec.github_connected is wanted:
-                return {}
             if wanted and not self._webhooks:
+                # The default of spec is true; the record is false all the same.
                 raise bad_request(
                     "connected",
                     "the installation accepts no release webhooks, so nothing can be connected; "
                     "ask the administrator for the setting webhooks.releaseSecretFile",
                 )
+            if spec.github_connected is wanted:
+                return {}
             if spec.auto_update:
                 raise conflict("auto_update needs the connection; switch auto_update off first")
             return {"githubConnected": wanted}
