@@ -32,6 +32,7 @@ from cloister_clients.sources.rest import (
     integer,
     listed_releases,
     moment,
+    order_of,
     text,
 )
 from cloister_clients.sources.settings import SourceSettings
@@ -98,7 +99,7 @@ class GiteaProvider:
             ]
             if not releases:
                 return None
-            newest = max(releases, key=lambda each: moment(each, "published_at"))
+            newest = max(releases, key=order_of)
             tag = text(newest, "tag_name")
             check_tag(tag)
             return PublishedTag(

@@ -41,6 +41,7 @@ from cloister_clients.sources.errors import (
 from cloister_clients.sources.names import is_tag
 from cloister_clients.sources.release import ListedRelease
 from cloister_clients.sources.settings import SourceSettings
+from cloister_crds.release_order import release_order
 
 __all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
 
@@ -307,7 +308,20 @@ def listed_releases(data: Any) -> tuple[ListedRelease, ...]:
         if isinstance(each, dict) and not each.get("draft") and each.get("published_at")
     ]
     askable = (each for each in found if is_tag(each.tag))
-    return tuple(sorted(askable, key=lambda each: each.published, reverse=True))
+    return tuple(
+        sorted(askable, key=lambda each: release_order(each.published, each.tag), reverse=True)
+    )
+
+
+def order_of(release: dict[str, Any]) -> tuple[datetime, tuple[tuple[int, int, str], ...]]:
+    """Return the sort key of a release of a forge: that of a later one is larger.
+
+    Raises
+    ------
+    SourceUnavailable
+        When it has no tag or no time.
+    """
+    return release_order(moment(release, "published_at"), text(release, "tag_name"))
 
 
 def text(data: dict[str, Any], *path: str) -> str:

@@ -19,6 +19,7 @@ from cloister_crds.lifecycle.state.observed import (
     NewestRelease,
     Observed,
 )
+from cloister_crds.release_order import release_order
 
 __all__ = ["FollowedRelease", "follow_release"]
 
@@ -114,12 +115,13 @@ def _later(
     newest = found.newest
     if newest is None:
         return recorded
-    if recorded is not None and recorded.published_at > newest.published_at:
+    order = release_order(newest.published_at, newest.tag)
+    if recorded is not None and release_order(recorded.published_at, recorded.tag) > order:
         return recorded.model_copy(update={"request": need.request})
     followed = need.than is None or (
         newest.tag != need.than
         and found.than_published is not None
-        and newest.published_at > found.than_published
+        and order > release_order(found.than_published, need.than)
     )
     compared = recorded.compared_to if recorded is not None else need.than or ""
     return newest.model_copy(

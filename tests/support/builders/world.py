@@ -43,6 +43,7 @@ from cloister_crds.lifecycle.state.observed import (
     SecretValues,
     ServiceFacts,
 )
+from cloister_crds.release_order import release_order
 from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import (
     Action,
@@ -333,7 +334,7 @@ class SimulatedCluster:
     def _newest(self, need: NeedLatest) -> NewestRelease:
         if not self.published:
             return NewestRelease(newest=None)
-        tag = max(self.published, key=lambda each: self.published[each])
+        tag = max(self.published, key=lambda each: release_order(self.published[each], each))
         commit = self.commits.get(tag, COMMIT)
         newest = LatestRelease(tag=tag, commit=commit, published_at=self.published[tag])
         if need.than is None or need.than == tag:

@@ -21,6 +21,7 @@ from cloister_crds.lifecycle.kept_request import (
 )
 from cloister_crds.lifecycle.request import is_made_for, record, with_request
 from cloister_crds.lifecycle.state.observed import ReleaseFacts
+from cloister_crds.release_order import release_order
 
 __all__ = [
     "before_update",
@@ -145,7 +146,13 @@ def deploying(
     if after.tag == release.tag:
         changed["commit"] = release.commit
     latest = container.status.latest_release
-    if body.tag and before.auto_update and latest and release.published < latest.published_at:
+    named = release_order(release.published, release.tag)
+    if (
+        body.tag
+        and before.auto_update
+        and latest
+        and named < release_order(latest.published_at, latest.tag)
+    ):
         # Else the later release would be deployed at once (spec 22.12).
         changed["auto_update"] = False
     return spec_patch(before, after.model_copy(update=changed))

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import hashlib
 import heapq
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from cloister_clients.sources.release import (
     reading,
 )
 from cloister_clients.sources.settings import SourceSettings
+from cloister_crds.release_order import release_order, version_order
 
 __all__ = ["GitProvider"]
 
@@ -61,7 +61,6 @@ LAST_SECOND = 253402300799
 """The last second that a date can hold: the end of the year 9999."""
 
 _KINDS = {"040000": "directory", "120000": "symbolic link", "160000": "submodule"}
-_NUMBERS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +373,7 @@ class GitProvider:
         await lookup.fetch(*references, tag=None, object_filter="tree:0")
         dates = await lookup.dates(*references)
         ranked = sorted(
-            (dates[f"refs/tags/{name}"], _version_order(name), name)
+            (*release_order(dates[f"refs/tags/{name}"], name), name)
             for name in candidates
             if f"refs/tags/{name}" in dates
         )
@@ -389,16 +388,7 @@ def _candidates(listing: bytes) -> list[str]:
         name = reference.removeprefix("refs/tags/")
         if name != reference and is_tag(name):
             names.append(name)
-    return heapq.nlargest(MAX_CANDIDATES, names, key=_version_order)
-
-
-def _version_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Order names of tags so that v1.10 follows v1.9."""
-    return tuple(
-        (1, int(part), "") if part.isdecimal() and part.isascii() else (0, 0, part)
-        for part in _NUMBERS.split(name)
-        if part
-    )
+    return heapq.nlargest(MAX_CANDIDATES, names, key=version_order)
 
 
 def _date(seconds: int) -> datetime:

@@ -57,6 +57,17 @@ def test_a_later_release_is_deployed_and_spec_is_left_alone(following: Simulated
     assert (status.latest_release.compared_to, status.latest_release.followed) == ("v1.0.0", True)
 
 
+def test_of_releases_of_one_second_the_higher_version_is_followed(
+    following: SimulatedCluster,
+) -> None:
+    following.published["v1.1.0"] = following.published["v1.0.0"]
+    pass_an_interval(following)
+    assert following.container.status.current_tag == "v1.1.0"
+    following.published["v1.0.9"] = following.published["v1.0.0"]
+    pass_an_interval(following)
+    assert following.container.status.current_tag == "v1.1.0"
+
+
 def test_the_source_is_asked_once_an_interval(following: SimulatedCluster) -> None:
     for _ in range(20):
         following.reconcile()
