@@ -41,7 +41,7 @@ from cloister_clients.sources.errors import (
 from cloister_clients.sources.names import is_tag
 from cloister_clients.sources.release import ListedRelease
 from cloister_clients.sources.settings import SourceSettings
-from cloister_crds.release_order import release_order
+from cloister_crds.lifecycle.state.release_order import release_order
 
 __all__ = ["Forge", "ForgeResponse", "integer", "moment", "text"]
 

@@ -19,7 +19,7 @@ from cloister_crds.lifecycle.state.observed import (
     NewestRelease,
     Observed,
 )
-from cloister_crds.release_order import release_order
+from cloister_crds.lifecycle.state.release_order import release_order
 
 __all__ = ["FollowedRelease", "follow_release"]
 

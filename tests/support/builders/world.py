@@ -43,7 +43,7 @@ from cloister_crds.lifecycle.state.observed import (
     SecretValues,
     ServiceFacts,
 )
-from cloister_crds.release_order import release_order
+from cloister_crds.lifecycle.state.release_order import release_order
 from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import (
     Action,
@@ -323,11 +323,10 @@ class SimulatedCluster:
 
     def release(self, need: NeedRelease) -> LookupResult:
         """Read a tag as a source does: a pinned commit that it left only where that is kept."""
-        points_to = self.commits.get(need.tag, COMMIT)
+        points_to, file = self.commits.get(need.tag, COMMIT), self.files.get(need.tag)
         commit = need.commit or points_to
         if commit != points_to and not need.kept:
             return Failed("TagMoved", f"points to {points_to}, not to {commit}", False, self.now)
-        file = self.files.get(need.tag)
         found = release_of(file, tag=need.tag, commit=commit, tag_commit=points_to)
         return Known(found, self.now)
 

@@ -21,7 +21,7 @@ from cloister_crds.lifecycle.kept_request import (
 )
 from cloister_crds.lifecycle.request import is_made_for, record, with_request
 from cloister_crds.lifecycle.state.observed import ReleaseFacts
-from cloister_crds.release_order import release_order
+from cloister_crds.lifecycle.state.release_order import release_order
 
 __all__ = [
     "before_update",

@@ -46,13 +46,8 @@ from cloister_crds.kinds.container import ContainerSpec, DesiredState
 from cloister_crds.kinds.enclave import EnclavePhase
 from cloister_crds.kinds.hostnameclaim import ClaimHolder
 from cloister_crds.kinds.request import RequestRecord
+from cloister_crds.lifecycle import kept_request
 from cloister_crds.lifecycle.actions import ApiAction
-from cloister_crds.lifecycle.kept_request import (
-    is_present_release,
-    moved_tag,
-    release_before,
-    requested,
-)
 from cloister_crds.lifecycle.names.hostnames import generated_hostnames
 from cloister_crds.lifecycle.tracing import trace_annotation
 
@@ -62,7 +57,6 @@ SWITCH_WAIT = 5.0
 """Seconds that an accept waits until the update serves (spec 22.2)."""
 ATTEMPTS = 8
 """How often a patch is decided again after a conflict with a concurrent write."""
-
 
 Decide = Callable[[CachedContainer], Awaitable[dict[str, Any]]]
 """Returns the changed keys of spec; empty = nothing to change. May raise ApiError.
@@ -247,7 +241,8 @@ class ContainerUpdater:
         for enclave in own:
             if enclave.metadata.name == status.active_enclave:
                 return enclave.spec.request
-        if status.update is None and (before := release_before(status, requested(container))):
+        before = kept_request.release_before(status, kept_request.requested(container))
+        if status.update is None and before is not None:
             return before  # The update is a start that failed.
         failed = [
             one
@@ -324,7 +319,7 @@ class ContainerUpdater:
             return {**patch, "relaunch": secrets.token_hex(8)}
 
         changed = await self._patch(held, decide)
-        return replace(changed, moved_tag=moved_tag(found.release))
+        return replace(changed, moved_tag=kept_request.moved_tag(found.release))
 
     async def _checked(
         self, principal: Principal, held: CachedContainer, spec: ContainerSpec
@@ -338,7 +333,7 @@ class ContainerUpdater:
         """
         container = held.container
         facts = facts_of_change(self._cache, principal, container, spec)
-        kept = is_present_release(container.status, spec.tag, spec.commit)
+        kept = kept_request.is_present_release(container.status, spec.tag, spec.commit)
         found = await self._resolver.approve(facts, admitted_problems(facts), kept=kept)
         holder = ClaimHolder(namespace=principal.namespace, name=container.metadata.name)
         if spec.debug != container.spec.debug:

@@ -37,7 +37,7 @@ from cloister_clients.sources.release import (
     reading,
 )
 from cloister_clients.sources.settings import SourceSettings
-from cloister_crds.release_order import release_order, version_order
+from cloister_crds.lifecycle.state.release_order import release_order, version_order
 
 __all__ = ["GitProvider"]
 
