@@ -33,8 +33,8 @@ PUBLISHED = (
     "defaultLimits",
 )
 """Settings of the operator, which publishes them (`cloister_crds.installation`)."""
-PUBLISHED_OF_SOURCES = ("fileNames", "maxFileBytes")
-"""Those of them in the section sources."""
+PUBLISHED_OF = {"sources": ("fileNames", "maxFileBytes"), "registry": ("maxImageBytes",)}
+"""Those of them in sections."""
 
 
 class ListenSettings(SettingsSection):
@@ -251,10 +251,11 @@ class ApiSettings(SettingsSection):
         """
         if not isinstance(data, dict):
             return data
-        sources = data.get("sources")
         given = [name for name in PUBLISHED if name in data]
-        if isinstance(sources, dict):
-            given += [f"sources.{name}" for name in PUBLISHED_OF_SOURCES if name in sources]
+        for section, names in PUBLISHED_OF.items():
+            found = data.get(section)
+            if isinstance(found, dict):
+                given += [f"{section}.{name}" for name in names if name in found]
         if given:
             raise ValueError(
                 f"{', '.join(given)}: the API has this from the operator, which publishes it; "

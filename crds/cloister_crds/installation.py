@@ -14,10 +14,12 @@ from pydantic.alias_generators import to_camel
 
 from cloister_crds.repositories import RepositoryNames
 
-__all__ = ["CONFIG_MAP_NAME", "DefaultLimits", "InstallationSettings"]
+__all__ = ["CONFIG_MAP_NAME", "MAX_IMAGE_BYTES", "DefaultLimits", "InstallationSettings"]
 
 CONFIG_MAP_NAME = "cloister-installation"
 """Name of the ConfigMap; the rights of both accounts name it."""
+MAX_IMAGE_BYTES = 20 * 1024**3
+"""Most bytes of all images of a file, where the administrator sets nothing else."""
 _KEY = "settings.json"
 """The key of its data."""
 
@@ -60,6 +62,8 @@ class InstallationSettings(BaseModel):
     """Names of the configuration file in a repository; the first that exists is read."""
     max_file_bytes: int
     """Largest configuration file in bytes."""
+    max_image_bytes: int = MAX_IMAGE_BYTES
+    """Most bytes of all images of a file as they are pulled."""
     metering: bool
     """Whether the run time of containers is metered."""
     ignore_repository_case: bool = False

@@ -34,7 +34,7 @@ a JSON object with `settings` and `files`.
 {{- $own := dict
   "operatorNamespace" .Release.Namespace
   "sources" (omit .Values.sources "fileNames" "maxFileBytes")
-  "registry" .Values.registry
+  "registry" (omit .Values.registry "maxImageBytes")
   "ledger" $ledger
   "listen" (dict "host" "0.0.0.0" "port" 8080)
   "metrics" (dict "host" "0.0.0.0" "port" 9090)

@@ -48,6 +48,8 @@ MAX_VALUES = 65_536
 """Most values of a document: elements of lists, members of objects, nested ones counted each."""
 MAX_MANIFESTS = 1024
 """Most entries of an index, and most layers of an image."""
+MAX_CONTENT_BYTES = 2**40
+"""Most bytes that a manifest may give one content: a thousand times the largest in use."""
 MAX_RUNTIME_BYTES = 65_536
 """Most bytes of what an image says about its process; images in use have a tenth of that."""
 
@@ -105,7 +107,7 @@ class Descriptor(_Part):
     """Media type of the content."""
     digest: str
     """Digest of the content."""
-    size: int = Field(ge=0)
+    size: int = Field(ge=0, le=MAX_CONTENT_BYTES)
     """Size of the content, in bytes."""
     platform: _PlatformPart | None = None
     """Platform, in an index only."""
@@ -231,6 +233,8 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
             f"{name} is not a container image: its content is of the type "
             f"{shown(document.config.media_type)}; use the reference of an image"
         )
+    if document.config is not None and document.layers is None:
+        raise ManifestInvalid(f"{name} is an image without a list of layers; push it again")
     return document
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from cloister_clients.address_guard import Guard
 from cloister_clients.registry.credentials import PrivateRegistry
 from cloister_clients.settings import SettingsSection
+from cloister_crds.installation import MAX_IMAGE_BYTES
 
 __all__ = ["RegistrySettings"]
 
@@ -41,6 +42,10 @@ class RegistrySettings(SettingsSection):
     """Largest manifest or index, in bytes (the distribution specification wants 4 MiB)."""
     max_config_bytes: int = Field(default=1048576, ge=1024)
     """Largest configuration of an image, in bytes."""
+
+    max_image_bytes: int = Field(default=MAX_IMAGE_BYTES, ge=1048576)
+    """Most bytes of all images of a configuration file as they are pulled, which is mostly
+    compressed."""
 
     @model_validator(mode="after")
     def _mirrors_are_addresses(self) -> Self:

@@ -133,6 +133,7 @@ class ExternalLookup:
             working_dir=found.working_dir,
             stop_signal=found.stop_signal,
             size=found.runtime_size,
+            pulled=found.size,
         )
 
     async def _newest(self, need: NeedLatest) -> NewestRelease:

@@ -11,6 +11,7 @@ from datetime import datetime
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ConditionStatus
+from cloister_crds.lifecycle.admission.image_size import ImageSize
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
 from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
 from cloister_crds.lifecycle.admission.validation import (
@@ -200,6 +201,7 @@ def _facts(state: RolloutState) -> RequestFacts:
         repositories=state.settings.repositories,
         rank=observed.rank,
         file_limit=state.settings.file_limit,
+        image_limit=state.settings.image_limit,
         api_known=state.settings.api_known,
     )
 
@@ -281,9 +283,9 @@ def _broken_images(
 
 def _image_sizes(
     images: dict[str, NeedImage], results: dict[Need, LookupResult | None]
-) -> dict[str, int]:
+) -> dict[str, ImageSize]:
     return {
-        image: result.value.size
+        image: ImageSize(result.value.size, result.value.pulled)
         for image, need in images.items()
         if isinstance(result := results[need], Known) and isinstance(result.value, RegistryImage)
     }

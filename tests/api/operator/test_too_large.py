@@ -29,6 +29,7 @@ GROWTH = 160 * MEBIBYTE
 
 LARGEST_FILE = 320 * 1024
 """What the operator's setting allows a file: more than its default."""
+LARGEST_IMAGES = 30 * 1024**3
 STRICT_FROM = "0.12.0"
 
 
@@ -53,6 +54,7 @@ def operated(
                 "sources": sources | {"maxFileBytes": LARGEST_FILE},
                 "strictFrom": STRICT_FROM,
             }
+            installed.settings["registry"] |= {"maxImageBytes": LARGEST_IMAGES}
             installed.prepare()
             installed.create_organization()
             installed.operator().wait_until_it_leads()
@@ -143,6 +145,26 @@ def test_the_largest_descriptions_together_are_refused_at_both_doors(
     body = {"repo": "acme/largest", "tag": "v1"}
     errors = client.post("/api/containers/validate", json=body).json()["errors"]
     assert ("containers", "EnclaveTooLarge") in [(each["field"], each["code"]) for each in errors]
+
+
+def test_images_that_fill_a_node_are_refused_at_both_doors(
+    operated: Installation, client: httpx.Client, images: LargeImages
+) -> None:
+    large = images.image({"Cmd": ["/x"]}, LARGEST_IMAGES)
+    halves = [images.image({"Cmd": [f"/{n}"]}, LARGEST_IMAGES // 2) for n in range(2)]
+    absurd = images.image({"Cmd": ["/y"]}, 10**15)
+    for name, referred, field, code in (
+        ("one", [large], "containers[0].image", "ImageTooLarge"),
+        ("together", halves, "containers", "ImageTooLarge"),
+        ("absurd", [absurd], "containers[0].image", "ManifestInvalid"),
+    ):
+        reason, message = refused(operated, name, file_of(referred))
+        assert reason == code, message
+        if code == "ImageTooLarge":
+            assert f"at most {LARGEST_IMAGES} together" in message
+        body = {"repo": f"acme/{name}", "tag": "v1"}
+        checked = client.post("/api/containers/validate", json=body).json()["errors"]
+        assert (field, code) in [(each["field"], each["code"]) for each in checked]
 
 
 def test_a_description_just_beyond_the_bounds_of_an_enclave_is_refused_by_name(

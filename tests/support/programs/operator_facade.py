@@ -68,7 +68,12 @@ def _settings(installation: Installation, more: Mapping[str, Any]) -> Path:
         "listen": {"port": 0},
         "ledger": {"path": "ledger.db", "keyMaterial": "keys.json"},
         "sources": {"kind": "git", "base": str(installation.repositories.path)},
-        "registry": installation.settings.get("registry", of_cluster),
+        "registry": {
+            name: value
+            for name, value in installation.settings.get("registry", of_cluster).items()
+            # The facade has it from the operator.
+            if name != "maxImageBytes"
+        },
         **more,
     }
     path = installation.folder / "api.yml"

@@ -21,15 +21,24 @@ class LargeImages:
     served: HttpServer | None = None
     """The server; None before it runs."""
 
-    def image(self, config: dict[str, Any] | bytes) -> str:
-        """Add an image with this configuration of its process, and return its reference."""
+    def image(self, config: dict[str, Any] | bytes, *layers: int) -> str:
+        """Add an image with this configuration of its process, and return its reference.
+
+        Parameters
+        ----------
+        config
+            What it says about its process, or the bytes of the whole configuration.
+        layers
+            Sizes of its layers, as the manifest has them; there are none.
+        """
         raw = config if isinstance(config, bytes) else json.dumps({"config": config}).encode()
         described = {
             "mediaType": "application/vnd.oci.image.config.v1+json",
             "digest": self._add(raw),
             "size": len(raw),
         }
-        manifest = {"schemaVersion": 2, "config": described, "layers": []}
+        listed = [{"digest": described["digest"], "size": size} for size in layers]
+        manifest = {"schemaVersion": 2, "config": described, "layers": listed}
         assert self.served is not None
         return f"{self.served.host}/x@{self._add(json.dumps(manifest).encode())}"
 

@@ -70,6 +70,7 @@ def test_links_in_paths_stay(tmp_path: Path) -> None:
             {"sources": {"kind": "git", "base": "/r", "maxFileBytes": 1, "fileNames": ["a.yml"]}},
             r"sources.fileNames, sources.maxFileBytes: the API has this from the operator",
         ),
+        ({"registry": {"maxImageBytes": 2**30}}, "registry.maxImageBytes: the API has this from"),
         ({"ledger": {"path": "x"}}, "ledger.keyMaterial is missing"),
         ({"ledger": {"keyMaterial": "k"}}, "ledger: name either path"),
         ({"ledger": {"path": "x", "urlFile": "y", "keyMaterial": "k"}}, "ledger: name either path"),

@@ -70,12 +70,16 @@ def test_an_unusable_setting_is_named(tmp_path: Path, more: dict[str, Any], word
 
 def test_what_the_facade_has_from_the_operator(tmp_path: Path) -> None:
     sources = {"kind": "git", "base": "/repositories", "maxFileBytes": 1000}
-    made = settings(tmp_path, strictFrom="0.11.0", sources=sources, metering=True)
+    registry = {"maxImageBytes": 2_000_000}
+    made = settings(
+        tmp_path, strictFrom="0.11.0", sources=sources, registry=registry, metering=True
+    )
     manifest = made.installation().manifest("somewhere")
     published = InstallationSettings.read({**manifest, "data": {**manifest["data"], "new": "x"}})
     assert published == made.installation()
     assert (published.strict_from, published.max_file_bytes) == ("0.11.0", 1000)
     assert made.decision().file_limit == 1000
+    assert made.decision().image_limit == published.max_image_bytes == 2_000_000
     assert published.repositories == made.decision().repositories == RepositoryNames()
     later = manifest["data"]["settings.json"].replace("{", '{"later": 1,', 1)
     assert InstallationSettings.read({"data": {"settings.json": later}}) == published

@@ -20,6 +20,7 @@ from cloister_clients.lanes.outside import OutsideLanes, in_turn, registry_of
 from cloister_clients.registry import Platform, RegistryClient, RegistryError
 from cloister_clients.registry.stored import StoredCredentials, fitting_credentials
 from cloister_clients.sources import ListedRelease, PublishedRelease, SourceProvider
+from cloister_crds.lifecycle.admission.image_size import ImageSize
 from cloister_crds.lifecycle.state.observed import Failed
 
 __all__ = ["LookupDeadline", "Lookups"]
@@ -160,17 +161,17 @@ class Lookups:
         organization: str,
         stored: tuple[StoredCredentials, ...],
         until: LookupDeadline,
-    ) -> Failed | int:
-        """Look an image up; return what is wrong with it, or the size in bytes of what it says."""
+    ) -> Failed | ImageSize:
+        """Look an image up; return what is wrong with it, or how large it is."""
         registry = registry_of(image)
 
-        async def resolve() -> int:
+        async def resolve() -> ImageSize:
             chosen = fitting_credentials(image, stored)
             credentials = chosen.credentials if chosen is not None else None
             found = await self._registry.resolve(
                 image, platform=self._platform, credentials=credentials
             )
-            return found.runtime_size
+            return ImageSize(found.runtime_size, found.size)
 
         try:
             async with asyncio.timeout_at(until):

@@ -19,6 +19,7 @@ from cloister_clients.sources import ListedRelease, PublishedRelease, SourceErro
 from cloister_crds.config import Rules, parse
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds import Organization
+from cloister_crds.lifecycle.admission.image_size import ImageSize
 from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
 from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems, spec_problems
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts, Tiers
@@ -49,10 +50,12 @@ class ResolvedRelease:
     """The release with its parsed file."""
     file_limit: int
     """Largest deployable file in bytes."""
+    image_limit: int
+    """Most bytes of all images of a file as they are pulled."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """Images that cannot be pulled, by their reference in the file."""
-    image_sizes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of what the others say about their process, by their reference in the file."""
+    image_sizes: Mapping[str, ImageSize] = field(default_factory=dict)
+    """Sizes of the others, by their reference in the file."""
 
     def added_to(self, facts: RequestFacts) -> RequestFacts:
         """Return the facts of a request with what was looked up for it."""
@@ -60,6 +63,7 @@ class ResolvedRelease:
             facts,
             release=self.release,
             file_limit=self.file_limit,
+            image_limit=self.image_limit,
             images=self.images,
             image_sizes=self.image_sizes,
         )
@@ -102,7 +106,7 @@ class ReleaseResolver:
         self._rules = Rules(
             service=installation.service, strict_from=installation.strict_from, release=True
         )
-        self._file_limit = installation.max_file_bytes
+        self._limits = (installation.max_file_bytes, installation.max_image_bytes)
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -178,7 +182,7 @@ class ReleaseResolver:
             tag_commit=release.tag_commit,
         )
         if parsed.config is None:
-            return ResolvedRelease(facts, self._file_limit)
+            return ResolvedRelease(facts, *self._limits)
         images = {container.image for container in parsed.config.containers}
         stored = await self._credentials.of(organization)
         async with asyncio.TaskGroup() as group:
@@ -188,8 +192,8 @@ class ReleaseResolver:
             }
         found = {image: task.result() for image, task in tasks.items()}
         failed = {image: each for image, each in found.items() if isinstance(each, Failed)}
-        sizes = {image: each for image, each in found.items() if isinstance(each, int)}
-        return ResolvedRelease(facts, self._file_limit, failed, sizes)
+        sizes = {image: each for image, each in found.items() if isinstance(each, ImageSize)}
+        return ResolvedRelease(facts, *self._limits, failed, sizes)
 
     async def approve(
         self, facts: RequestFacts, problems: tuple[Problem, ...], *, kept: bool = False

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from re import fullmatch
 
 from cloister_crds.config.model import ServiceConfig
+from cloister_crds.installation import MAX_IMAGE_BYTES
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.kinds.domain import Domain
 from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
@@ -26,6 +27,7 @@ from cloister_crds.lifecycle.admission.host_selection import (
     pick_host,
     profile,
 )
+from cloister_crds.lifecycle.admission.image_size import ImageSize, image_size_problems
 from cloister_crds.lifecycle.admission.key_check import keys_without_api
 from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.lifecycle.admission.secret_bindings import binding_problems
@@ -86,8 +88,10 @@ class RequestFacts:
     """The release; None = not known yet, and the file is not checked."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """What is wrong with images, by their reference in the file; the rest is right or unknown."""
-    image_sizes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of what images say about their process, by their reference, as far as it is known."""
+    image_sizes: Mapping[str, ImageSize] = field(default_factory=dict)
+    """Sizes of images by their reference, as far as they are known."""
+    image_limit: int = MAX_IMAGE_BYTES
+    """Most bytes of all images of a file as they are pulled."""
 
     @property
     def config(self) -> ServiceConfig | None:
@@ -460,7 +464,13 @@ def _fits_into_its_objects(facts: RequestFacts) -> Iterator[Problem]:
     if facts.config is not None and facts.release is not None:
         machine = facts.host is not None and facts.host.spec.tee_unit is TEEUnit.POD
         size = len(facts.release.raw)
-        yield from size_problems(facts.config, size, facts.image_sizes, machine=machine)
+        described = {image: each.described for image, each in facts.image_sizes.items()}
+        yield from size_problems(facts.config, size, described, machine=machine)
+
+
+def _fits_onto_a_node(facts: RequestFacts) -> Iterator[Problem]:
+    if facts.config is not None:
+        yield from image_size_problems(facts.config, facts.image_sizes, facts.image_limit)
 
 
 FILE_CHECKS: tuple[Check, ...] = (
@@ -472,6 +482,7 @@ FILE_CHECKS: tuple[Check, ...] = (
     _resolves_its_secrets,
     _uses_its_variables,
     _has_its_images,
+    _fits_onto_a_node,
     _fits_into_its_objects,
 )
 """Checks that need the release."""

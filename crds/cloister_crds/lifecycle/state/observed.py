@@ -13,6 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.config.model import ServiceConfig
+from cloister_crds.installation import MAX_IMAGE_BYTES
 from cloister_crds.kinds.container import Container, LatestRelease
 from cloister_crds.kinds.deployment import Deployment
 from cloister_crds.kinds.domain import Domain
@@ -129,6 +130,8 @@ class RegistryImage:
     """STOPSIGNAL of the image; empty = SIGTERM."""
     size: int = 0
     """Bytes of all of these as JSON."""
+    pulled: int = 0
+    """Bytes of configuration and layers as they are pulled."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -358,6 +361,8 @@ class DecisionSettings:
     """Platform that images must have."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
+    image_limit: int = MAX_IMAGE_BYTES
+    """Most bytes of all images of a file as they are pulled."""
     pull_deadline: timedelta = timedelta(hours=1)
     """Time that an attempt may take from its creation until all of its containers have started."""
     progress_deadline: timedelta = timedelta(minutes=30)

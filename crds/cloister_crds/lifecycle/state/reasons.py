@@ -211,6 +211,12 @@ _FINAL = (
         "Push the image again and tag a new release.",
     ),
     _final(
+        "ImageTooLarge",
+        "The images of the file are larger than the installation permits.",
+        "Build smaller images and tag a new release, or ask the administrator to raise "
+        "registry.maxImageBytes.",
+    ),
+    _final(
         "TeeOfTheNode",
         "The TEE belongs to the nodes and cannot be switched off for one enclave.",
         "Leave disableConfidential out, or name a Host without TEE.",

@@ -12,6 +12,9 @@ _MILLI = 1000
 _MEBI = 1024 * 1024
 _FULL = 100
 _DISK = "ephemeral-storage"
+_DISK_REQUEST = "64Mi"
+"""Of the node's disk, for each container: its logs at their largest (five files of 10 MiB, the
+kubelet's default) and some more."""
 
 
 def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
@@ -83,14 +86,14 @@ def limit_disk(container: dict[str, Any], host: Host) -> dict[str, Any]:
     """Return a container of a Pod with a limit for what it writes to the node's disk.
 
     The limit is one for each container because pod-level resources do not cover it (Kubernetes,
-    "Local ephemeral storage"). The request is zero: else the scheduler would count limits that are
-    hardly ever used up, and of Pods beyond their request a kubelet short of disk evicts first what
-    uses most.
+    "Local ephemeral storage"). The request is what a container with a read-only root writes at
+    most: a kubelet short of disk first evicts Pods that use more than they request, which such an
+    enclave never does. It is not the limit, which hardly any container uses up.
     """
     resources = container.get("resources", {})
     amounts = {
         "limits": {_DISK: f"{host.spec.sizing.ephemeral_storage_mb}Mi"},
-        "requests": {_DISK: "0"},
+        "requests": {_DISK: _DISK_REQUEST},
     }
     merged = {part: {**resources.get(part, {}), **added} for part, added in amounts.items()}
     return {**container, "resources": {**resources, **merged}}

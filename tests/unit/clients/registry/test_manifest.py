@@ -94,6 +94,12 @@ def test_the_size_is_that_of_layers_and_configuration() -> None:
         ({**MANIFEST, "config": {**PART, "size": "2"}}, "config.size"),
         ({**MANIFEST, "config": {**PART, "mediaType": "application/x"}}, "not a container image"),
         ({**MANIFEST, "layers": {}}, "layers"),
+        ({"schemaVersion": 2, "config": PART}, "without a list of layers"),
+        ({**MANIFEST, "layers": None}, "without a list of layers"),
+        ({**MANIFEST, "layers": [{**PART, "size": -1}]}, "layers.0.size"),
+        ({**MANIFEST, "layers": [{**PART, "size": 2**40 + 1}]}, "layers.0.size"),
+        ({**MANIFEST, "layers": [{**PART, "size": 1e3}]}, "layers.0.size"),
+        ({**MANIFEST, "layers": [{"digest": DIGEST}]}, "layers.0.size"),
         ([], "the document"),
     ],
 )

@@ -147,7 +147,7 @@ def test_every_container_has_a_limit_of_the_nodes_disk() -> None:
     for container in [*pod["initContainers"], *pod["containers"]]:
         resources = container["resources"]
         assert resources["limits"]["ephemeral-storage"] == "64Mi", container["name"]
-        assert resources["requests"]["ephemeral-storage"] == "0", container["name"]
+        assert resources["requests"]["ephemeral-storage"] == "64Mi", container["name"]
     scratch = [each["emptyDir"] for each in pod["volumes"] if "emptyDir" in each]
     assert scratch
     assert all(each["medium"] == "Memory" and each["sizeLimit"] for each in scratch)
@@ -170,7 +170,7 @@ def test_devices_are_resources_of_the_host() -> None:
             "memory": str(64 * MIB),
             "ephemeral-storage": "10240Mi",
         },
-        "requests": {"memory": "0", "ephemeral-storage": "0"},
+        "requests": {"memory": "0", "ephemeral-storage": "64Mi"},
     }
 
 
