@@ -258,10 +258,10 @@ class NodesValues(ValuesSection):
     """Sockets of attestation services (`attestationService` of Hosts with `teeUnit: Node`). Never
     the socket of a container runtime."""
     machine_runtime_classes: list[Annotated[str, Field(pattern=OPTIONAL_NAME, min_length=1)]] = (
-        Field(default_factory=lambda: ["kata-qemu-snp", "kata-qemu-tdx", "measured-machine"])
+        Field(default_factory=lambda: ["kata-qemu-snp", "kata-qemu-tdx"])
     )
     """RuntimeClasses that start each Pod as a virtual machine (`runtimeClassName` of Hosts with
-    `teeUnit: Pod` or `measuredBoot`). Pods of all others have a user namespace."""
+    `teeUnit: Pod`). Pods of all others have a user namespace."""
     privileged_launcher: bool = False
     """Whether Hosts may have `allowPrivilegedLauncher`. Pods without a user namespace are then
     admitted on every node."""

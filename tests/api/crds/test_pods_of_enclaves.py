@@ -27,7 +27,7 @@ RIGHTS = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 UNCONFINED = {"type": "Unconfined"}
 CONFINED = {"type": "RuntimeDefault"}
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-RUNTIME_CLASSES = ("kata", "kata-qemu-snp", "kata-qemu-tdx", "measured-machine", "runc")
+RUNTIME_CLASSES = ("kata", "kata-qemu-snp", "kata-qemu-tdx", "runc")
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 GOLDENS = Path(__file__).resolve().parents[2] / "data" / "operator"
 
