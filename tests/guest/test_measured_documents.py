@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import Egress, EncryptedBodies, Healthcheck, Network, ServiceConfig, Shim
-from cloister_operator.enclave.documents import measured_documents
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
@@ -27,6 +26,7 @@ from tests.support.builders.enclave_plans import (
     WEB,
     WORKER,
     config_of,
+    measured_documents,
     plan_of,
 )
 from tests.support.builders.guest_policies import TINY

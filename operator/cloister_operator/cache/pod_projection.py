@@ -7,12 +7,12 @@ from typing import Any
 
 from cloister_crds.config import object_name
 from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_operator.enclave.built import SKIPPED_ANNOTATION
 from cloister_operator.enclave.guest_config.measurement import (
     INITDATA_ANNOTATION,
     MEASUREMENT_ANNOTATION,
     RULES_ANNOTATION,
 )
-from cloister_operator.enclave.pod_manifest import SKIPPED_ANNOTATION
 from cloister_operator.enclave.sidecars import AGENT, CERTIFICATE, NET, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
@@ -104,7 +104,7 @@ def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool
 
 
 def _skipped_stages(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Read the annotation of `build_pod`; empty for Pods that somebody else created."""
+    """Read the annotation of our Pods; empty for Pods that somebody else created."""
     text = metadata.get("annotations", {}).get(SKIPPED_ANNOTATION, "[]")
     try:
         found = json.loads(text)

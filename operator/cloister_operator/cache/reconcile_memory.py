@@ -9,7 +9,7 @@ lost                      consequence
 `children_complete`       the snapshot of secrets is read once more before the Pod is created; an
                           Enclave without its children is noticed again by the same read
 `missing_api`             noticed again when the children cannot be built again
-created ConfigMap         it is read from the server before the Pod is created
+built Enclave             its ConfigMap is read and it is built again before the Pod is created
 deferred status           progress is written up to 15 seconds later
 refused Enclave           it is created, and refused, once more
 `refused`                 as above
@@ -17,6 +17,7 @@ refused Enclave           it is created, and refused, once more
 ========================  ==========================================================================
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -24,14 +25,16 @@ from cachetools import FIFOCache
 
 from cloister_clients.kube import KindRef
 from cloister_crds.kinds import Container, Enclave, Organization
-from cloister_operator.cache.memory_size import memory_size
-from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION, Body
+from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION
 from cloister_operator.cache.store import Store, StoreChange
+from cloister_operator.enclave.built import BuiltEnclave
 
 __all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
 
-_CONFIG_MAP_BYTES = 64 * 1024**2
-"""Created ConfigMaps at most, in bytes of their documents; one that was dropped is read."""
+_BUILT_BYTES = 64 * 1024**2
+"""Built Enclaves at most, in bytes; one that was dropped is built again."""
+_PARSED = 16
+"""Bytes that a parsed file takes, for each byte of its text."""
 
 
 _REFS: dict[type, KindRef] = {Container: CONTAINER, Enclave: ENCLAVE, Organization: ORGANIZATION}
@@ -66,14 +69,12 @@ class ReconcileMemory:
         self._organizations: dict[str, OrganizationState] = {}
         self._refused: dict[str, tuple[str, str]] = {}
         self._deferred: dict[str, float] = {}
-        self._config_maps: FIFOCache[str, Body] = FIFOCache(
-            _CONFIG_MAP_BYTES, getsizeof=memory_size
-        )
+        self._built: FIFOCache[str, BuiltEnclave] = FIFOCache(_BUILT_BYTES, getsizeof=_size_of)
         store.subscribe(self._on_change)
 
     def __len__(self) -> int:
         """Return how many entries there are, of all kinds."""
-        of_enclaves = (self._attempts, self._config_maps)
+        of_enclaves = (self._attempts, self._built)
         others = len(self._organizations) + len(self._refused) + len(self._deferred)
         return others + sum(len(each) for each in of_enclaves)
 
@@ -137,14 +138,15 @@ class ReconcileMemory:
         """Note that a status is written, or does not differ."""
         self._deferred.pop(resource.metadata.uid, None)
 
-    def keep_config_map(self, enclave: Enclave, created: Body) -> None:
-        """Keep the ConfigMap that was just created, which saves the reconcile of the Pod a read."""
-        if self._is_cached(enclave):
-            self._config_maps[enclave.metadata.uid] = created
+    def keep_built(self, built: BuiltEnclave) -> None:
+        """Keep an Enclave whose ConfigMap was just created until its Pod is created."""
+        if self._is_cached(built.plan.enclave):
+            with contextlib.suppress(ValueError):  # larger than all that is kept
+                self._built[built.plan.enclave.metadata.uid] = built
 
-    def take_config_map(self, enclave: Enclave) -> Body | None:
-        """Return the created ConfigMap, once; None = it has to be read from the server."""
-        found: Body | None = self._config_maps.pop(enclave.metadata.uid, None)
+    def take_built(self, enclave: Enclave) -> BuiltEnclave | None:
+        """Return an Enclave as it was built, once; None: it must be built from its ConfigMap."""
+        found: BuiltEnclave | None = self._built.pop(enclave.metadata.uid, None)
         return found
 
     def _is_cached(self, resource: Container | Enclave | Organization) -> bool:
@@ -164,8 +166,14 @@ class ReconcileMemory:
         self._deferred.pop(gone.uid, None)
         if change.ref == ENCLAVE:
             self._attempts.pop(gone.uid, None)
-            self._config_maps.pop(gone.uid, None)
+            self._built.pop(gone.uid, None)
         elif change.ref == CONTAINER:
             self._refused.pop(gone.uid, None)
         elif change.ref == ORGANIZATION:
             self._organizations.pop(gone.uid, None)
+
+
+def _size_of(built: BuiltEnclave) -> int:
+    """Return about how many bytes a built Enclave takes."""
+    texts = sum(map(len, built.documents.values())) + len(built.measurement.text)
+    return texts + len(built.plan.file) * _PARSED

@@ -21,7 +21,7 @@ from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.admission.gpus import gpu_count as requested_gpus
 from cloister_crds.lifecycle.admission.host_selection import profile
-from cloister_operator.enclave.documents import measured_documents
+from cloister_operator.enclave.built import build_enclave
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
 
 __all__ = ["documents", "public_plan"]
@@ -128,7 +128,7 @@ def documents(
     except RegistryError as error:
         _end(UNREADABLE, error.message)
     plan = public_plan(config, described, images, signed=known.signed_certificates, **request)
-    click.echo(json.dumps(measured_documents(plan, known.build()), indent=2))
+    click.echo(json.dumps(build_enclave(plan, known.build()).documents, indent=2))
 
 
 def public_plan(

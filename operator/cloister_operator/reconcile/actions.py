@@ -29,15 +29,15 @@ from cloister_crds.names import (
 )
 from cloister_operator.cache.projections import CLAIM, DEPLOYMENT, ENCLAVE
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.built import BuiltEnclave
 from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.service import build_preview, build_service
 from cloister_operator.enclave.network.tls_route import build_tls_route
-from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.reconcile.children import (
     ApiUnresolved,
     EnclaveRefused,
-    build_plan,
+    build_children,
     ensure_config_map,
     ensure_snapshot,
     needs_snapshot,
@@ -216,23 +216,24 @@ async def _create_enclave(
     if file is None:
         file = await _copy_file(context, key, action)
     try:
-        await _create_children(context, key, action, await build_plan(context, enclave, file))
+        built = await build_children(context, enclave, file)
+        await _create_children(context, key, action, built)
     except EnclaveRefused as refused:
         context.memory.attempt(enclave).refused = str(refused)
         context.queue.add(Key("Enclave", key.namespace, action.name))
 
 
 async def _create_children(
-    context: ProcessContext, key: Key, action: CreateEnclave, plan: EnclavePlan
+    context: ProcessContext, key: Key, action: CreateEnclave, built: BuiltEnclave
 ) -> None:
     """Create the snapshot and the ConfigMap of an Enclave."""
-    enclave = plan.enclave
+    plan, enclave = built.plan, built.plan.enclave
     if needs_snapshot(plan):
         values = await _secret_values(context, key, action, plan.secrets)
         await ensure_snapshot(context, key, plan, values)
     state = context.memory.attempt(enclave)
     try:
-        await ensure_config_map(context, key, plan)
+        await ensure_config_map(context, key, built)
     except ApiUnresolved as missing:
         state.missing_api = str(missing)
         context.queue.add(Key("Enclave", key.namespace, action.name))

@@ -9,17 +9,15 @@ from cloister_clients.kube import AlreadyExists, Conflict, KindRef, KubeError, N
 from cloister_clients.kube.kinds import CONFIG_MAP, POD, PRIORITY_CLASS, RESOURCE_CLAIM, SECRET
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.lifecycle.admission.host_selection import profile
-from cloister_crds.measurement import PUBLISHED, entries
 from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
+from cloister_operator.cache.store import CachedObject
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.built import BuiltEnclave, build_enclave
 from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
-from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.enclave.tenant.priority_class import build_priority_class
 from cloister_operator.lookups.api_endpoint import unresolved
@@ -31,11 +29,11 @@ __all__ = [
     "ApiUnresolved",
     "ChildrenMissing",
     "EnclaveRefused",
-    "build_plan",
+    "build_children",
     "ensure_config_map",
     "ensure_pod",
     "ensure_snapshot",
-    "load_plan",
+    "load_children",
     "needs_snapshot",
     "translated_refusal",
 ]
@@ -70,8 +68,8 @@ def translated_refusal(what: str) -> Iterator[None]:
         ) from error
 
 
-async def build_plan(context: ProcessContext, enclave: Enclave, file: bytes) -> EnclavePlan:
-    """Build the plan that the children are built from.
+async def build_children(context: ProcessContext, enclave: Enclave, file: bytes) -> BuiltEnclave:
+    """Build the children of an Enclave.
 
     Parameters
     ----------
@@ -92,20 +90,25 @@ async def build_plan(context: ProcessContext, enclave: Enclave, file: bytes) -> 
     host = context.store.get(HOST, "", enclave.spec.host)
     if organization is None or host is None:
         raise ChildrenMissing(f"the organization or Host of {enclave.metadata.name} is gone")
-    profiled = context.models.read(Host, host)
-    without_tee = enclave.spec.request.disable_confidential
-    spec = profile(profiled.spec, without_tee=without_tee)
-    return EnclavePlan(
+    plan = EnclavePlan(
         enclave=enclave,
         organization=organization.metadata.name,
-        host=profiled.model_copy(update={"spec": spec}),
+        host=_host_of(context, enclave, host),
         config=parsed.config,
         file=file,
     )
+    return build_enclave(plan, context.build)
 
 
-async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> EnclavePlan:
-    """Build the plan of an Enclave from its own ConfigMap, before its Pod is created.
+def _host_of(context: ProcessContext, enclave: Enclave, entry: CachedObject) -> Host:
+    """Return the Host of an Enclave as the Enclave may use it."""
+    host = context.models.read(Host, entry)
+    without_tee = enclave.spec.request.disable_confidential
+    return host.model_copy(update={"spec": profile(host.spec, without_tee=without_tee)})
+
+
+async def load_children(context: ProcessContext, key: Key, enclave: Enclave) -> BuiltEnclave:
+    """Return the children of an Enclave that has its ConfigMap, before its Pod is created.
 
     What was published must be what the Pod is created from: when the Host or the platform changed
     since, the ConfigMap is created again.
@@ -118,35 +121,37 @@ async def load_plan(context: ProcessContext, key: Key, enclave: Enclave) -> Encl
         When the server cannot be reached.
     """
     name, namespace = enclave.metadata.name, enclave.metadata.namespace
-    found = context.memory.take_config_map(enclave)
-    if found is None:
+    built = context.memory.take_built(enclave)
+    if built is None or not _is_current(context, built):
         try:
             found = await context.client.get(CONFIG_MAP, config_map_name(name), namespace)
         except NotFound as missing:
             raise ChildrenMissing(f"{name} has no ConfigMap") from missing
         _check_owner(found, enclave, CONFIG_MAP)
-    plan = await build_plan(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
-    if not _publishes(found, plan, context):
-        uid = found["metadata"]["uid"]
-        await context.writer.delete(key, CONFIG_MAP, namespace or "", plan.config_map, uid=uid)
-        await ensure_config_map(context, key, plan)
+        built = await build_children(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+        if not built.is_published_by(found):
+            uid, config_map = found["metadata"]["uid"], built.plan.config_map
+            await context.writer.delete(key, CONFIG_MAP, namespace or "", config_map, uid=uid)
+            await ensure_config_map(context, key, built)
+    plan = built.plan
     if needs_snapshot(plan) and not context.memory.attempt(enclave).children_complete:
         try:
             snapshot = await context.client.get(SECRET, plan.snapshot, namespace)
         except NotFound as missing:
             raise ChildrenMissing(f"{name} has no snapshot of its secrets") from missing
         _check_owner(snapshot, enclave, SECRET)
-    return plan
+    return built
 
 
-def _publishes(found: Mapping[str, Any], plan: EnclavePlan, context: ProcessContext) -> bool:
-    """Return whether a ConfigMap publishes the present measurement of a plan."""
-    expected = entries(measure_enclave(plan, context.build))
-    data = found.get("data") or {}
-    return {name: text for name, text in data.items() if name in PUBLISHED} == expected
+def _is_current(context: ProcessContext, built: BuiltEnclave) -> bool:
+    """Return whether an Enclave would be built in the same way now."""
+    host = context.store.get(HOST, "", built.plan.enclave.spec.host)
+    if host is None or built.settings != context.build:
+        return False
+    return _host_of(context, built.plan.enclave, host) == built.plan.host
 
 
-async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
+async def ensure_config_map(context: ProcessContext, key: Key, built: BuiltEnclave) -> None:
     """Create the ConfigMap of an Enclave.
 
     Raises
@@ -161,12 +166,13 @@ async def ensure_config_map(context: ProcessContext, key: Key, plan: EnclavePlan
         When the server refuses or cannot be reached.
     """
     network = await context.cluster_network.read()
-    api = network.api
+    plan, api = built.plan, network.api
     if needs_api(plan) and not (api and api.addresses):
         raise ApiUnresolved(unresolved(api.url if api else None))
-    body = build_config_map(plan, context.build, network)
-    found = await _ensure(context, key, plan, CONFIG_MAP, body)
-    context.memory.keep_config_map(plan.enclave, found)
+    found = await _ensure(context, key, plan, CONFIG_MAP, built.config_map(network))
+    # An adopted one may publish what another version of the operator or of the Host meant.
+    if built.is_published_by(found):
+        context.memory.keep_built(built)
 
 
 def needs_api(plan: EnclavePlan) -> bool:
@@ -207,7 +213,7 @@ async def ensure_snapshot(
     await _ensure(context, key, plan, SECRET, build_snapshot(plan, values))
 
 
-async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> None:
+async def ensure_pod(context: ProcessContext, key: Key, built: BuiltEnclave) -> None:
     """Create the Pod of an Enclave, after the network policies of its namespace and its claims.
 
     Raises
@@ -219,6 +225,7 @@ async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> No
     KubeError
         When the server refuses or cannot be reached.
     """
+    plan = built.plan
     organization = organization_of(context, plan.enclave.metadata.namespace or "")
     if organization is None:
         raise ChildrenMissing(f"the organization of {plan.name} is gone")
@@ -227,7 +234,7 @@ async def ensure_pod(context: ProcessContext, key: Key, plan: EnclavePlan) -> No
         await context.writer.apply(key, PRIORITY_CLASS, build_priority_class())
     for claim in build_gpu_claims(plan):
         await _ensure(context, key, plan, RESOURCE_CLAIM, claim)
-    await _ensure(context, key, plan, POD, build_pod(plan, context.build))
+    await _ensure(context, key, plan, POD, built.pod())
 
 
 async def _ensure(

@@ -13,7 +13,7 @@ from cloister_operator.reconcile.children import (
     ChildrenMissing,
     EnclaveRefused,
     ensure_pod,
-    load_plan,
+    load_children,
 )
 from cloister_operator.reconcile.gather import pod_facts, with_newest_status
 from cloister_operator.reconcile.metering import record_demoted, remove_finalizer
@@ -59,12 +59,12 @@ async def reconcile_enclave(context: ProcessContext, key: Key) -> Result:
         return DONE
     await _confirm_pod(context, key, enclave)
     now = context.now()
-    newest, pod = with_newest_status(context, enclave, now), pod_facts(context, enclave)
+    newest, pod = with_newest_status(context, enclave, now)
     wrote = False
     try:
         if pod_action(newest, pod) is PodAction.CREATE and await _create_pod(context, key, newest):
             # The status is written once, with the Pod that is there now.
-            newest, pod = with_newest_status(context, enclave, now), pod_facts(context, enclave)
+            newest, pod = with_newest_status(context, enclave, now)
             wrote = True
     finally:
         # Reported even when the Pod could not be created: the status names what is missing.
@@ -111,7 +111,7 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
     """Create the Pod, or trigger the Container when something is missing to build it from."""
     state = context.memory.attempt(enclave)
     try:
-        await ensure_pod(context, key, await load_plan(context, key, enclave))
+        await ensure_pod(context, key, await load_children(context, key, enclave))
     except EnclaveRefused as refused:
         logger.warning("%s: %s", key.text, refused)
         state.refused = str(refused)
@@ -124,8 +124,8 @@ async def _create_pod(context: ProcessContext, key: Key, enclave: Enclave) -> bo
             context.queue.add(Key("Container", key.namespace, enclave.spec.container.name))
         return False
     state.children_complete = True
-    # `load_plan` may have created the ConfigMap again; nobody needs it once the Pod is there.
-    context.memory.take_config_map(enclave)
+    # Kept again when the ConfigMap was replaced; nobody needs it once the Pod is there.
+    context.memory.take_built(enclave)
     return True
 
 

@@ -70,7 +70,7 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         settings=context.decision,
         organization=organization,
         hosts=tuple(models.read(Host, entry) for entry in store.entries(HOST)),
-        enclaves=tuple(with_newest_status(context, each, now) for each in enclaves),
+        enclaves=tuple(with_newest_status(context, each, now)[0] for each in enclaves),
         departed=departed,
         pods=frozenset(
             each.metadata.name
@@ -192,18 +192,20 @@ def _is_cordoned(context: ProcessContext, enclave: Enclave) -> bool:
     return node is not None and bool(node.decode()["spec"]["unschedulable"])
 
 
-def with_newest_status(context: ProcessContext, enclave: Enclave, now: datetime) -> Enclave:
-    """Return an Enclave with the status that follows from its Pod now."""
-    known = context.memory.attempt(enclave)
+def with_newest_status(
+    context: ProcessContext, enclave: Enclave, now: datetime
+) -> tuple[Enclave, PodFacts | None]:
+    """Return an Enclave with the status that follows from its Pod now, and the facts of the Pod."""
+    known, pod = context.memory.attempt(enclave), pod_facts(context, enclave)
     status = evaluate_enclave(
         enclave,
-        pod_facts(context, enclave),
+        pod,
         now,
         context.decision,
         missing=known.missing_api,
         refused=known.refused,
     )
-    return enclave.model_copy(update={"status": status})
+    return enclave.model_copy(update={"status": status}), pod
 
 
 def _claims(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloister_operator.enclave.pod_manifest import build_pod
-from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, plan_of
+from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, build_pod, plan_of
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
 

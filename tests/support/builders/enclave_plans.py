@@ -15,10 +15,24 @@ from cloister_crds.config import (
     Volume,
 )
 from cloister_crds.kinds import Enclave, Host
+from cloister_crds.measurement import Measurement
+from cloister_operator.enclave.built import build_enclave
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 
-__all__ = ["SETTINGS", "SURROUNDINGS", "WEB", "WORKER", "config_of", "host_of", "plan_of"]
+__all__ = [
+    "SETTINGS",
+    "SURROUNDINGS",
+    "WEB",
+    "WORKER",
+    "build_config_map",
+    "build_pod",
+    "config_of",
+    "host_of",
+    "measure_enclave",
+    "measured_documents",
+    "plan_of",
+]
 
 _DIGEST = "sha256:" + "ab" * 32
 SETTINGS = BuildSettings(
@@ -144,3 +158,25 @@ def plan_of(
 def of_file(pod: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the containers of the file, in its order: those that a launcher starts."""
     return [each for each in pod["spec"]["containers"] if each["command"][1] == "exec"]
+
+
+def build_config_map(
+    plan: EnclavePlan, settings: BuildSettings, cluster: ClusterNetwork
+) -> dict[str, Any]:
+    """Build the ConfigMap of an Enclave."""
+    return build_enclave(plan, settings).config_map(cluster)
+
+
+def build_pod(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+    """Build the Pod of an Enclave."""
+    return build_enclave(plan, settings).pod()
+
+
+def measure_enclave(plan: EnclavePlan, settings: BuildSettings) -> Measurement:
+    """Measure an Enclave."""
+    return build_enclave(plan, settings).measurement
+
+
+def measured_documents(plan: EnclavePlan, settings: BuildSettings) -> dict[str, str]:
+    """Build the documents that the measurement of an Enclave names."""
+    return build_enclave(plan, settings).documents

@@ -8,11 +8,11 @@ from cloister_crds.config import EncryptedBodies, ModelSpec, Shim
 from cloister_crds.measurement.guest_rules import pod_text, policy_text
 from cloister_operator.enclave.guest_policy.pod_data import pod_data
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     WEB,
     WORKER,
+    build_pod,
     config_of,
     host_of,
     plan_of,

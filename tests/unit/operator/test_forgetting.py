@@ -7,6 +7,7 @@ API server is missing: events are fed to the cache as the watch does.
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from cloister_crds.lifecycle.state.observed import (
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE
 from cloister_operator.cache.store import Store
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave.built import build_enclave
 from cloister_operator.lookups.external_lookup import ExternalLookup
 from cloister_operator.process.kopf_handlers import make_registry
 from cloister_operator.workqueue.keys import Key
+from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
 from tests.support.builders.process import process_context
 from tests.support.builders.resources import NOW, container_of, enclave_of
 from tests.support.waiting import until
@@ -36,6 +39,7 @@ MANY = 5_000
 """Containers of each of the two rounds."""
 BY_TIME = {"_tombstones", "_recent"}
 """Maps whose entries go after a time: `Store` and `LookupResolver` have their own tests."""
+BUILT = build_enclave(plan_of(WEB), SETTINGS)
 OURS = ("cloister_operator", "cloister_clients")
 
 
@@ -146,7 +150,7 @@ class Round:
         context.models.read(Container, container)
         enclave = context.models.read(Enclave, entry)
         context.memory.attempt(enclave).children_complete = True
-        context.memory.keep_config_map(enclave, {"metadata": {"name": name}})
+        context.memory.keep_built(replace(BUILT, plan=replace(BUILT.plan, enclave=enclave)))
         need = NeedRelease(repo="acme/web", tag="v1", commit=None, request=name)
         context.resolver.request(need, Key("Container", namespace_of(name), name))
 

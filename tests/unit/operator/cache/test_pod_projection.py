@@ -5,7 +5,7 @@ from typing import Any
 
 from cloister_crds.kinds.enclave import ContainerStateName
 from cloister_operator.cache.pod_projection import node_is_gone, read_pod
-from cloister_operator.enclave.pod_manifest import SKIPPED_ANNOTATION
+from cloister_operator.enclave.built import SKIPPED_ANNOTATION
 from cloister_operator.rollout.pod_facts import PodPhase
 
 

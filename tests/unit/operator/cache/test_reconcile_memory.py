@@ -1,5 +1,6 @@
 """The memory of reconciles: an entry lives as long as its object is in the informer cache."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,12 @@ from cloister_crds.kinds import Enclave, Organization
 from cloister_operator.cache.projections import ENCLAVE, ORGANIZATION
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
 from cloister_operator.cache.store import Store
+from cloister_operator.enclave.built import BuiltEnclave, build_enclave
+from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
 from tests.support.builders.resources import container_of, enclave_of, organization_of
 
 NAMESPACE = "org-acme"
+BUILT = build_enclave(plan_of(WEB), SETTINGS)
 
 
 @pytest.fixture
@@ -39,11 +43,16 @@ def cached_organization(store: Store) -> Organization:
     return Organization.read(body)
 
 
+def built_of(enclave: Enclave, *, file: bytes = b"") -> BuiltEnclave:
+    """Return an Enclave as it is before its Pod is created, with a file of some size."""
+    return replace(BUILT, plan=replace(BUILT.plan, enclave=enclave, file=file))
+
+
 def remember_all(memory: ReconcileMemory, enclave: Enclave) -> None:
     """Remember everything that reconciles remember of an Enclave."""
     state = memory.attempt(enclave)
     state.children_complete, state.missing_api = True, "lacks"
-    memory.keep_config_map(enclave, {"data": {}})
+    memory.keep_built(built_of(enclave))
     memory.defer_status(enclave, timedelta(seconds=1), 1.0)
 
 
@@ -65,14 +74,14 @@ def test_nothing_remains_of_an_enclave_that_another_of_its_name_replaced(
     new = cached_enclave(store, uid="new", version=2)
     assert len(memory) == 0
     assert memory.attempt(new).children_complete is None
-    assert memory.take_config_map(new) is None
+    assert memory.take_built(new) is None
 
 
 def test_a_change_of_the_object_keeps_its_entry(store: Store, memory: ReconcileMemory) -> None:
     remember_all(memory, cached_enclave(store, version=1))
     changed = cached_enclave(store, version=2)
     assert memory.attempt(changed).children_complete is True
-    assert memory.take_config_map(changed) == {"data": {}}
+    assert memory.take_built(changed) is not None
 
 
 def test_a_reconcile_that_outlasts_its_enclave_leaves_no_entry(
@@ -86,25 +95,33 @@ def test_a_reconcile_that_outlasts_its_enclave_leaves_no_entry(
     assert len(memory) == 0
 
 
-def test_a_created_config_map_is_handed_on_once(store: Store, memory: ReconcileMemory) -> None:
+def test_a_built_enclave_is_handed_on_once(store: Store, memory: ReconcileMemory) -> None:
     enclave = cached_enclave(store)
-    memory.keep_config_map(enclave, {"data": {}})
-    assert memory.take_config_map(enclave) == {"data": {}}
-    assert memory.take_config_map(enclave) is None
+    built = built_of(enclave)
+    memory.keep_built(built)
+    assert memory.take_built(enclave) is built
+    assert memory.take_built(enclave) is None
 
 
-def test_created_config_maps_are_bounded(store: Store, memory: ReconcileMemory) -> None:
+def test_built_enclaves_are_bounded(store: Store, memory: ReconcileMemory) -> None:
     body = enclave_of(container_of()).manifest()
-    config_map = {"data": {"agent.json": "x" * 1024**2}}
     for number in range(3000):
         meta = {"namespace": NAMESPACE, "uid": f"u-{number}", "resourceVersion": "1"}
         body["metadata"] |= {"name": f"web-{number}", **meta}
         store.put(ENCLAVE, body)
         enclave = Enclave.read(body)
-        memory.keep_config_map(enclave, config_map)
-    # Of 64 MiB the last is left out for what a ConfigMap takes beside its text.
+        memory.keep_built(built_of(enclave, file=b"#" * 65536))
+    # Of 64 MiB the last is left out for what an Enclave takes in addition to its file.
     assert len(memory) == 63
-    assert memory.take_config_map(enclave) == config_map
+    assert memory.take_built(enclave) is not None
+
+
+def test_an_enclave_that_is_larger_than_the_bound_is_built_again(
+    store: Store, memory: ReconcileMemory
+) -> None:
+    enclave = cached_enclave(store)
+    memory.keep_built(built_of(enclave, file=b"#" * 5 * 1024**2))
+    assert memory.take_built(enclave) is None
 
 
 def test_guards_are_remembered_until_a_resync_or_the_end_of_the_organization(

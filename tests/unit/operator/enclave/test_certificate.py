@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.tokens import token_audience
-from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.guest_config.agent import AGENT_KEY
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
@@ -23,12 +22,20 @@ from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
-from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.shim.document import SHIM_KEY
 from cloister_operator.enclave.snapshot import build_snapshot
 from cloister_operator.settings import OperatorSettings
-from tests.support.builders.enclave_plans import SETTINGS, WEB, WORKER, config_of, host_of, plan_of
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    WEB,
+    WORKER,
+    build_config_map,
+    build_pod,
+    config_of,
+    host_of,
+    plan_of,
+)
 
 PLACE = ApiEndpoint("https://api.example.com", ("192.0.2.1", "192.0.2.2"))
 AROUND = ClusterNetwork(api=PLACE)

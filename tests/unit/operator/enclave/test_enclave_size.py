@@ -7,8 +7,13 @@ import pytest
 
 from cloister_crds.config import ParsedConfig, Rules, parse
 from cloister_crds.lifecycle.admission.enclave_size import MAX_ENCLAVE_BYTES, size_problems
-from cloister_operator.enclave.config_map import build_config_map
-from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, host_of, plan_of
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    SURROUNDINGS,
+    build_config_map,
+    host_of,
+    plan_of,
+)
 
 IMAGE = "registry.example/x@sha256:" + "ab" * 32
 

@@ -6,14 +6,20 @@ import pytest
 
 from cloister_crds.config import EncryptedBodies, Shim
 from cloister_operator.enclave.pod.volumes import pod_volumes
-from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.shim.encrypted_bodies import (
     BODIES_KEY_DIRECTORY,
     bodies_document,
 )
 from cloister_operator.enclave.sidecars import EHBP, destinations
-from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, host_of, plan_of
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    WEB,
+    build_pod,
+    config_of,
+    host_of,
+    plan_of,
+)
 
 SHIM = Shim(upstream_port=8080, paths=("/v1/*",), upstream_container="web")
 

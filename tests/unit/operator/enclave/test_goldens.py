@@ -20,8 +20,6 @@ from cloister_crds.kinds import Container
 from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
 from cloister_crds.measurement.guest_rules import rules_text
 from cloister_crds.measurement.initdata import ANNOTATION
-from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.documents import measure_enclave, written
 from cloister_operator.enclave.guest_config.certificate import SHIM_STORAGE
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
@@ -32,7 +30,6 @@ from cloister_operator.enclave.network.network_policy import (
 )
 from cloister_operator.enclave.network.service import build_service
 from cloister_operator.enclave.plan import ApiIdentity
-from cloister_operator.enclave.pod_manifest import build_pod
 from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.enclave.shim.document import shim_document
 from cloister_operator.enclave.snapshot import build_snapshot
@@ -43,8 +40,11 @@ from tests.support.builders.enclave_plans import (
     SURROUNDINGS,
     WEB,
     WORKER,
+    build_config_map,
+    build_pod,
     config_of,
     host_of,
+    measure_enclave,
     plan_of,
 )
 
@@ -52,6 +52,11 @@ GOLDENS = Path(__file__).parents[3] / "data" / "operator"
 
 
 RULES = "the rules of crds/cloister_crds/measurement/rules"
+
+
+def json_of(document: dict[str, Any]) -> str:
+    """Write a document as the operator does."""
+    return msgspec.json.encode(document, order="sorted").decode()
 
 
 class Plain(yaml.SafeDumper):
@@ -247,13 +252,13 @@ def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
 def test_the_configuration_of_the_shim_is_what_the_guest_completes(*, signed: bool) -> None:
     """The Go tests of `internal/shim` read the same files, and compare what they make of them."""
     plan = plan_of(config=KEYED, signedCertificate=signed)
-    measured = written(shim_document(plan, "cloister"))
+    measured = json_of(shim_document(plan, "cloister"))
     storage = SHIM_STORAGE if signed else None
     names = ["www.example.org", "web.acme.example.com"]
     upstream = str(TARGET_ADDRESS)
     complete = shim_config(KEYED.shim, names, upstream=upstream, storage=storage)
     kind = "signed" if signed else "self-signed"
-    for suffix, text in (("", measured), ("-with-names", written(complete))):
+    for suffix, text in (("", measured), ("-with-names", json_of(complete))):
         path = GOLDENS.parent / "measurement" / f"shim-{kind}{suffix}.json"
         if os.environ.get("CLOISTER_WRITE_GOLDENS"):
             path.write_text(f"{text}\n")

@@ -7,7 +7,6 @@ import pytest
 
 from cloister_crds.config import ContainerConfig
 from cloister_crds.measurement.guest_rules import POD_DOCUMENT
-from cloister_operator.enclave.documents import measure_enclave, measured_documents
 from cloister_operator.enclave.guest_policy.pod_data import pod_data
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
@@ -17,6 +16,8 @@ from tests.support.builders.enclave_plans import (
     WORKER,
     config_of,
     host_of,
+    measure_enclave,
+    measured_documents,
     plan_of,
 )
 

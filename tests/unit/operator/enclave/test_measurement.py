@@ -10,13 +10,19 @@ from cloister_crds.kinds import Host
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import PUBLISHED, published
 from cloister_crds.measurement.guest_rules import POD_DOCUMENT
-from cloister_operator.enclave.config_map import build_config_map
-from cloister_operator.enclave.documents import measure_enclave
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod_manifest import build_pod
-from tests.support.builders.enclave_plans import SETTINGS, SURROUNDINGS, WEB, host_of, plan_of
+from tests.support.builders.enclave_plans import (
+    SETTINGS,
+    SURROUNDINGS,
+    WEB,
+    build_config_map,
+    build_pod,
+    host_of,
+    measure_enclave,
+    plan_of,
+)
 
 UNMEASURED = {"unmeasured.json"}
 MACHINE = {"tee": "SNP", "teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp"}

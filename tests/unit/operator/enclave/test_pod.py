@@ -19,18 +19,19 @@ from cloister_crds.config import (
 )
 from cloister_crds.config.model import User
 from cloister_crds.config.rules.security import CAPABILITIES
-from cloister_operator.enclave.config_map import build_config_map
+from cloister_operator.enclave.built import SKIPPED_ANNOTATION
 from cloister_operator.enclave.container.document import container_document
 from cloister_operator.enclave.guest_config.agent import agent_document
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.pod.unenforced import LIMIT, unenforced
-from cloister_operator.enclave.pod_manifest import SKIPPED_ANNOTATION, build_pod
 from cloister_operator.rollout.boot_stages import STAGES
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     SURROUNDINGS,
     WEB,
     WORKER,
+    build_config_map,
+    build_pod,
     config_of,
     host_of,
     of_file,

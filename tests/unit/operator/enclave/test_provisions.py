@@ -7,15 +7,15 @@ import pytest
 
 from cloister_crds.config import ContainerConfig, EnvEntry, ModelSpec
 from cloister_crds.kinds import Host
-from cloister_operator.enclave.config_map import build_config_map
 from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
 from cloister_operator.enclave.network.cluster_network import ClusterNetwork
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.unenforced import unenforced
-from cloister_operator.enclave.pod_manifest import build_pod
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     WEB,
+    build_config_map,
+    build_pod,
     config_of,
     host_of,
     of_file,

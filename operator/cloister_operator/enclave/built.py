@@ -1,0 +1,176 @@
+"""One Enclave, built once: its documents, its measurement and the manifests that hold them.
+
+Measured documents decide what an enclave does: the measurement names the digest of each, and each
+part of the guest compares its own before it reads a byte of it. They are built from the plan and
+the settings only, so that they can be measured before the enclave exists. What differs from
+request to request is in no measured document.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cloister_crds.config import object_name
+from cloister_crds.measurement import PUBLISHED, Measurement, PlatformImages, entries, measure
+from cloister_crds.measurement.enclave import gets_rules
+from cloister_crds.measurement.guest_rules import POD_DOCUMENT, pod_text
+from cloister_operator.enclave.container.document import container_document, document_key
+from cloister_operator.enclave.guest_config.agent import (
+    AGENT_KEY,
+    CONFIG_KEY,
+    agent_document,
+    skipped_stages,
+)
+from cloister_operator.enclave.guest_config.certificate import (
+    AUTHORITIES_KEY,
+    CERTIFICATE_KEY,
+    certificate_document,
+    is_signed,
+)
+from cloister_operator.enclave.guest_config.key_gate import GATE_KEY, gate_document
+from cloister_operator.enclave.guest_config.measurement import annotations
+from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
+from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
+from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, shells_document
+from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY, unmeasured_document
+from cloister_operator.enclave.guest_policy.pod_data import pod_data
+from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
+from cloister_operator.enclave.pod.pod import pod_spec
+from cloister_operator.enclave.shim.document import SHIM_KEY, shim_document
+from cloister_operator.enclave.shim.encrypted_bodies import BODIES_KEY, bodies_document
+from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
+
+__all__ = ["SKIPPED_ANNOTATION", "BuiltEnclave", "build_enclave"]
+
+SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
+"""Annotation of the Pod: JSON list of the stages of the boot that are skipped, so that its status
+needs no other read of the file."""
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""Annotation: the container that ``kubectl logs`` means without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEnclave:
+    """What an Enclave consists of, before its objects exist."""
+
+    plan: EnclavePlan
+    """What it was built from."""
+    settings: BuildSettings
+    """The administrator's settings that it was built with."""
+    documents: dict[str, str]
+    """The documents that the measurement names, by the name of the file and key."""
+    measurement: Measurement
+    """Its measurement."""
+    pod_spec: dict[str, Any]
+    """``spec`` of its Pod."""
+
+    def config_map(self, cluster: ClusterNetwork) -> dict[str, Any]:
+        """Return the manifest of the ConfigMap: the file as it was measured, and the documents.
+
+        It is immutable, so that what was measured cannot change while the enclave lives. The file
+        is in ``binaryData``, so that no byte is read as text on the way. The document of the Pod
+        has no entry: it is only in the initdata.
+        """
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self.plan.metadata(self.plan.config_map),
+            "immutable": True,
+            "binaryData": {CONFIG_KEY: b64encode(self.plan.file).decode()},
+            "data": {
+                UNMEASURED_KEY: _written(unmeasured_document(self.plan, cluster)),
+                **{name: text for name, text in self.documents.items() if name != POD_DOCUMENT},
+                **entries(self.measurement),
+            },
+        }
+
+    def is_published_by(self, config_map: Mapping[str, Any]) -> bool:
+        """Return whether a ConfigMap publishes this measurement."""
+        data = config_map.get("data") or {}
+        published = {name: text for name, text in data.items() if name in PUBLISHED}
+        return published == entries(self.measurement)
+
+    def pod(self) -> dict[str, Any]:
+        """Return the manifest of the Pod, for one create; a running Pod is never changed."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **self.plan.metadata(self.plan.name),
+                "annotations": {
+                    _DEFAULT_CONTAINER: object_name(self.plan.names[0]),
+                    SKIPPED_ANNOTATION: json.dumps(skipped_stages(self.plan)),
+                    **annotations(self.measurement),
+                },
+            },
+            "spec": self.pod_spec,
+        }
+
+
+def build_enclave(plan: EnclavePlan, settings: BuildSettings) -> BuiltEnclave:
+    """Build and measure the Enclave of a plan."""
+    pod = pod_spec(plan, settings)
+    documents = _documents(plan, settings, pod)
+    spec = plan.enclave.spec
+    measurement = measure(
+        plan.config,
+        spec.config_digest,
+        host=plan.host.spec,
+        images=PlatformImages(guest=settings.guest_image, shim=settings.shim_image),
+        documents=documents,
+        service=settings.service,
+        debug=spec.debug,
+        gpus=spec.request.gpus,
+    )
+    return BuiltEnclave(plan, settings, documents, measurement, pod)
+
+
+def _documents(plan: EnclavePlan, settings: BuildSettings, pod: dict[str, Any]) -> dict[str, str]:
+    """Build the documents that the measurement names.
+
+    Parameters
+    ----------
+    pod
+        ``spec`` of the Pod, which the rules of a machine describe.
+
+    Returns
+    -------
+    dict[str, str]
+        Text by name, which is the key in the ConfigMap and the name of the file.
+    """
+    documents: dict[str, Any] = {
+        document_key(index): container_document(plan, container)
+        for index, container in enumerate(plan.config.containers)
+    }
+    documents[AGENT_KEY] = agent_document(plan)
+    documents[SHIM_KEY] = shim_document(plan, settings.service)
+    if isolates_containers(plan.host):
+        documents[NETWORK_KEY] = network_document(plan, settings)
+    if plan.config.models:
+        documents[MODELS_KEY] = models_document(plan)
+    if plan.has_ssh:
+        documents[SHELLS_KEY] = shells_document(plan)
+    if plan.config.shim.ehbp is not None:
+        documents[BODIES_KEY] = bodies_document(plan)
+    signed, gated = is_signed(plan), needs_key_gate(plan.config.shim)
+    if signed and settings.api is not None:
+        documents[CERTIFICATE_KEY] = certificate_document(settings.api, plan.host.spec)
+    if gated:
+        documents[GATE_KEY] = gate_document(plan, settings)
+    texts = {name: _written(document) for name, document in documents.items()}
+    if signed or gated:
+        texts[AUTHORITIES_KEY] = settings.api.authorities if settings.api is not None else ""
+    if gets_rules(plan.host.spec):
+        texts[POD_DOCUMENT] = pod_text(pod_data(plan, pod))
+    return texts
+
+
+def _written(document: dict[str, Any]) -> str:
+    """Write a document as short as it can be: etcd and the kubelet hold one of each enclave."""
+    return msgspec.json.encode(document, order="sorted").decode()
