@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, open_accounts
-from cloister_api.assembly.collateral import open_collateral
 from cloister_api.assembly.container_services import (
     accepts_webhooks,
     creator_of,
@@ -41,6 +40,7 @@ from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.issuer import authority_of, open_queue
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.sweep import CertificateSweep
+from cloister_api.collateral import CollateralCache
 from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
@@ -243,7 +243,11 @@ async def running(
             admin_key_desk=admin_key_desk_of(base, admin_keys, material),
             resolver=resolver,
             certificates=certificates,
-            collateral=await stack.enter_async_context(open_collateral(base)),
+            collateral=EnclaveCollateral(
+                await stack.enter_async_context(CollateralCache(settings.collateral, clock)),
+                settings.collateral.requests_per_hour,
+                time.monotonic,
+            ),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),

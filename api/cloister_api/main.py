@@ -16,7 +16,7 @@ from cloister_api.auth.admin_rate_limit import CallerRates
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.cache import CachedEnclave
-from cloister_api.collateral.metrics import CollateralMetrics
+from cloister_api.collateral import CollateralMetrics
 from cloister_api.context import FIELD_MANAGER, background, running
 from cloister_api.errors import (
     ApiError,

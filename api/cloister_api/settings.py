@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from cloister_api.certificates.settings import CertificateSettings
-from cloister_api.collateral.settings import CollateralSettings
+from cloister_api.collateral import CollateralSettings
 from cloister_api.ledger.settings import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_api.sessions.settings import DashboardSettings

@@ -1,7 +1,6 @@
 """What makers of processors publish, requested by enclaves with their Pods' tokens."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -103,41 +102,3 @@ async def test_an_enclave_that_requests_too_much_waits(
     assert [answer.status_code for answer in answers] == [200, 429]
     assert 1700 < int(answers[1].headers["retry-after"]) <= 1800
     assert answers[1].json()["code"] == "RATE_LIMITED"
-
-
-async def test_the_newer_answer_of_two_processes_is_given_by_both_also_after_a_crash(
-    caching: Facade,
-    makers: MakerServices,
-    world: FacadeInstallation,
-    facade_settings: Path,
-    folder: Path,
-) -> None:
-    """The second one's mirror is stale."""
-    token = await enclave_with_token(world, "web")
-    address = TCB.replace("50806f", "30806f")
-
-    async def ask(facade: Facade) -> bytes | None:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with facade.client() as client:
-            found = await client.get(PATH, params={"address": address}, headers=headers)
-        return found.content if found.status_code == 200 else None
-
-    async def answered(facade: Facade) -> bytes:
-        found = await until(lambda: ask(facade), what="the facade to know the Enclave")
-        assert found is not None
-        return found
-
-    with maker_services() as stale:
-        stale.now = makers.now - timedelta(days=1)
-        path = settings_for(stale, facade_settings, folder / "stale.yml")
-        with start_facade(path) as other:
-            old = await answered(other)
-            new = await answered(caching)
-            assert b'"issueDate": "' + f"{stale.now:%Y-%m-%d}".encode() in old
-            assert b'"issueDate": "' + f"{makers.now:%Y-%m-%d}".encode() in new
-            assert await ask(other) == new
-            assert len(stale.requests) == 1
-            other.kill()
-        with start_facade(path) as restarted:
-            assert await answered(restarted) == new
-        assert len(stale.requests) == 2, "it has asked, and what it got was older"

@@ -1,20 +1,14 @@
-"""A cache of collateral, the makers that it fetches from, and the time."""
+"""A cache of collateral, the vendors that it fetches from, and the time."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
-from cloister_api.collateral.cache import CollateralCache
-from cloister_api.collateral.settings import CollateralSettings
+from cloister_api.collateral import CollateralCache, CollateralSettings
 from cloister_api.errors import ApiError
-from cloister_api.ledger.database import migrate, open_ledger
 from cloister_clients.clock import utc_now
 from tests.support.programs.maker_services import (
     CHIP,
     LEVELS,
-    ROOTS,
     MakerServices,
     maker_services,
 )
@@ -52,12 +46,11 @@ COLLATERAL_ADDRESSES = (
 
 
 class CollateralWorld:
-    """A cache, its makers, and the time; further replicas share the ledger."""
+    """A cache, its vendors, and the time."""
 
-    def __init__(self, makers: MakerServices, engine: AsyncEngine) -> None:
+    def __init__(self, makers: MakerServices) -> None:
         self.now = utc_now().replace(microsecond=0)
         self.makers = makers
-        self.engine = engine
         makers.now = self.now
         self.cache = self.replica()
 
@@ -69,7 +62,7 @@ class CollateralWorld:
     def replica(self, settings: CollateralSettings | None = None) -> CollateralCache:
         """Return the cache of one more replica, which may fetch elsewhere."""
         chosen = settings or self.settings_for(self.makers)
-        return CollateralCache(chosen, lambda: self.now, self.engine, ROOTS)
+        return CollateralCache(chosen, lambda: self.now)
 
     async def refusal(self, address: str) -> ApiError:
         """Return the error of a request.
@@ -87,14 +80,9 @@ class CollateralWorld:
 
 
 @asynccontextmanager
-async def collateral_world(ledger: Path) -> AsyncIterator[CollateralWorld]:
-    """Serve makers on loopback, and open a cache with a new ledger at a path."""
-    migrate(ledger)
-    engine = open_ledger(ledger)
-    try:
-        with maker_services() as makers:
-            world = CollateralWorld(makers, engine)
-            async with world.cache:
-                yield world
-    finally:
-        await engine.dispose()
+async def collateral_world() -> AsyncIterator[CollateralWorld]:
+    """Serve vendors on loopback, and open a cache."""
+    with maker_services() as makers:
+        world = CollateralWorld(makers)
+        async with world.cache:
+            yield world

@@ -20,10 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.x509.oid import NameOID
 from typing_extensions import override
 
-from cloister_api.collateral.signatures import LINES, LIST_SIGNERS, TCB_SIGNER, MakerRoots
 from cloister_clients.clock import utc_now
 
-__all__ = ["CHIP", "LEVELS", "ROOTS", "MakerServices", "maker_services"]
+__all__ = ["CHIP", "LEVELS", "MakerServices", "maker_services"]
 
 CHIP = "ab" * 64
 """A chip id of AMD."""
@@ -31,11 +30,8 @@ AMD_KEY = rsa.generate_private_key(65_537, 2048)
 """Key of AMD's roots."""
 INTEL_KEY = ec.generate_private_key(ec.SECP256R1())
 """Key of Intel's root and of all that it certifies."""
-FOREIGN_AMD_KEY = rsa.generate_private_key(65_537, 2048)
-FOREIGN_KEY = ec.generate_private_key(ec.SECP256R1())
-"""Keys of somebody else."""
-ROOTS = MakerRoots(dict.fromkeys(LINES, AMD_KEY.public_key()), INTEL_KEY.public_key())
-"""Whose signatures count where these are the makers."""
+TCB_SIGNER = "Intel SGX TCB Signing"
+LIST_SIGNERS = {"platform": "Intel SGX PCK Platform CA", "processor": "Intel SGX PCK Processor CA"}
 LEVELS = "blSPL=3&teeSPL=0&snpSPL=20&ucodeSPL=209"
 """Levels of a firmware of AMD."""
 
@@ -50,14 +46,6 @@ class MakerServices:
     """When they sign what they serve."""
     life: timedelta = timedelta(days=30)
     """How long it is valid."""
-    evaluation: int = 15
-    """Number of the evaluation by which Intel's levels are."""
-    list_number: int = 1
-    """Number of revocation lists."""
-    forged: bool = False
-    """Whether somebody else signs in the makers' names."""
-    about: str = ""
-    """Class of processors that the levels are of, whatever is requested; empty = that one."""
     status: int = 200
     """Status of all answers; a page comes with others."""
     garbage: bool = False
@@ -75,7 +63,7 @@ class MakerServices:
         header, signer = "", ""
         if "/tcb?" in path:
             header, signer = "TCB-Info-Issuer-Chain", TCB_SIGNER
-            body = self._json("tcbInfo", id="TDX", fmspc=self.about or path[-12:])
+            body = self._json("tcbInfo", id="TDX", fmspc=path[-12:])
         elif path.endswith("/qe/identity"):
             header, signer = "SGX-Enclave-Identity-Issuer-Chain", TCB_SIGNER
             body = self._json("enclaveIdentity", id="TD_QE")
@@ -101,16 +89,12 @@ class MakerServices:
                 **about,
                 "issueDate": f"{self.now:%Y-%m-%dT%H:%M:%SZ}",
                 "nextUpdate": f"{self.now + self.life:%Y-%m-%dT%H:%M:%SZ}",
-                "tcbEvaluationDataNumber": self.evaluation,
+                "tcbEvaluationDataNumber": 15,
             }
         )
-        parts = decode_dss_signature(self._key().sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        parts = decode_dss_signature(INTEL_KEY.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
         signature = b"".join(part.to_bytes(32, "big") for part in parts)
         return f'{{"{name}":{signed},"signature":"{signature.hex()}"}}'.encode()
-
-    def _key(self) -> ec.EllipticCurvePrivateKey:
-        """Return the key that signs for Intel."""
-        return FOREIGN_KEY if self.forged else INTEL_KEY
 
     def _certificate(self, subject: str, encoding: serialization.Encoding) -> bytes:
         """Return a certificate of the root's key."""
@@ -118,11 +102,11 @@ class MakerServices:
             x509.CertificateBuilder()
             .subject_name(named(subject))
             .issuer_name(named("root"))
-            .public_key(self._key().public_key())
+            .public_key(INTEL_KEY.public_key())
             .serial_number(1)
             .not_valid_before(self.now)
             .not_valid_after(self.now + self.life)
-            .sign(self._key(), hashes.SHA256())
+            .sign(INTEL_KEY, hashes.SHA256())
         )
         return made.public_bytes(encoding)
 
@@ -133,14 +117,13 @@ class MakerServices:
             .issuer_name(named(issuer))
             .last_update(self.now)
             .next_update(self.now + self.life)
-            .add_extension(x509.CRLNumber(self.list_number), critical=False)
+            .add_extension(x509.CRLNumber(1), critical=False)
         )
         if issuer != "ARK":
-            signed = made.sign(self._key(), hashes.SHA256())
+            signed = made.sign(INTEL_KEY, hashes.SHA256())
         else:
-            key = FOREIGN_AMD_KEY if self.forged else AMD_KEY
             pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
-            signed = made.sign(key, hashes.SHA384(), rsa_padding=pss)
+            signed = made.sign(AMD_KEY, hashes.SHA384(), rsa_padding=pss)
         return signed.public_bytes(serialization.Encoding.DER)
 
 

@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from cloister_api.collateral import cache as caching
-from cloister_api.collateral.makers import UnusableAnswer, piece_of, valid_until
-from cloister_api.collateral.settings import CollateralSettings
+from cloister_api import collateral as caching
+from cloister_api.collateral import CollateralSettings, UnusableAnswer, piece_of, times_of
 from cloister_api.errors import ApiError
 from tests.support.programs.collateral_world import (
     AMD,
+    DATED_ADDRESSES,
     INTEL,
     LISTED,
     TCB,
@@ -26,10 +25,12 @@ from tests.support.programs.collateral_world import (
 )
 from tests.support.programs.maker_services import CHIP, LEVELS
 
+CERTIFICATE = f"{AMD}/vcek/v1/Milan/{CHIP}?{LEVELS}"
+
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[CollateralWorld]:
-    async with collateral_world(tmp_path / "ledger.db") as made:
+async def world() -> AsyncIterator[CollateralWorld]:
+    async with collateral_world() as made:
         yield made
 
 
@@ -171,32 +172,48 @@ async def test_a_slow_maker_delays_no_other(world: CollateralWorld) -> None:
             await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def test_each_replica_asks_once_and_has_what_is_dated_while_the_maker_is_away(
-    world: CollateralWorld,
+@pytest.mark.parametrize("address", DATED_ADDRESSES)
+async def test_an_older_answer_replaces_no_newer_one_that_is_valid(
+    world: CollateralWorld, address: str
 ) -> None:
+    first = await world.cache.get(address)
+    world.now += timedelta(days=20)
+    world.makers.life = timedelta(days=60)
+    world.makers.now = first.issued_at - timedelta(days=1)
+    assert await world.cache.get(address) is first
+    assert sum(count for (_, outcome), count in world.cache.counts.items() if outcome == "older")
+    # What is not valid any more blocks nothing.
+    world.now += timedelta(days=11)
+    assert (await world.cache.get(address)).issued_at == world.makers.now
+
+
+async def test_certificates_are_not_ordered(world: CollateralWorld) -> None:
+    first = await world.cache.get(CERTIFICATE)
+    world.now += timedelta(days=20)
+    world.makers.life = timedelta(days=60)
+    world.makers.now -= timedelta(days=1)
+    assert (await world.cache.get(CERTIFICATE)).body != first.body
+
+
+async def test_an_answer_from_the_future_is_unusable(world: CollateralWorld) -> None:
+    world.makers.now = world.now + timedelta(minutes=11)
+    assert "is from the future" in str(await world.refusal(LISTED))
+
+
+async def test_each_replica_requests_for_itself(world: CollateralWorld) -> None:
     async with world.replica() as other:
         for each in (world.cache, other):
             await asyncio.gather(*(each.get(piece) for piece in ALL for _ in range(5)))
-        assert len(world.makers.requests) == 2 * len(ALL), "each asks once"
-        world.makers.status = 503
-        world.now += timedelta(days=2)
-        async with world.replica() as restarted:
-            for each in (world.cache, other, restarted):
-                assert (await each.get(TCB)).valid_until > world.now
-            world.now += timedelta(days=40)
-            for each in (world.cache, other, restarted):
-                with pytest.raises(ApiError) as caught:
-                    await each.get(TCB)
-                assert caught.value.status == 503
+        assert len(world.makers.requests) == 2 * len(ALL)
 
 
 async def test_the_cache_is_bounded(
     world: CollateralWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caching, "MOST", 2)
-    for address in ALL[6:]:
-        await world.cache.get(address)
-    await world.cache.get(ALL[6])
+    async with world.replica() as cache:
+        for address in (*ALL[6:], ALL[6]):
+            await cache.get(address)
     assert len(world.makers.requests) == 4
 
 
@@ -211,15 +228,15 @@ async def test_a_proxy_is_used_where_one_is_set(world: CollateralWorld) -> None:
 def test_what_says_no_end_is_unusable() -> None:
     for form, body in (("crl", b"x"), ("certificate", b"x"), ("chain", b""), ("tcbInfo", b"{}")):
         with pytest.raises(UnusableAnswer):
-            valid_until(form, body)
+            times_of(form, body)
     with pytest.raises(UnusableAnswer):
-        valid_until("tcbInfo", b'{"tcbInfo": {"nextUpdate": "2026-01-01T00:00:00"}}')
+        times_of("tcbInfo", b'{"tcbInfo": {"nextUpdate": "2026-01-01T00:00:00"}}')
 
 
 @pytest.mark.parametrize("depth", [5_000, 100_000])
 def test_json_that_is_nested_deeply_is_unusable(depth: int) -> None:
     with pytest.raises(UnusableAnswer):
-        valid_until("tcbInfo", b'{"tcbInfo": ' + b"[" * depth + b"]" * depth + b"}")
+        times_of("tcbInfo", b'{"tcbInfo": ' + b"[" * depth + b"]" * depth + b"}")
 
 
 def test_a_mirror_may_have_a_path() -> None:

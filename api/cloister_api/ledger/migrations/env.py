@@ -3,12 +3,12 @@
 from alembic import context
 
 from cloister_api.ledger.migrations.recorded import VERSION
-from cloister_api.ledger.tables import collateral, metering, sessions, usage, utilization
+from cloister_api.ledger.tables import metering, sessions, usage, utilization
 from cloister_api.ledger.tables.core import METADATA
 
 __all__ = ["MODULES"]
 
-MODULES = (usage, utilization, metering, sessions, collateral)
+MODULES = (usage, utilization, metering, sessions)
 """What brings the other tables into METADATA by being imported."""
 
 context.configure(

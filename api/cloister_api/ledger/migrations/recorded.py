@@ -18,7 +18,7 @@ __all__ = [
     "version_of",
 ]
 
-NEWEST = "0016"
+NEWEST = "0015"
 """The last migration of this release."""
 OLDEST = "0011"
 """Newest migration of the oldest release that can use what this one makes: 0.1.0. A migration that

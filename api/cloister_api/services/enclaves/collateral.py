@@ -1,4 +1,4 @@
-"""What makers of processors publish, for enclaves: each at a rate of its own (spec 26.4)."""
+"""What vendors of processors publish, for enclaves: each at a rate of its own (spec 26.4)."""
 
 from collections.abc import Callable
 from math import ceil
@@ -6,8 +6,7 @@ from math import ceil
 from cachetools import LRUCache
 
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
-from cloister_api.collateral.cache import CollateralCache
-from cloister_api.collateral.newest import CollateralAnswer
+from cloister_api.collateral import CollateralAnswer, CollateralCache
 from cloister_api.errors import ApiError
 
 __all__ = ["EnclaveCollateral"]
@@ -18,7 +17,7 @@ ENCLAVES = 65_536
 
 
 class EnclaveCollateral:
-    """Gives enclaves what makers publish.
+    """Gives enclaves what vendors publish.
 
     Parameters
     ----------
@@ -40,14 +39,14 @@ class EnclaveCollateral:
         self._buckets: LRUCache[str, TokenBucket] = LRUCache(ENCLAVES)
 
     async def get(self, enclave_uid: str, address: str) -> CollateralAnswer:
-        """Return what a maker publishes at an address.
+        """Return what a vendor publishes at an address.
 
         Parameters
         ----------
         enclave_uid
             Who requests it.
         address
-            The maker's address.
+            The vendor's address.
 
         Raises
         ------

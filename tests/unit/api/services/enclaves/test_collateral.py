@@ -1,7 +1,6 @@
 """Enclaves request collateral at a rate of their own."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from tests.support.programs.collateral_world import (
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[CollateralWorld]:
-    async with collateral_world(tmp_path / "ledger.db") as made:
+async def world() -> AsyncIterator[CollateralWorld]:
+    async with collateral_world() as made:
         yield made
 
 

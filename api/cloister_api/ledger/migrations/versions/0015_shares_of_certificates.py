@@ -5,8 +5,8 @@ from alembic import op
 
 __all__ = ["down_revision", "revision", "upgrade"]
 
-revision = "0016"
-down_revision = "0015"
+revision = "0015"
+down_revision = "0014"
 
 
 def upgrade() -> None:

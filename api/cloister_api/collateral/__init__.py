@@ -1,1 +1,0 @@
-"""What makers of processors publish about them, cached for enclaves (docs/measurement.md)."""
