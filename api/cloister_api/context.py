@@ -40,7 +40,6 @@ from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.issuer import authority_of, open_queue
 from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.sweep import CertificateSweep
-from cloister_api.collateral import CollateralCache
 from cloister_api.http.state_metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
@@ -64,7 +63,7 @@ from cloister_api.services.containers.status import ContainerStatuses
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.enclaves.certificates import Certificates
-from cloister_api.services.enclaves.collateral import EnclaveCollateral
+from cloister_api.services.enclaves.collateral import EnclaveCollateral, open_collateral
 from cloister_api.services.idempotency import IdempotentRequests
 from cloister_api.services.measurement import MeasurementReader
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
@@ -243,11 +242,7 @@ async def running(
             admin_key_desk=admin_key_desk_of(base, admin_keys, material),
             resolver=resolver,
             certificates=certificates,
-            collateral=EnclaveCollateral(
-                await stack.enter_async_context(CollateralCache(settings.collateral, clock)),
-                settings.collateral.requests_per_hour,
-                time.monotonic,
-            ),
+            collateral=await stack.enter_async_context(open_collateral(settings.collateral, clock)),
             accounts=accounts,
             utilization=utilization,
             gpus=await stack.enter_async_context(open_gpu_collector(base)),

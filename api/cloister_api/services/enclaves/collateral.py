@@ -1,15 +1,18 @@
 """What vendors of processors publish, for enclaves: each at a rate of its own (spec 26.4)."""
 
-from collections.abc import Callable
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
 from math import ceil
 
 from cachetools import LRUCache
 
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
-from cloister_api.collateral import CollateralAnswer, CollateralCache
+from cloister_api.collateral import CollateralAnswer, CollateralCache, CollateralSettings
 from cloister_api.errors import ApiError
+from cloister_clients.clock import Clock
 
-__all__ = ["EnclaveCollateral"]
+__all__ = ["EnclaveCollateral", "open_collateral"]
 
 HOUR = 3600.0
 ENCLAVES = 65_536
@@ -76,3 +79,18 @@ class EnclaveCollateral:
                 "keep what it has, and try again after Retry-After",
                 retry_after=ceil(wait),
             )
+
+
+@contextlib.asynccontextmanager
+async def open_collateral(
+    settings: CollateralSettings, clock: Clock
+) -> AsyncIterator[EnclaveCollateral]:
+    """Open the cache, and close its connections at the end.
+
+    Raises
+    ------
+    OSError
+        When the file with the authorities cannot be read.
+    """
+    async with CollateralCache(settings, clock) as cache:
+        yield EnclaveCollateral(cache, settings.requests_per_hour, time.monotonic)
