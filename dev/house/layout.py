@@ -11,8 +11,8 @@ SOURCE_ROOTS = ("operator", "api", "crds")
 """Folders that hold packages and nothing else; the name of the first is the standard library's."""
 ROOTS = (*SOURCE_ROOTS, "dev", "tests")
 """Folders with the project's Python."""
-MOST_LOOSE = 8
-"""Maximum of modules beside the sub-packages of a package."""
+MOST_LOOSE = 15
+"""Maximum of modules next to the sub-packages of a package."""
 MOST_FLAT = 24
 """Maximum of modules of a package without sub-packages, such as one module per route."""
 FORBIDDEN_NAMES = ("utils", "util", "helpers", "helper", "base", "common", "misc", "manager")
@@ -45,7 +45,7 @@ def _large_packages(root: Path) -> Iterator[Finding]:
             nested = any(package.parent.glob("*/__init__.py"))
             most = MOST_LOOSE if nested else MOST_FLAT
             if len(modules) > most:
-                kind = "beside its sub-packages" if nested else "and no sub-package"
+                kind = "next to its sub-packages" if nested else "and no sub-package"
                 yield Finding(
                     package.parent.relative_to(root),
                     0,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dev.house.finding import Finding
-from dev.house.layout import SOURCE_ROOTS, python_files
+from dev.house.layout import python_files
 
 __all__ = ["LONGEST_FILE", "LONGEST_FUNCTION", "check", "check_text"]
 
@@ -24,7 +24,7 @@ IGNORE = re.compile(r"#\s*type:\s*ignore")
 GOOD_IGNORE = re.compile(r"# type: ignore\[[a-z-]+(, ?[a-z-]+)*\]  # \S.+")
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of statements that hold statements, or the parts of a statement that do."""
-SHOUTED = re.compile(r"[A-Z][A-Z0-9_]*")
+LIBRARIES = {("crds", "cloister_crds"), ("crds", "cloister_clients")}
 
 
 def check(root: Path) -> list[Finding]:
@@ -92,31 +92,16 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _exports(place: Path, tree: ast.Module) -> Iterator[Finding]:
-    """Require a sorted ``__all__`` in every module of the packages that defines something."""
-    if place.parts[0] not in {*SOURCE_ROOTS, "dev"} and place.parts[:2] != ("tests", "support"):
+    """Require ``__all__`` in the libraries, whose users are programs; ruff sorts it (RUF022)."""
+    if place.parts[:2] not in LIBRARIES or len(tree.body) <= 1:
         return
-    if len(tree.body) <= 1 or "versions" in place.parts:
-        # Except packages with a docstring alone, and migrations, whose names Alembic requires.
-        return
-    for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and _assigns_all(node):
-            names = ast.literal_eval(node.value) if node.value else []
-            if list(names) != sorted(names, key=_rank):
-                yield Finding(place, node.lineno, "__all__ is unsorted (CONSTANTS, Classes, rest)")
-            return
-    yield Finding(place, 1, "no __all__; list what others may import")
+    if not any(_assigns_all(node) for node in tree.body):
+        yield Finding(place, 1, "no __all__; list what others may import")
 
 
-def _assigns_all(node: ast.Assign | ast.AnnAssign) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+def _assigns_all(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else []
     return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
-
-
-def _rank(name: str) -> tuple[int, list[tuple[int, int, str]]]:
-    """Return the sort key of ruff's RUF022: constants, classes, the rest, numbers by value."""
-    group = 0 if SHOUTED.fullmatch(name) and len(name) > 1 else 1 if name[:1].isupper() else 2
-    pieces = re.findall(r"[0-9]+|[^0-9]+", name)
-    return group, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces]
 
 
 def _suppressions(place: Path, text: str) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ def test_each_misplaced_file_is_named(tmp_path: Path, name: str, word: str) -> N
 
 @pytest.mark.parametrize(
     ("modules", "nested", "found"),
-    [(8, True, 0), (9, True, 1), (24, False, 0), (25, False, 1)],
+    [(15, True, 0), (16, True, 1), (24, False, 0), (25, False, 1)],
 )
 def test_crowded_packages_are_named(
     tmp_path: Path, *, modules: int, nested: bool, found: int
