@@ -77,7 +77,7 @@ KEPT_STATUS: Final[dict[str, frozenset[str]]] = {
     "Container": frozenset(
         {
             *("currentTag", "currentCommit", "staging", "keptRequest", "latestRelease"),
-            *("resources", "host", "secrets"),
+            *("resources", "host", "secrets", "ownStaging"),
         }
     ),
     "Domain": frozenset({"verified", "verifiedAt", "lostAt", "servedUntil"}),

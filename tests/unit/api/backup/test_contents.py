@@ -31,7 +31,7 @@ OBSERVED = {
     "Organization": {"counts"},
     "Container": {
         *("phase", "domain", "internalDomain", "activeEnclave", "candidate", "requestedTag"),
-        *("sshPort", "replacedBy", "update", "message", "unenforced", "history"),
+        *("sshPort", "replacedBy", "update", "message", "unenforced", "history", "servedBindings"),
     },
     "Deployment": {"counts", "lastHandledRequest"},
     "Secret": {"usedBy", "valueUpdatedAt"},
