@@ -35,7 +35,7 @@ from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.liveness import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.workqueue.keys import Key
+from cloister_operator.workqueue.keys import Key, group_of
 from cloister_operator.workqueue.queue import WorkQueue
 from cloister_operator.workqueue.status_throttle import StatusThrottle
 from cloister_operator.writer.writer import FIELD_MANAGER, ClusterWriter
@@ -194,12 +194,11 @@ class ProcessContext:
             kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT, observe=metrics.requested
         )
         watched = watched_kinds(gateway.route if gateway else None)
-        store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue)
+        store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue, group_of=group_of)
         rules, busy, clock = file_rules(settings), _busy(queue, settings), client.clock
+        private = settings.registry.private_hosts
         source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
-        image_lookup = ImageLookup(
-            client, registry, further=settings.registry.private_hosts, enqueue=queue.add
-        )
+        image_lookup = ImageLookup(client, registry, further=private, enqueue=queue.add)
         lookup = ExternalLookup(
             source=source,
             images=image_lookup,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Key"]
+__all__ = ["Key", "group_of"]
 
 
 class Key(NamedTuple):
@@ -20,3 +20,8 @@ class Key(NamedTuple):
         """The key as it is logged."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {place}{self.name}"
+
+
+def group_of(key: Key) -> str:
+    """Return what takes turns in the queue: a namespace, or a kind without namespaces."""
+    return key.namespace or key.kind

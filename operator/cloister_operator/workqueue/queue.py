@@ -1,4 +1,4 @@
-"""The work queue: each key at most once, with delays, backoff and two priorities.
+"""The work queue: each key at most once, with delays, backoff, two priorities and fair turns.
 
 `Schedule` decides which key is due and knows no event loop; `WorkQueue` waits for it. A key that a
 worker has is not given out again: a change that arrives meanwhile makes it due afterwards.
@@ -6,6 +6,9 @@ worker has is not given out again: a change that arrives meanwhile makes it due 
 A key whose reconcile somebody waits for has normal priority; one that can wait a little, such as
 work that nobody has begun, has low priority. So of many Containers created at once the first are
 finished early instead of all of them late.
+
+Within a priority groups of keys take turns, such as those of a namespace: a group with thousands
+of keys delays the key of another group by one turn.
 """
 
 import asyncio
@@ -66,17 +69,69 @@ class _Unobserved(QueueObserver):
         """Drop it."""
 
 
+class _Line(Generic[K]):
+    """Keys that are due in one priority, with the time since when; their groups take turns.
+
+    A group is there as long as it has keys. One that comes back is the last to have its turn.
+    """
+
+    def __init__(self, group_of: Callable[[K], Hashable]) -> None:
+        self._group_of = group_of
+        self._groups: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._groups.get(self._group_of(key), ())
+
+    def append(self, key: K, since: float) -> None:
+        """Put a key that is not in the line at the end of its group."""
+        self._groups.setdefault(self._group_of(key), OrderedDict())[key] = since
+        self._size += 1
+
+    def remove(self, key: K) -> float | None:
+        """Take a key out; return the time since when it was due, None if it was not in the line."""
+        group = self._group_of(key)
+        keys = self._groups.get(group)
+        if keys is None or key not in keys:
+            return None
+        self._size -= 1
+        since = keys.pop(key)
+        if not keys:
+            del self._groups[group]
+        return since
+
+    def take(self) -> tuple[K, float]:
+        """Take the first key of the group whose turn it is."""
+        group, keys = next(iter(self._groups.items()))
+        key, since = keys.popitem(last=False)
+        self._size -= 1
+        if keys:
+            self._groups.move_to_end(group)
+        else:
+            del self._groups[group]
+        return key, since
+
+    def oldest(self) -> float:
+        """Return since when a key has been due longest; the line must not be empty."""
+        return min(min(keys.values()) for keys in self._groups.values())
+
+
 class Schedule(Generic[K]):
     """Which keys are due, delayed, or worked on. Times are seconds of one clock of the caller."""
 
     def __init__(
-        self, backoff: Backoff = _BACKOFF, *, observer: QueueObserver | None = None
+        self,
+        backoff: Backoff = _BACKOFF,
+        *,
+        observer: QueueObserver | None = None,
+        group_of: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
         self._backoff = backoff
         self._observer = observer or _Unobserved()
-        # Keys that are due, with the time since when.
-        self._normal: OrderedDict[K, float] = OrderedDict()
-        self._low: OrderedDict[K, float] = OrderedDict()
+        self._normal, self._low = _Line(group_of), _Line(group_of)
         self._normal_in_a_row = 0
         self._delayed: dict[K, float] = {}
         # Entries are never removed from the middle of the heap: `_delayed` says which one counts.
@@ -117,9 +172,7 @@ class Schedule(Generic[K]):
 
     def oldest_due(self, now: float) -> float:
         """Return the seconds for which a key has been due longest; 0 = no key is due."""
-        return max(
-            (now - min(line.values()) for line in (self._normal, self._low) if line), default=0
-        )
+        return max((now - line.oldest() for line in (self._normal, self._low) if line), default=0)
 
     def add(self, key: K, now: float, *, low_priority: bool = False) -> None:
         """Make a key due now; while a worker has it, again after that.
@@ -137,7 +190,7 @@ class Schedule(Generic[K]):
         if key in self._active:
             self._again.add(key)
         elif not low_priority:
-            since = self._low.pop(key, None)
+            since = self._low.remove(key)
             self._enqueue(self._normal, key, now if since is None else since)
         elif key not in self._normal:
             self._enqueue(self._low, key, now)
@@ -154,15 +207,16 @@ class Schedule(Generic[K]):
         heapq.heappush(self._heap, (when, self._count, key))
 
     def take(self, now: float) -> K | None:
-        """Return the key of normal priority that has been due longest; None = no key is due.
+        """Return the next key of normal priority; None = no key is due.
 
-        Low priority has its turn when nothing else is due, and now and then even so.
+        Groups take turns; of a group it is the one that has been due longest. Low priority has its
+        turn when nothing else is due, and now and then even so.
         """
         self._release_delayed(now)
         line = self._next_line()
         if not line:
             return None
-        key, since = line.popitem(last=False)
+        key, since = line.take()
         self._active[key] = now
         self._observer.taken(now - since)
         return key
@@ -198,13 +252,13 @@ class Schedule(Generic[K]):
         self._observer.retried()
         return delay
 
-    def _enqueue(self, line: OrderedDict[K, float], key: K, now: float) -> None:
+    def _enqueue(self, line: _Line[K], key: K, now: float) -> None:
         """Put a key at the end of a line, unless it is in it."""
         if key not in line:
-            line[key] = now
+            line.append(key, now)
             self._observer.added()
 
-    def _next_line(self) -> OrderedDict[K, float]:
+    def _next_line(self) -> _Line[K]:
         """Choose the priority whose turn it is."""
         if self._normal and (not self._low or self._normal_in_a_row < _NORMAL_IN_A_ROW):
             self._normal_in_a_row += 1
@@ -235,8 +289,9 @@ class WorkQueue(Generic[K]):
         *,
         clock: Callable[[], float] = time.monotonic,
         observer: QueueObserver | None = None,
+        group_of: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
-        self.schedule = schedule or Schedule(observer=observer)
+        self.schedule = schedule or Schedule(observer=observer, group_of=group_of)
         """Which keys are due."""
         self._clock = clock
         self._changed = asyncio.Event()

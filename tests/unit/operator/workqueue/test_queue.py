@@ -1,9 +1,17 @@
 """The work queue: each key once, in order, with delays and backoff; time is a number here."""
 
 import asyncio
+from collections import Counter, defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cloister_crds.backoff import Backoff
+from cloister_operator.workqueue.keys import Key, group_of
 from cloister_operator.workqueue.queue import Schedule, WorkQueue
+
+OPERATIONS = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.booleans()), max_size=80)
+"""Group of a key, whether it is added with low priority, and whether one is taken after it."""
 
 
 def taken(schedule: Schedule[str], now: float = 0.0) -> list[str]:
@@ -92,6 +100,65 @@ def test_low_priority_keys_are_not_starved() -> None:
         assert key == "busy"
         schedule.done("busy", 0)
     raise AssertionError("the key of low priority was starved")
+
+
+def test_a_namespace_of_thousands_of_keys_delays_another_by_one_turn() -> None:
+    for low_priority in (False, True):
+        schedule = Schedule[Key](group_of=group_of)
+        for number in range(5000):
+            schedule.add(Key("Secret", "attacker", f"s{number}"), 0, low_priority=low_priority)
+        schedule.add(Key("Container", "victim", "web"), 0, low_priority=low_priority)
+        schedule.add(Key("Organization", "", "victim"), 0, low_priority=low_priority)
+        first = [schedule.take(0) for _ in range(3)]
+        assert {group_of(key) for key in first if key} == {"attacker", "victim", "Organization"}
+        assert len(schedule) == 4999
+
+
+@given(OPERATIONS)
+def test_between_two_turns_of_a_group_every_other_has_one(
+    operations: list[tuple[str, bool, bool]],
+) -> None:
+    schedule = Schedule[tuple[str, int]](group_of=lambda key: key[0])
+    waiting, since = Counter[str](), defaultdict[str, Counter[str]](Counter)
+
+    def take() -> None:
+        key = schedule.take(0)
+        assert key is not None
+        group = key[0]
+        waiting[group] -= 1
+        since.pop(group, None)
+        for other in (each for each, keys in waiting.items() if keys and each != group):
+            since[other][group] += 1
+            assert since[other][group] == 1
+
+    for number, (group, _, takes) in enumerate(operations):
+        schedule.add((group, number), 0)
+        waiting[group] += 1
+        if takes:
+            take()
+    while schedule:
+        take()
+
+
+@given(OPERATIONS)
+def test_each_key_is_given_out_once_and_in_the_order_of_its_group(
+    operations: list[tuple[str, bool, bool]],
+) -> None:
+    schedule = Schedule[tuple[str, bool, int]](group_of=lambda key: key[0])
+    given_out = []
+    for number, (group, low, takes) in enumerate(operations):
+        schedule.add((group, low, number), 0, low_priority=low)
+        if takes:
+            given_out.append(schedule.take(0))
+    while (key := schedule.take(0)) is not None:
+        given_out.append(key)
+    everything = [(group, low, number) for number, (group, low, _) in enumerate(operations)]
+    assert sorted(given_out) == sorted(everything)  # type: ignore[type-var]  # no None is among them
+    for line in {key[:2] for key in everything}:
+        assert [key for key in given_out if key and key[:2] == line] == [
+            key for key in everything if key[:2] == line
+        ]
+    assert (len(schedule), schedule.normal, schedule.low) == (0, 0, 0)
 
 
 def test_backoff_grows_with_failures_and_success_resets_it() -> None:
