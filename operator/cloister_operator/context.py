@@ -18,6 +18,7 @@ from cloister_crds.lifecycle.names.domain_records import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
 from cloister_operator.cache.config_cache import ConfigCache
 from cloister_operator.cache.container_counts import ContainerCounts
+from cloister_operator.cache.container_order import ContainerOrder
 from cloister_operator.cache.departed_containers import DepartedContainers
 from cloister_operator.cache.model_cache import ModelCache
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
@@ -128,6 +129,8 @@ class ProcessContext:
     """The informer cache."""
     departed: DepartedContainers
     """Containers that are gone while Pods of theirs may still run."""
+    order: ContainerOrder
+    """Places of Containers under the limit."""
     queue: WorkQueue[Key]
     """Keys of the objects to reconcile."""
     writer: ClusterWriter
@@ -219,6 +222,7 @@ class ProcessContext:
             client=client,
             store=store,
             departed=DepartedContainers(store),
+            order=ContainerOrder(store),
             queue=queue,
             writer=ClusterWriter(client, store, metrics, leads=leads, busy=busy, clock=clock),
             resolver=resolver,

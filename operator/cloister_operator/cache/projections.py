@@ -46,6 +46,7 @@ __all__ = [
     "WATCHED_KINDS",
     "Body",
     "WatchedKind",
+    "domain_index",
     "project",
     "repo_index",
     "watched_kinds",
@@ -90,8 +91,20 @@ class WatchedKind:
     """Returns the part beside the metadata that is cached."""
     label_selector: str | None = None
     """Only objects with these labels; None = all."""
-    indexes: tuple[tuple[str, Callable[[Body], str]], ...] = ()
-    """Indexes of the store over this kind: name, and a function that returns an object's value."""
+    indexes: tuple[tuple[str, Callable[[Body], str | tuple[str, ...]]], ...] = ()
+    """Indexes of the store over this kind: name, and a function that returns an object's value, or
+    several."""
+
+    def index_values(self, body: Body) -> tuple[tuple[str, str], ...]:
+        """Return names and values of the indexes that an object is listed in."""
+        found = ((name, of(body)) for name, of in self.indexes)
+        return tuple(
+            (name, value)
+            for name, values in found
+            for value in ((values,) if isinstance(values, str) else values)
+            if value
+        )
+
     place: Callable[[Body], Place | None] | None = None
     """Returns an object's place in an order, to compare without decoding; None = has no order."""
 
@@ -232,6 +245,19 @@ def _host_of_container(body: Body) -> str:
     return str(body["spec"].get("host") or running.get("name") or "")
 
 
+def _domains(body: Body) -> tuple[str, ...]:
+    """Return the values of the index ``domain``: what a Container requests, keeps and serves."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    kept = (status.get("keptRequest") or {}).get("request") or {}
+    named = {body["spec"].get("customDomain"), kept.get("customDomain"), status.get("domain")}
+    return tuple(domain_index(metadata["namespace"], each) for each in named if each)
+
+
+def domain_index(namespace: str, domain: str) -> str:
+    """Return the value of the index ``domain``."""
+    return f"{namespace}/{domain}"
+
+
 def _replaces(body: Body) -> str:
     """Return the namespace of a Container that replaces another one; empty = it does not."""
     return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
@@ -342,6 +368,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
         indexes=(
             ("host", _host_of_container),
             ("repo", _repo),
+            ("domain", _domains),
             ("replaces", _replaces),
             ("unsettled", _unsettled),
             ("unsettled in", _namespace_of_unsettled),

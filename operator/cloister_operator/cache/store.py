@@ -127,9 +127,7 @@ class Store:
             name=name,
             uid=metadata["uid"],
             version=version,
-            index_values=tuple(
-                (index, value) for index, of in watched.indexes if (value := of(body))
-            ),
+            index_values=watched.index_values(body),
             data=msgspec.json.encode(project(watched, body)),
             place=watched.place(body) if watched.place else None,
         )

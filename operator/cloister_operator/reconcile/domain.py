@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
-from cloister_operator.cache.projections import CONTAINER, DOMAIN
+from cloister_operator.cache.projections import CONTAINER, DOMAIN, domain_index
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.result import DONE, Result
@@ -58,7 +58,10 @@ def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
         change = {"observed_generation": generation, "conditions": conditions}
         return DomainDecision(domain.status.model_copy(update=change))
     containers = [
-        context.models.read(Container, each) for each in context.store.entries(CONTAINER, namespace)
+        context.models.read(Container, each)
+        for each in context.store.by_index(
+            CONTAINER, "domain", domain_index(namespace, domain.spec.domain)
+        )
     ]
     return decide_domain(
         domain,

@@ -64,7 +64,6 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
     enclaves = [each for each in everything if each not in departed]
     deployment = deployment_of(context, namespace, container.spec.repo)
     related = _related(context, container)
-    places = (each.place for each in store.entries(CONTAINER, namespace) if each.place)
     observed = Observed(
         container=container,
         settings=context.decision,
@@ -85,7 +84,12 @@ def observe(context: ProcessContext, container: Container, now: datetime) -> Obs
         ),
         successor=successor(container, related),
         inherits_hostnames=inherits_hostnames(container, related),
-        rank=rank(container, places, related, running_of(context, namespace, related)),
+        rank=rank(
+            container,
+            context.order.of(namespace),
+            related,
+            running_of(context, namespace, related),
+        ),
         secrets=tuple(
             models.read(Secret, entry) for entry in store.entries(SECRET_KIND, namespace)
         ),

@@ -31,6 +31,7 @@ from cloister_operator.cache.projections import (
     REGISTRY_CREDENTIAL,
     SECRET_KIND,
     SSH_KEY,
+    domain_index,
     repo_index,
 )
 from cloister_operator.cache.store import Store, StoreChange
@@ -305,10 +306,8 @@ def _domain(versions: _Versions, store: Store) -> Iterator[Trigger]:
     """Enqueue the Domain, and every Container that uses it or may wait for it."""
     yield from _used(versions, store)
     host = versions.newest["spec"]["domain"]
-    for container in store.entries(CONTAINER, versions.namespace):
-        body = container.decode()
-        if host in (body["spec"].get("customDomain"), body.get("status", {}).get("domain")):
-            yield Key("Container", container.namespace, container.name), 0.0
+    for container in store.by_index(CONTAINER, "domain", domain_index(versions.namespace, host)):
+        yield Key("Container", container.namespace, container.name), 0.0
 
 
 def _claim(versions: _Versions, store: Store) -> Iterator[Trigger]:

@@ -10,6 +10,7 @@ hand-over (``spec.replaces``) is exempt: while the successor starts or has just 
 that it replaces does not count, and it alone; in a chain of replacements every other one does.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
@@ -24,6 +25,7 @@ from cloister_crds.lifecycle.state.conditions import condition
 
 __all__ = [
     "Place",
+    "PlaceOrder",
     "billing_of",
     "counted",
     "may_have_pod",
@@ -40,6 +42,37 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
 _WAITS_FOR_A_PLACE = "LimitReached"
 """Reason of a successor that waits for the very place that is to pass to it."""
+
+
+class PlaceOrder:
+    """Places of the Containers of a namespace in order, kept as they come and go.
+
+    So that the rank of each of thousands does not read all of them.
+    """
+
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        self._places = sorted(places)
+        self._uids = {uid for _, uid in self._places}
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def add(self, place: Place) -> None:
+        """Add the place of a Container that has none yet."""
+        insort(self._places, place)
+        self._uids.add(place[1])
+
+    def remove(self, place: Place) -> None:
+        """Remove a place that was added."""
+        del self._places[bisect_left(self._places, place)]
+        self._uids.discard(place[1])
+
+    def before(self, place: Place) -> int:
+        """Return how many places are before one, which need not be among them."""
+        return bisect_left(self._places, place)
 
 
 def counted(containers: Iterable[Container], running: Mapping[str, Place]) -> tuple[Place, ...]:
@@ -68,7 +101,7 @@ def counted(containers: Iterable[Container], running: Mapping[str, Place]) -> tu
 
 def rank(
     container: Container,
-    places: Iterable[Place],
+    order: PlaceOrder,
     related: Iterable[Container],
     running: Mapping[str, Place],
 ) -> int | None:
@@ -78,7 +111,7 @@ def rank(
     ----------
     container
         The Container.
-    places
+    order
         Places of all Containers of the organization's namespace that are not being deleted.
     related
         Those of the namespace that are connected by ``spec.replaces``; more do no harm.
@@ -91,22 +124,20 @@ def rank(
         From 0; it is within the limit while this is smaller than ``spec.limits.containers`` of the
         Organization. None when it does not count.
     """
-    exempt, uid = _exempt(tuple(related), running), container.metadata.uid
+    related = tuple(related)
+    exempt, uid = _exempt(related, running), container.metadata.uid
     ended = container.metadata.deletion_timestamp is not None and uid not in running
     if uid in exempt or ended:
         return None
-    own, known = _place(container), tuple(places)
-    living = {each for _, each in known} if running else set()
-    left = [place for each, place in running.items() if each not in living]
-    lives = container.metadata.deletion_timestamp is None
-    own_second = own[0]
-    # As `_order` has it, without a call for each of the thousands that there may be.
-    present = sum(
-        (each < own if lives else each[0] < own_second) and each[1] not in exempt for each in known
+    own, lives = _place(container), container.metadata.deletion_timestamp is None
+    # As `_order` has it: in one second, what is being deleted or gone was first.
+    bound = own if lives else (own[0], "")
+    present = order.before(bound) - sum(
+        each.metadata.uid in exempt and each.metadata.uid in order and _place(each) < bound
+        for each in related
     )
-    return present + sum(
-        (each[0] <= own_second if lives else each < own) and each[1] not in exempt for each in left
-    )
+    left = (place for each, place in running.items() if each not in order and each not in exempt)
+    return present + sum(place[0] <= own[0] if lives else place < own for place in left)
 
 
 def _order(place: Place, *, lives: bool) -> tuple[datetime, bool, str]:

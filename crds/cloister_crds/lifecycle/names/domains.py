@@ -108,7 +108,7 @@ def decide_domain(
     organization
         Its Organization; None = no Organization owns the namespace.
     containers
-        All Containers of the namespace.
+        Those of the namespace that request the domain or still serve it; more do no harm.
     results
         Results of DNS lookups.
     settings

@@ -14,6 +14,7 @@ from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.kinds.organization import Billing
 from cloister_crds.lifecycle.admission.limits import (
     Place,
+    PlaceOrder,
     billing_of,
     counted,
     may_have_pod,
@@ -43,13 +44,13 @@ def born(number: int, minutes: int, **fields: Any) -> Container:
     return made.model_copy(update={"metadata": metadata})
 
 
-def places_of(containers: list[Container]) -> list[Place]:
+def places_of(containers: list[Container]) -> PlaceOrder:
     """Return the places of those that are not being deleted."""
-    return [
+    return PlaceOrder(
         place_of(each.metadata.creation_timestamp, each.metadata.uid)
         for each in containers
         if each.metadata.deletion_timestamp is None
-    ]
+    )
 
 
 def place(container: Container) -> Place:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cloister_clients.kube.kinds import POD
-from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
+from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE, domain_index
 from cloister_operator.cache.store import Store, StoreChange
 
 
@@ -75,6 +75,24 @@ def test_indexes_follow_their_objects() -> None:
     assert store.by_index(CLAIM, "holder", "ns/web") == ()
     store.remove(CLAIM, "", "h.example", 3)
     assert store.by_index(CLAIM, "holder", "ns/api") == ()
+
+
+def test_a_container_is_found_by_each_domain_that_it_requests_keeps_or_serves() -> None:
+    store = Store()
+    body = container(customDomain="new.example")
+    kept = {"request": {"customDomain": "kept.example"}}
+    body["status"] = {"domain": "old.example", "keptRequest": kept}
+    store.put(CONTAINER, body)
+
+    def found(domain: str) -> list[str]:
+        return [e.name for e in store.by_index(CONTAINER, "domain", domain_index("ns", domain))]
+
+    for domain in ("new.example", "kept.example", "old.example"):
+        assert found(domain) == ["web"]
+    store.put(CONTAINER, container(version=2, customDomain="new.example"))
+    assert (found("new.example"), found("old.example"), found("kept.example")) == (["web"], [], [])
+    store.remove(CONTAINER, "ns", "web", 3)
+    assert found("new.example") == []
 
 
 def test_a_pod_keeps_neither_environment_nor_commands() -> None:
