@@ -8,7 +8,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.keys.sessions import SessionLinks, SessionMethod, SessionTable
+from cloister_api.ledger.keys.sessions import MOST, SessionLinks, SessionMethod, SessionTable
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -41,3 +41,26 @@ async def test_values_that_were_made_up_cost_no_query(
     assert await links.use(token, NOW) == "ada"
     assert len(value) == len(token) == 43
     assert statements
+
+
+async def test_of_too_many_sessions_the_ended_and_then_the_oldest_go(
+    engine: AsyncEngine, material: KeyMaterial
+) -> None:
+    table = SessionTable(engine, material)
+
+    async def begin(user: str, second: int) -> str:
+        now = NOW + timedelta(seconds=second)
+        session, _ = await table.create(
+            user, method=SessionMethod.ONCE, agent="", now=now, life=HOUR, authenticated_at=now
+        )
+        return session.id
+
+    other = await begin("bob", 0)
+    made = [await begin("ada", number) for number in range(MOST)]
+    assert [each.id for each in await table.of("ada")] == made
+    await table.end(made[-1], because="signed out", now=NOW)
+    made.append(await begin("ada", MOST))
+    made.append(await begin("ada", MOST + 1))
+    kept = [*made[1 : MOST - 1], *made[MOST:]]
+    assert [each.id for each in await table.of("ada")] == kept
+    assert [each.id for each in await table.of("bob")] == [other]

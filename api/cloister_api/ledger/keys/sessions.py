@@ -32,6 +32,8 @@ RANDOM_CHARACTERS = 32
 """Characters of a token that are random; the tag follows."""
 KEPT = timedelta(days=30)
 """How long ended sessions and used links are kept."""
+MOST = 100
+"""Most sessions of a user that are kept."""
 
 
 class SessionMethod(StrEnum):
@@ -92,7 +94,9 @@ class SessionTable:
         life: timedelta,
         authenticated_at: datetime,
     ) -> tuple[SessionRow, str]:
-        """Begin a session, and forget those that ended long ago.
+        """Begin a session, and forget those that ended long ago or are too many.
+
+        Of a user's, those that have ended go first, then the oldest, which end by it.
 
         Parameters
         ----------
@@ -126,8 +130,12 @@ class SessionTable:
             "seen_at": now,
             "ends_at": now + life,
         }
+        own = SESSIONS.c.user == user
+        order = (SESSIONS.c.ended_at.is_not(None), SESSIONS.c.created_at.desc())
+        newest = select(SESSIONS.c.id).where(own).order_by(*order).limit(MOST - 1)
         async with self._engine.begin() as connection:
             await connection.execute(delete(SESSIONS).where(SESSIONS.c.ends_at < now - KEPT))
+            await connection.execute(delete(SESSIONS).where(own, SESSIONS.c.id.not_in(newest)))
             await connection.execute(insert(SESSIONS).values(row))
             found = await connection.execute(select(SESSIONS).where(SESSIONS.c.id == session_id))
             return SessionRow.of(found.mappings().one()), value
