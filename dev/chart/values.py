@@ -250,7 +250,7 @@ class NodesValues(ValuesSection):
     model_directories: list[Annotated[str, Field(pattern=PATH)]] = Field(
         default_factory=lambda: ["/srv/models"]
     )
-    """Directories that hold model stores (`models.directory` of Hosts), or that are above them.
+    """Directories of model stores (`models.directory` of Hosts), or directories above them.
     Enclaves read them."""
     attestation_sockets: list[Annotated[str, Field(pattern=PATH)]] = Field(
         default_factory=lambda: ["/run/attestation/api.sock"]
