@@ -19,6 +19,7 @@ from cloister_api.payments.subscriptions import billing_by
 from cloister_api.payments.transactions import transactions
 from cloister_api.schemas.account_responses import Transaction
 from cloister_clients.clock import Clock
+from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, KubeError, NotFound, Reflector
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
@@ -183,7 +184,7 @@ class Payments:
         from cloister_api.payments.webhook import customer_of, verify  # noqa: PLC0415 - as above
 
         verify(body, signature, self._stripe[1].webhook)
-        customer = customer_of(body)
+        customer = await parse_apart(customer_of, body)
         if customer is None:
             return 0
         names = [name for name, held in self._customers().items() if held == customer]

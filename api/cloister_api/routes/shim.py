@@ -19,6 +19,7 @@ from cloister_api.routes.route_classes import Handler, TypedRoute
 from cloister_api.schemas.account_responses import KeyCheckResponse
 from cloister_api.wire.json_response import JsonResponse, encode
 from cloister_api.wire.strict_json import DepthError, decode
+from cloister_clients.foreign_json import parse_apart
 
 __all__ = ["CHECK", "CHECK_PATH", "CheckKeyRequest", "router"]
 
@@ -54,7 +55,7 @@ class KeyCheckApp:
         """Send whether a key may be used."""
         try:
             message = await receive()
-            body = read(message.get("body", b""))
+            body = await parse_apart(read, message.get("body", b""))
             context = running_context(scope["app"])
             await context.accounts.key_cache.check(body.api_key, body.domain, body.requested_host)
         except ApiError as error:

@@ -21,6 +21,7 @@ from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, too_deep
 from cloister_api.wire.strict_json import DepthError, decode
 from cloister_clients.clock import Clock
+from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
@@ -160,7 +161,7 @@ class ReleaseWebhooks:
             raise BAD_SIGNATURE
         if event != "release":
             return 0
-        repo = repository_of(body)
+        repo = await parse_apart(repository_of, body)
         followers = self._followers(repo)
         if followers:
             self._count(repo)

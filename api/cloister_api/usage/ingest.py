@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,6 +20,7 @@ from cloister_api.usage.events import RejectedEvent, judge_events, read_report
 from cloister_api.usage.signature import WRONG, ReportSignature, refused
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 from cloister_clients.clock import Clock
+from cloister_clients.foreign_json import parse_apart
 
 __all__ = ["PATH", "Ingest", "ReportReceipt", "SignedReport"]
 
@@ -141,20 +143,12 @@ class Ingest:
 
     async def _verify(self, sent: SignedReport, body: bytes) -> ReportReceipt:
         """Verify a report and wait until it is written."""
-        now = self._clock()
-        signed = sent.signature
-        digest = signed.check(sent.secret, "POST", PATH, body)
-        report = read_report(body)
-        if report.delivery_id != signed.nonce:
-            raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
-        received = round(now.timestamp() * 1_000_000)
-        events, rejected = judge_events(report, received)
-        outcome = await self._written(
-            VerifiedReport(sent.reporter, signed.nonce, digest, received, events, rejected)
-        )
+        received = round(self._clock().timestamp() * 1_000_000)
+        delivery = await parse_apart(partial(verified, sent, received), body)
+        outcome = await self._written(delivery)
         if outcome.reused:
             raise refused("the nonce was used with another body; use a new delivery_id")
-        return ReportReceipt(outcome.accepted, outcome.duplicates, rejected)
+        return ReportReceipt(outcome.accepted, outcome.duplicates, list(delivery.rejected))
 
     async def _reporter(self, name: str) -> Reporter | None:
         """Look a reporter up, once for all of its concurrent reports."""
@@ -226,6 +220,32 @@ class Ingest:
         else:
             if not waiting.done.done():
                 waiting.done.set_result(outcome)
+
+
+def verified(sent: SignedReport, received_us: int, body: bytes) -> VerifiedReport:
+    """Verify a report, and judge its events.
+
+    Parameters
+    ----------
+    sent
+        Its headers.
+    received_us
+        When it was received, in microseconds.
+    body
+        Its body.
+
+    Raises
+    ------
+    ApiError
+        400 when it is malformed, 401 when its signature is wrong.
+    """
+    signed = sent.signature
+    digest = signed.check(sent.secret, "POST", PATH, body)
+    report = read_report(body)
+    if report.delivery_id != signed.nonce:
+        raise bad_request("delivery_id", "delivery_id is not the nonce that was signed")
+    events, rejected = judge_events(report, received_us)
+    return VerifiedReport(sent.reporter, signed.nonce, digest, received_us, events, rejected)
 
 
 def weight(waiting: QueuedReport) -> int:
