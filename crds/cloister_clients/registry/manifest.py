@@ -121,7 +121,10 @@ class Descriptor(_Part):
         return Platform(part.os, part.architecture, part.variant)
 
 
-Descriptors = Annotated[tuple[Descriptor, ...], Field(max_length=MAX_MANIFESTS)]
+# Only the first problem is shown: 65,000 of them would take a third of a second.
+Descriptors = Annotated[tuple[Descriptor, ...], Field(max_length=MAX_MANIFESTS, fail_fast=True)]
+Arguments = Annotated[ImageArguments, Field(fail_fast=True)]
+Environment = Annotated[ImageEnvironment, Field(fail_fast=True)]
 
 
 class ManifestDocument(_Part):
@@ -148,11 +151,11 @@ class ManifestDocument(_Part):
 class RuntimeConfig(_Part):
     """What an image says about its process, within the bounds of what an Enclave records of it."""
 
-    entrypoint: ImageArguments | None = Field(default=None, alias="Entrypoint")
+    entrypoint: Arguments | None = Field(default=None, alias="Entrypoint")
     """Program and first arguments; None: none."""
-    cmd: ImageArguments | None = Field(default=None, alias="Cmd")
+    cmd: Arguments | None = Field(default=None, alias="Cmd")
     """Further arguments, or the program where there is no entrypoint; None: none."""
-    env: ImageEnvironment | None = Field(default=None, alias="Env")
+    env: Environment | None = Field(default=None, alias="Env")
     """Environment, each ``NAME=value``."""
     user: Word | None = Field(default="", alias="User")
     """User and group; empty: root."""

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -220,3 +222,22 @@ def test_a_text_of_a_registry_is_shown_on_one_line_and_cut() -> None:
     assert "forged" in refused.value.message
     assert refused.value.message.isprintable()
     assert len(refused.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("read", "document"),
+    [
+        (parse_document, {"schemaVersion": 2, "manifests": [5] * 65_000}),
+        (parse_document, {"layers": [{"a": 1}] * 32_000}),
+        (parse_config, {"config": {"Env": [5] * 65_000}}),
+        (parse_config, {"config": {"Cmd": [[]] * 32_000}}),
+    ],
+)
+def test_thousands_of_problems_cost_little(
+    read: Callable[[bytes, str], object], document: dict[str, Any]
+) -> None:
+    content = json.dumps(document).encode()
+    begun = time.thread_time()
+    with pytest.raises(ManifestInvalid):
+        read(content, "x")
+    assert time.thread_time() - begun < 0.1  # 0.005 s; to list them took 0.3 s.
