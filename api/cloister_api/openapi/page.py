@@ -243,4 +243,4 @@ def text(value: Any) -> str:
 
 def prose(words: str) -> str:
     """Return a description; what is in backquotes is code."""
-    return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(words.strip()))
+    return re.sub(r"`{1,2}([^`]+)`{1,2}", r"<code>\1</code>", escape(words.strip()))

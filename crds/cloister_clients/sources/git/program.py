@@ -183,7 +183,7 @@ class Git:
             When git is not installed, or so old that it would ignore the guard's address.
         """
         said = (await self.run("version")).out.decode("utf-8", "replace")
-        numbers = re.search(r"(\d+)\.(\d+)", said)
+        numbers = re.search(r"(\d{1,9})\.(\d{1,9})", said)
         found = tuple(map(int, numbers.groups())) if numbers else (0, 0)
         if found < OLDEST:
             raise SourceUnavailable(

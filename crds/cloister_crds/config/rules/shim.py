@@ -17,8 +17,10 @@ __all__ = ["ORIGIN_PATTERN", "SHIM", "check_shim", "read_shim"]
 HOST: Final = r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]"
 ORIGIN_PATTERN: Final = rf"[a-zA-Z][a-zA-Z0-9+.-]*://({HOST})(:[0-9]{{1,5}})?"
 """What an origin looks like."""
+MAX_ORIGIN: Final = 300
+"""Most characters of an origin: a host name has 253."""
 DEFAULT_PORTS: Final = {"https": ":443", "http": ":80"}
-PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
+PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]++|%[0-9A-Fa-f]{2})*+")
 """What the path of a request can look like (RFC 3986, section 3.3), plus the wildcard."""
 
 
@@ -83,7 +85,7 @@ def _read_origin(spot: Spot, *, alone: bool) -> str | None:
         message = "* allows all origins: write it alone, or remove it"
         spot.error("InvalidOrigin", message)
         return None
-    if not re.fullmatch(ORIGIN_PATTERN, text):
+    if len(text) > MAX_ORIGIN or not re.fullmatch(ORIGIN_PATTERN, text):
         message = "write scheme://host or scheme://host:port, without a path or wildcard"
         spot.error("InvalidOrigin", f"{show(text)} is not an origin: {message}")
         return None
