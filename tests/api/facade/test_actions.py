@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import HostnameClaim
+from cloister_crds.kinds import Container, HostnameClaim
 from tests.support.programs.facade import COMMIT_OF_TAG, DOMAIN, Facade, FacadeInstallation
 from tests.support.waiting import until
 
@@ -243,6 +243,15 @@ async def test_accept_without_an_operator_returns_after_a_timeout(
 ) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "staged update")
+        requested = {"spec": {"tag": STAGED["update"]["tag"]}}
+        await world.kube.merge_patch(of(Container), "web", requested, world.namespace)
+        await world.report("web", **STAGED)
+
+        async def shown() -> bool:
+            record = (await client.get(path)).json()
+            return bool(record["requested_tag"] == record["update_tag"] == "v1.1.0")
+
+        await until(shown, what="the update that was requested")
         answer = await client.post(f"{path}/update/accept")
         assert answer.status_code == 200, answer.text
         assert answer.json()["update_status"] == "ready"
