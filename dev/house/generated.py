@@ -7,7 +7,6 @@ from typing import Any
 
 from cloister_api.main import ROUTERS
 from cloister_api.openapi.document import document
-from cloister_api.openapi.page import page
 from cloister_crds.blocked_ranges import IPV4_PURPOSES
 from cloister_crds.config.editor_schema import json_schema_text
 from cloister_crds.crd_manifests import manifests
@@ -53,7 +52,6 @@ def _whole() -> dict[str, str]:
         "crds/manifests/service-config.schema.json": json_schema_text(),
         "operator/guest/internal/netplan/zblockedranges.go": _blocked_ranges(),
         "docs/api/openapi.json": json.dumps(_described(), indent=2, ensure_ascii=False) + "\n",
-        "docs/api/reference.html": page(_described()),
         f"{CHART}/Chart.yaml": chart_text((ROOT / "pyproject.toml").read_text(encoding="utf-8")),
         f"{CHART}/values.yaml": values_text(),
         f"{CHART}/values.schema.json": schema_text(),

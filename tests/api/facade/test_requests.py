@@ -295,5 +295,3 @@ async def test_the_description_is_served(facade: Facade) -> None:
     async with facade.client() as client:
         document = await client.get("/openapi.json")
         assert (document.status_code, document.json()["openapi"][:2]) == (200, "3.")
-        page = await client.get("/docs")
-        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")

@@ -1,6 +1,5 @@
 """The description of the API: valid, whole, and with an example of each form."""
 
-import json
 from html.parser import HTMLParser
 from typing import Any
 
@@ -12,7 +11,6 @@ from typing_extensions import override
 from cloister_api.openapi.document import operations
 from cloister_api.openapi.errors import KINDS
 from cloister_api.openapi.examples import EXAMPLES
-from cloister_api.openapi.page import page
 from tests.support.clients.openapi_check import check_form, described
 
 ALL = {f"{method} {path}": operation for path, method, operation in operations(described())}
@@ -91,20 +89,3 @@ class Links(HTMLParser):
             self.links.add(given["href"])
         if tag in {"script", "link", "img"} or "src" in given:
             self.fetched.append(tag)
-
-
-def test_the_page_stands_alone_and_its_links_lead_somewhere() -> None:
-    shown = page(described())
-    links = Links()
-    links.feed(shown)
-    assert links.fetched == []
-    assert links.links
-    assert {link.removeprefix("#") for link in links.links} <= links.targets
-    for name in ALL:
-        assert name.split(" ")[1] in shown
-
-
-def test_the_page_shows_markup_as_text() -> None:
-    given = json.loads(json.dumps(described()))
-    given["info"]["title"] = "<script>alert(1)</script>"
-    assert "<script>" not in page(given)
