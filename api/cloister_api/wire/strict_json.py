@@ -91,7 +91,8 @@ def check_bounds(text: bytes, most: int) -> None:
     quotes = 4 * most
     pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', quotes)
     outside = b"".join(pieces[::2])
-    brackets = outside[: 4 * most].translate(None, OTHERS)
+    # White space may stand before any of them, so that they are cut after it is gone.
+    brackets = outside.translate(None, OTHERS)[: 4 * most]
     if max(accumulate(map(STEP.__getitem__, brackets)), default=0) > MAX_DEPTH:
         raise DepthError
     values = sum(map(outside.count, (b",", b"[", b"{")))

@@ -9,7 +9,14 @@ import pytest
 from cloister_api.errors import MOST_DETAILS, ApiError
 from cloister_api.http.bodies import MAX_BODY
 from cloister_api.schemas.errors import Detail
-from cloister_api.wire.strict_json import MAX_SHOWN, MAX_VALUES, BoundError, parse
+from cloister_api.wire.strict_json import (
+    MAX_DEPTH,
+    MAX_SHOWN,
+    MAX_VALUES,
+    BoundError,
+    DepthError,
+    parse,
+)
 from tests.support.builders.hostile_json import hostile_json
 from tests.support.programs.routes_only import bare_app, bare_client, reported
 
@@ -46,6 +53,12 @@ def test_the_number_of_values_is_exact() -> None:
     for more in (b"[0," + within[1:], within.replace(b"0]", b"[]]"), within.replace(b"0", b"0,0")):
         with pytest.raises(BoundError, match="more than 4096 values"):
             parse(more)
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 3000])
+def test_white_space_hides_no_depth(depth: int) -> None:
+    with pytest.raises(DepthError):
+        parse(b" " * 8 * MAX_VALUES + b"[" * depth + b"]" * depth)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
