@@ -20,7 +20,6 @@ from cloister_api.auth.api_keys.hosts import HostnameOwners
 from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.catalog import Catalog
-from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import open_writer, place_of
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import MaterialError, ReloadingKeyMaterial
@@ -131,11 +130,7 @@ async def open_accounts(
     try:
         yield Accounts(
             keys=ApiKeyService(
-                ApiKeys(engine, material),
-                material,
-                AuditTrail(engine),
-                clock,
-                installation.default_limits,
+                ApiKeys(engine, material), material, clock, installation.default_limits
             ),
             key_cache=key_cache,
             material=material,

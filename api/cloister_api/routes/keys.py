@@ -72,23 +72,21 @@ def number_in(cursor: str | None) -> int:
 
 
 # The value of a key is secret, so that there is no path to it and no Location.
-@router.post(
-    "", status_code=201, responses=responses(402, 409, status=201, headers=(CACHE_CONTROL,))
-)
+@router.post("", responses=responses(402, headers=(CACHE_CONTROL,)))
 async def create_key(
     request: Request, body: CreateApiKeyRequest, key: IdempotencyKey = None
 ) -> JsonResponse[ApiKeyResponse]:
     """Create a regular key."""
     context, principal = context_of(request), principal_of(request)
     retry_key = checked_idempotency_key(key)
-    async with AuditedAction(request, "api_key.create", body.name, success=201) as action:
+    async with AuditedAction(request, "api_key.create", body.name) as action:
         number, record = await context.accounts.keys.create(principal, body, retry_key)
         action.target = str(number)
     await context.accounts.key_cache.refresh()
-    return JsonResponse(record, 201, UNSTORED)
+    return JsonResponse(record, headers=UNSTORED)
 
 
-@router.post("/update", responses=responses(404, 409))
+@router.post("/update", responses=responses(404))
 async def update_key(request: Request, body: UpdateApiKeyRequest) -> JsonResponse[MessageResponse]:
     """Change name or cap of a key that is named by its full value."""
     context, principal = context_of(request), principal_of(request)
@@ -114,7 +112,7 @@ async def delete_key(
     return JsonResponse(MessageResponse(message=DELETED))
 
 
-@router.patch("/by-id/{number}", responses=responses(404, 409, headers=(CACHE_CONTROL,)))
+@router.patch("/by-id/{number}", responses=responses(404, headers=(CACHE_CONTROL,)))
 async def change_key(
     request: Request, number: Number, body: ChangeApiKeyRequest
 ) -> JsonResponse[ApiKeyResponse]:

@@ -9,9 +9,8 @@ import re
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.errors import ApiError, bad_request, conflict, not_found
-from cloister_api.ledger.audit import AuditTrail
-from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys, NameTakenError
+from cloister_api.errors import ApiError, bad_request, not_found
+from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
 from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.records.timestamps import moment_text
@@ -22,7 +21,7 @@ from cloister_api.schemas.keys import (
     UpdateApiKeyRequest,
     compact,
 )
-from cloister_api.services.idempotency import CreateRequest, is_repeatable
+from cloister_api.services.idempotency import CreateRequest
 from cloister_api.services.quotas import limits_of, require_place
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.installation import DefaultLimits
@@ -38,16 +37,10 @@ class ApiKeyService:
     """Management of regular keys by administrators."""
 
     def __init__(
-        self,
-        keys: ApiKeys,
-        material: KeySealer,
-        audit: AuditTrail,
-        clock: Clock,
-        default_limits: DefaultLimits,
+        self, keys: ApiKeys, material: KeySealer, clock: Clock, default_limits: DefaultLimits
     ) -> None:
         self._keys = keys
         self._material = material
-        self._audit = audit
         self._clock = clock
         self._default_limits = default_limits
 
@@ -79,7 +72,7 @@ class ApiKeyService:
     async def create(
         self, principal: Principal, body: CreateApiKeyRequest, retry_key: str | None
     ) -> tuple[int, ApiKeyResponse]:
-        """Create a key; idempotent for retries of the same request.
+        """Create a key; with an Idempotency-Key once, without one at each call.
 
         Parameters
         ----------
@@ -98,15 +91,17 @@ class ApiKeyService:
         Raises
         ------
         ApiError
-            402 without token billing, 400 when it would be expired, 403 when the limit is reached,
-            409 when the name is taken.
+            402 without token billing, 400 when it would be expired, 403 when the limit is reached.
         """
         metadata = compact(body.metadata)
         content = {**body.model_dump(mode="json", exclude={"metadata"}), "metadata": metadata}
-        request = CreateRequest.of(principal, content, retry_key, "api_key.create")
-        earlier = await self._earlier(principal, request)
-        if earlier is not None:
-            return earlier
+        digest = None
+        if retry_key is not None:
+            digest = CreateRequest.of(principal, content, retry_key, "api_key.create").digest
+            earlier = await self._keys.made_by(digest, principal.organization_id)
+            if earlier is not None:
+                key, value = earlier
+                return key.id, key_record(key, value)
         if not billing_of(principal.organization).token_billing:
             raise ApiError(
                 402,
@@ -118,37 +113,17 @@ class ApiKeyService:
             raise bad_request("expires_at", "expires_at is in the past; name a later time")
         used = await self._keys.count(principal.organization_id)
         require_place("API keys", used, limits_of(principal, self._default_limits).api_keys)
-        try:
-            key, value = await self._keys.create(
-                organization=principal.slug,
-                organization_id=principal.organization_id,
-                user=principal.user,
-                name=body.name,
-                now=now,
-                expires_at=body.expires_at,
-                max_tokens=body.max_tokens or None,
-                metadata=metadata,
-                request=request.digest,
-            )
-        except NameTakenError as error:
-            # The concurrent request that took the name may be an attempt of this one.
-            earlier = await self._earlier(principal, request)
-            if earlier is None:
-                raise name_taken(body.name) from error
-            return earlier
-        return key.id, key_record(key, value)
-
-    async def _earlier(
-        self, principal: Principal, request: CreateRequest
-    ) -> tuple[int, ApiKeyResponse] | None:
-        """Return the key that an earlier attempt of the same create made; None = there is none."""
-        found = await self._keys.made_by(request.digest, principal.organization_id)
-        if found is None:
-            return None
-        key, value = found
-        age = self._clock() - key.created_at
-        if not await is_repeatable(self._audit, request, str(key.id), age):
-            return None
+        key, value = await self._keys.create(
+            organization=principal.slug,
+            organization_id=principal.organization_id,
+            user=principal.user,
+            name=body.name,
+            now=now,
+            expires_at=body.expires_at,
+            max_tokens=body.max_tokens or None,
+            metadata=metadata,
+            request=digest,
+        )
         return key.id, key_record(key, value)
 
     async def find(self, principal: Principal, value: str) -> ApiKey:
@@ -203,7 +178,7 @@ class ApiKeyService:
         Raises
         ------
         ApiError
-            404 when it was deleted meanwhile, 409 when the name is taken.
+            404 when it was deleted meanwhile.
         """
         values: dict[str, Any] = {}
         if body.name is not None:
@@ -214,11 +189,7 @@ class ApiKeyService:
             values["disabled"] = body.disabled
         if not values:
             return
-        try:
-            done = await self._keys.change(key.id, **values)
-        except NameTakenError as error:
-            raise name_taken(str(body.name)) from error
-        if not done:
+        if not await self._keys.change(key.id, **values):
             raise not_found("API key")
 
     async def delete(self, key: ApiKey) -> None:
@@ -231,11 +202,6 @@ class ApiKeyService:
         """
         if not await self._keys.delete(key.id, now=self._clock()):
             raise not_found("API key")
-
-
-def name_taken(name: str) -> ApiError:
-    """Build a 409: another key has the name, under which usage is reported."""
-    return conflict(f"name: the organization has a key {name!r}; choose another name")
 
 
 def veiled(record: ApiKeyResponse) -> ApiKeyResponse:

@@ -65,7 +65,7 @@ async def new_key(facade: Facade, world: FacadeInstallation, name: str) -> str:
     async def created() -> str:
         async with facade.client(world.key) as client:
             answer = await client.post("/api/keys", json={"name": name})
-        return str(answer.json()["key"]) if answer.status_code == 201 else ""
+        return str(answer.json()["key"]) if answer.status_code == 200 else ""
 
     return await until(created)
 

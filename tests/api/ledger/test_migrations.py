@@ -199,6 +199,8 @@ def test_what_was_recorded_before_is_taken_over(place: Place, recorded: str) -> 
     """That of 0.1.0, and of a build between the releases."""
     if recorded == "0011":
         changed(place, "ALTER TABLE certificate_submissions DROP COLUMN namespace")
+        changed(place, "DROP INDEX ix_api_keys_organization_id")
+        changed(place, "CREATE INDEX uq_api_keys_live_name ON api_keys (organization_id)")
         changed(place, "DROP TABLE sessions")
         changed(place, "DROP TABLE session_links")
         changed(place, "ALTER TABLE audit DROP COLUMN session_id")

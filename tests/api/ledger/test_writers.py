@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger import database
 from cloister_api.ledger.database import migrate, open_ledger
-from cloister_api.ledger.keys.api_keys import ApiKeys, NameTakenError
+from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.replicas import Replicas
+from cloister_api.ledger.sequences import advance
+from cloister_api.ledger.tables.core import SEQUENCES
 from tests.support.waiting import until
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -46,15 +49,19 @@ def eager_collector() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-async def create(keys: ApiKeys, name: str) -> bool:
-    """Create a key; False = its name is taken."""
-    try:
-        await keys.create(
-            organization="acme", organization_id="u", user="ada", name=name, now=NOW, request=name
-        )
-    except NameTakenError:
-        return False
-    return True
+async def create(keys: ApiKeys, name: str) -> int:
+    """Create a key unless another attempt did, and return its number."""
+    key, _ = await keys.create(
+        organization="acme", organization_id="u", user="ada", name=name, now=NOW, request=name
+    )
+    return key.id
+
+
+async def fail(engine: AsyncEngine) -> None:
+    """Write what a constraint refuses."""
+    async with engine.begin() as connection:
+        await advance(connection, "api_keys")
+        await connection.execute(insert(SEQUENCES).values(name="api_keys", value=0))
 
 
 @pytest.mark.usefixtures("eager_collector")
@@ -64,8 +71,10 @@ async def test_what_failed_statements_leave_behind_stops_no_writer(
     keys = ApiKeys(file, material)
     async with asyncio.timeout(20):
         for number in range(10):
-            made = await asyncio.gather(*(create(keys, f"name-{number}") for _ in range(6)))
-            assert made.count(True) == 1
+            attempts = (create(keys, f"name-{number}"), *(fail(file) for _ in range(5)))
+            made, *failed = await asyncio.gather(*attempts, return_exceptions=True)
+            assert isinstance(made, int)
+            assert all(isinstance(each, IntegrityError) for each in failed)
 
 
 async def test_writers_of_two_processes_all_get_their_turn(
@@ -78,7 +87,8 @@ async def test_writers_of_two_processes_all_get_their_turn(
             *(create(side, f"name-{number}") for number in range(50) for side in sides)
         )
     await other.dispose()
-    assert made.count(True) == 50
+    assert len(made) == 100
+    assert len(set(made)) == 50
 
 
 async def test_a_writer_waits_for_a_lock_outside_of_the_loop(path: Path, file: AsyncEngine) -> None:

@@ -66,7 +66,7 @@ async def create(request: Request) -> Response:
         await context.accounts.key_cache.refresh()
         return f"/o/{principal.slug}/api-keys"
 
-    return await submit(request, "api_key.create", "", write, page, success=201)
+    return await submit(request, "api_key.create", "", write, page)
 
 
 async def change(request: Request) -> Response:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from cloister_api.ledger.keys.key_format import MASK_SHOWN, REGULAR_PREFIX, generate
@@ -20,15 +19,11 @@ from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.ledger.sequences import advance
 from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
 
-__all__ = ["ApiKey", "ApiKeys", "NameTakenError", "seal_context"]
+__all__ = ["ApiKey", "ApiKeys", "seal_context"]
 
 
 INTERNAL = frozenset({"sealed", "change", "request"})
 """Columns that are not part of a record."""
-
-
-class NameTakenError(Exception):
-    """Another live key of the organization has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +104,7 @@ class ApiKeys:
         metadata: str = "{}",
         request: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """Create a key.
+        """Create a key, or return the one that an earlier attempt of the request made.
 
         Parameters
         ----------
@@ -120,7 +115,7 @@ class ApiKeys:
         user
             User who creates it.
         name
-            Name; unique among the live keys of the organization.
+            Name; several keys of the organization may have it.
         now
             Present time in UTC.
         expires_at
@@ -139,8 +134,8 @@ class ApiKeys:
 
         Raises
         ------
-        NameTakenError
-            When a live key has the name.
+        MaterialError
+            When the value of an earlier attempt was sealed with other key material.
         """
         value = generate(REGULAR_PREFIX)
         index = self._material.index(value)
@@ -159,14 +154,16 @@ class ApiKeys:
             "disabled": False,
             "request": request,
         }
-        try:
-            async with self._engine.begin() as connection:
-                change = await advance(connection, "api_keys")
-                await connection.execute(insert(API_KEYS).values(change=change, **row))
-                made = await connection.execute(records().where(API_KEYS.c.key_index == index))
-                return ApiKey.of(made.mappings().one()), value
-        except IntegrityError as error:
-            raise NameTakenError(name) from error
+        async with self._engine.begin() as connection:
+            # Attempts of one request wait for each other here, so that only the first one inserts.
+            change = await advance(connection, "api_keys")
+            if request is not None:
+                earlier = await self._made_by(connection, request, organization_id)
+                if earlier is not None:
+                    return earlier
+            await connection.execute(insert(API_KEYS).values(change=change, **row))
+            made = await connection.execute(records().where(API_KEYS.c.key_index == index))
+            return ApiKey.of(made.mappings().one()), value
 
     async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
         """Return the newest live key that a request made, and its value; None = there is none.
@@ -176,6 +173,12 @@ class ApiKeys:
         MaterialError
             When its value was sealed with other key material.
         """
+        async with self._engine.connect() as connection:
+            return await self._made_by(connection, request, organization_id)
+
+    async def _made_by(
+        self, connection: AsyncConnection, request: str, organization_id: str
+    ) -> tuple[ApiKey, str] | None:
         query = (
             records()
             .add_columns(API_KEYS.c.sealed)
@@ -187,8 +190,7 @@ class ApiKeys:
             .order_by(API_KEYS.c.id.desc())
             .limit(1)
         )
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
+        row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             return None
         key = ApiKey.of({name: value for name, value in row.items() if name != "sealed"})
@@ -316,21 +318,13 @@ class ApiKeys:
         -------
         bool
             False when there is no such live key.
-
-        Raises
-        ------
-        NameTakenError
-            When a live key has the new name.
         """
         where = and_(API_KEYS.c.id == key_id, API_KEYS.c.deleted_at.is_(None))
-        try:
-            async with self._engine.begin() as connection:
-                number = await advance(connection, "api_keys")
-                done = await connection.execute(
-                    update(API_KEYS).where(where).values(change=number, **values)
-                )
-        except IntegrityError as error:
-            raise NameTakenError(str(values.get("name"))) from error
+        async with self._engine.begin() as connection:
+            number = await advance(connection, "api_keys")
+            done = await connection.execute(
+                update(API_KEYS).where(where).values(change=number, **values)
+            )
         return bool(done.rowcount)
 
     async def delete(self, key_id: int, *, now: datetime) -> bool:

@@ -18,7 +18,7 @@ __all__ = [
     "version_of",
 ]
 
-NEWEST = "0015"
+NEWEST = "0016"
 """The last migration of this release."""
 OLDEST = "0011"
 """Newest migration of the oldest release that can use what this one makes: 0.1.0. A migration that
@@ -71,8 +71,8 @@ def take_over_version(connection: Connection) -> None:
 def tell_earlier_releases(connection: Connection) -> None:
     """Record which earlier releases can use a ledger.
 
-    What came since 0.1.0 only adds tables, and columns that may be empty: it is told of its own
-    last migration.
+    Since 0.1.0 migrations add tables, and columns that may be empty, and allow keys of one name:
+    it is told of its own last migration.
     """
     readable = min(version_of(connection), OLDEST)
     connection.execute(update(VERSION).values(oldest=readable))

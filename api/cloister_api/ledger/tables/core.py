@@ -17,7 +17,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    text,
 )
 from typing_extensions import override
 
@@ -204,18 +203,10 @@ API_KEYS = Table(
     Column("request", String(64), nullable=True),
     Index(None, "change"),
     Index(None, "request"),
-    Index(
-        "uq_api_keys_live_name",
-        "organization_id",
-        "name",
-        unique=True,
-        # Likewise in PostgreSQL, by the migration that creates it. To say so here would import
-        # that database's dialect, which is a thirtieth of the start.
-        sqlite_where=text("deleted_at IS NULL"),
-    ),
+    Index(None, "organization_id"),
 )
 """Regular keys. A deleted one keeps its row without its value, so that its usage keeps a name.
-`request` is the digest of the create request, by which a retry finds it."""
+`request` is the digest of a create with an Idempotency-Key, by which a retry finds it."""
 
 KEY_TOTALS = Table(
     "key_totals",
