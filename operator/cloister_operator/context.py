@@ -49,7 +49,12 @@ USER_AGENT = "cloister-operator"
 
 def file_rules(settings: OperatorSettings) -> Rules:
     """Return the rules that files of releases must meet; each lookup adds the tiers of its Host."""
-    return Rules(strict_from=settings.strict_from, service=settings.service, release=True)
+    return Rules(
+        deployable_bytes=settings.sources.max_file_bytes,
+        strict_from=settings.strict_from,
+        service=settings.service,
+        release=True,
+    )
 
 
 def _observe(
@@ -231,7 +236,7 @@ class ProcessContext:
             ),
             memory=ReconcileMemory(store),
             models=models,
-            configs=ConfigCache(rules),
+            configs=ConfigCache(),
             source=source,
             registry=registry,
             image_lookup=image_lookup,

@@ -68,11 +68,12 @@ class Rules:
     max_bytes: int = 1024 * 1024
     """Most bytes of a file that is read."""
     deployable_bytes: int = 256 * 1024
-    """Most bytes of a file that can be deployed; above it a warning, an error of a release."""
+    """The setting ``sources.maxFileBytes``; above it a warning, since sources refuse the file."""
     strict_from: str | None = None
     """First ``X.Y.Z`` from which strict rules are errors; None keeps them warnings always."""
-    service: str = "cloister"
-    """The service's name: ``/<service>`` is mounted in every container."""
+    service: str | None = "cloister"
+    """The service's name: ``/<service>`` is mounted in every container; None allows mounts there,
+    for a file that was admitted under a name that is recorded elsewhere."""
     release: bool = False
     """Whether the file is one of a release: placeholders are errors then."""
     variables: Mapping[str, str] | None = None

@@ -85,6 +85,8 @@ def _size_problems(raw: bytes, rules: Rules) -> list[Problem]:
     most = rules.deployable_bytes
     if not most < len(raw) <= rules.max_bytes:
         return []
-    severity = Severity.ERROR if rules.release else Severity.WARNING
-    message = f"the file has {len(raw)} bytes, and one of at most {most} is deployed: shorten it"
-    return [Problem("", "FileNotDeployable", message, 1, 1, severity)]
+    message = (
+        f"the file has {len(raw)} bytes, and files of at most {most} are deployed: shorten it, or "
+        "have sources.maxFileBytes of the operator raised"
+    )
+    return [Problem("", "FileNotDeployable", message, 1, 1, Severity.WARNING)]

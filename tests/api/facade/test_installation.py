@@ -126,7 +126,7 @@ async def test_the_facade_judges_by_the_operators_settings(
             assert plain.keys() == {"PlatformMissing"}
             assert "linux/arm64" in plain["PlatformMissing"]
             assert (await codes("strict")).keys() == {"RefusedByStrictRules"}
-            assert "ConfigFileTooLarge" not in await codes("large")
+            assert (await codes("large")).keys() == {"RefusedByStrictRules"}
             assert (await codes("larger")).keys() == {"ConfigFileTooLarge"}
             assert (await codes("v1.0.0")).keys() == {"ConfigFileNotFound"}
             await spellings_are_one(world, client)

@@ -104,7 +104,10 @@ class ReleaseResolver:
         self._lookups = lookups
         self._credentials = credentials
         self._rules = Rules(
-            service=installation.service, strict_from=installation.strict_from, release=True
+            deployable_bytes=installation.max_file_bytes,
+            service=installation.service,
+            strict_from=installation.strict_from,
+            release=True,
         )
         self._limits = (installation.max_file_bytes, installation.max_image_bytes)
 

@@ -99,7 +99,10 @@ def test_a_file_too_long_to_be_deployed_is_reported() -> None:
     assert parse(filled).valid
     assert [one.code for one in parse(filled).warnings] == ["FileNotDeployable"]
     released = parse(filled, rules=Rules(release=True))
-    assert [one.code for one in released.errors] == ["FileNotDeployable"]
+    assert [one.code for one in released.warnings] == ["FileNotDeployable"]
+    assert "sources.maxFileBytes" in released.warnings[0].message
+    allowed = parse(filled, rules=Rules(release=True, deployable_bytes=400_000 + len(VALID)))
+    assert allowed.warnings == ()
 
 
 def test_bytes_are_kept_and_hashed() -> None:
