@@ -170,6 +170,9 @@ class EnclaveSpec(Model):
     signed_certificate: Flag = False
     """signedCertificate is whether the enclave requests its certificate from the API, with a token
     of its Pod; otherwise its shim signs by itself. Default false."""
+    service: Word = ""
+    """service is the name under which its containers find its verified files, and clients its
+    attestation; empty = that of the operator's settings."""
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Cache of parsed configuration files, so that one file is parsed once for all its uses."""
 
 import asyncio
-from dataclasses import replace
 
 from cachetools import LRUCache
 
@@ -11,6 +10,7 @@ from cloister_operator.cache.memory_size import memory_size
 __all__ = ["ConfigCache"]
 
 _ANY = range(2**31)
+_STORED = Rules(cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY, service=None)
 _KEPT_BYTES = 64 * 1024**2
 """Memory of cached files with what they were parsed to; the least recently used are dropped."""
 
@@ -18,12 +18,11 @@ _KEPT_BYTES = 64 * 1024**2
 class ConfigCache:
     """A bounded cache of parsed files of Enclaves.
 
-    Whether an organization may have as much was decided when the Enclave was created, by the tiers
-    of its Host: here every amount is valid.
+    Each was admitted when its Enclave was created, by the settings of that time. No later setting
+    refuses it here: every amount is valid, and strict rules are warnings.
     """
 
-    def __init__(self, rules: Rules, *, max_bytes: int = _KEPT_BYTES) -> None:
-        self._rules = replace(rules, cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY)
+    def __init__(self, *, max_bytes: int = _KEPT_BYTES) -> None:
         self._parsed: LRUCache[bytes, tuple[ParsedConfig, int]] = LRUCache(
             max_bytes, getsizeof=lambda kept: kept[1]
         )
@@ -45,5 +44,5 @@ class ConfigCache:
 
     def _parse(self, raw: bytes) -> tuple[ParsedConfig, int]:
         """Parse a file; return with it the memory that both take."""
-        parsed = parse(raw, rules=self._rules)
+        parsed = parse(raw, rules=_STORED)
         return parsed, memory_size((raw, parsed))

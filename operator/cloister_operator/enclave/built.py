@@ -124,7 +124,7 @@ def build_enclave(plan: EnclavePlan, settings: BuildSettings) -> BuiltEnclave:
         host=plan.host.spec,
         images=PlatformImages(guest=settings.guest_image, shim=settings.shim_image),
         documents=documents,
-        service=settings.service,
+        service=plan.service(settings),
         debug=spec.debug,
         gpus=spec.request.gpus,
     )
@@ -149,7 +149,7 @@ def _documents(plan: EnclavePlan, settings: BuildSettings, pod: dict[str, Any]) 
         for index, container in enumerate(plan.config.containers)
     }
     documents[AGENT_KEY] = agent_document(plan)
-    documents[SHIM_KEY] = shim_document(plan, settings.service)
+    documents[SHIM_KEY] = shim_document(plan, plan.service(settings))
     if isolates_containers(plan.host):
         documents[NETWORK_KEY] = network_document(plan, settings)
     if plan.config.models:

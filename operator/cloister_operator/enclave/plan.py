@@ -46,7 +46,7 @@ class BuildSettings:
     pull_secrets: tuple[str, ...] = ()
     """Core Secrets in the namespace of each organization that both are pulled with."""
     service: str = "cloister"
-    """Name of the mount in the containers."""
+    """Name of the service for enclaves that record none."""
     key_cache_seconds: float = 1.0
     """Seconds for which an API key that was valid is not checked again."""
     key_outage_seconds: float = 30.0
@@ -95,6 +95,10 @@ class EnclavePlan:
             ENCLAVE_LABEL: self.name,
             **({SHELLS_LABEL: ""} if self.has_ssh else {}),
         }
+
+    def service(self, settings: BuildSettings) -> str:
+        """Return the service's name as it was when the enclave was admitted."""
+        return self.enclave.spec.service or settings.service
 
     @property
     def has_ssh(self) -> bool:

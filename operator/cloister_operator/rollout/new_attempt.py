@@ -72,6 +72,7 @@ def first_attempt(state: RolloutState, admitted: AdmissionGranted) -> CreateEncl
         hostnames=state.hostnames,
         preview="" if recreate else state.preview,
         stop_first=recreate,
+        service=state.settings.service,
     )
     return CreateEnclave(
         name=enclave_name(state.container.metadata.name, state.revision, attempt),

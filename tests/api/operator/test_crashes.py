@@ -53,6 +53,36 @@ def test_a_pod_that_runs_makes_it_ready(prepared: Installation) -> None:
     assert container.status.active_enclave == only_enclave(prepared)
 
 
+def test_a_lost_pod_is_replaced_whatever_the_settings_are_by_then(
+    prepared: Installation, image: str
+) -> None:
+    """Its file, which strict rules and the new name of the service refuse, was admitted before."""
+    volumes = ["a:/later/x"]
+    prepared.repository("acme/old").release("v1", file_text(image, ipc="host", volumes=volumes))
+    first = prepared.operator()
+    first.wait_until_it_leads()
+    prepared.create_container("web", repo="acme/old", tag="v1")
+    enclave = only_enclave(prepared)
+    run_pod(prepared, enclave)
+    prepared.wait_for("web", "Available")
+    prepared.kill_operator()
+    prepared.settings |= {"strictFrom": "0.10.0", "service": "later"}
+    prepared.kubectl("delete", f"pod/{enclave}", "-n", prepared.namespace, "--grace-period=0")
+    prepared.operator().wait_until_it_leads()
+
+    def replaced() -> str:
+        names = {each.metadata.name for each in prepared.enclaves("web")} - {enclave}
+        pods = {each["metadata"]["name"] for each in prepared.objects("pods")}
+        return next(iter(names & pods), "")
+
+    successor = until_sync(replaced, within=60, what="the Pod of another attempt")
+    (pod,) = [p for p in prepared.objects("pods") if p["metadata"]["name"] == successor]
+    (web,) = [c for c in pod["spec"]["containers"] if c["name"] == "web"]
+    mounts = {each["mountPath"] for each in web["volumeMounts"]}
+    assert {"/cloister", "/later/x"} <= mounts
+    assert "/later" not in mounts
+
+
 def test_an_exit_with_an_error_is_reported(prepared: Installation) -> None:
     prepared.operator().wait_until_it_leads()
     prepared.create_container("web", repo="acme/web", tag="v1")

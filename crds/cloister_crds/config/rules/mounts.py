@@ -75,7 +75,7 @@ def _lies_in(path: str, *directories: str) -> bool:
 
 def _check_target(spot: Spot, path: str) -> bool:
     """Check where something is mounted."""
-    service = f"/{spot.report.rules.service}"
+    service = spot.report.rules.service
     if not is_clean_path(path):
         message = "write an absolute path without `.`, `..`, `//` or a `/` at the end"
         spot.error("InvalidPath", f"{show(path)} is not a clean path: {message}")
@@ -87,8 +87,8 @@ def _check_target(spot: Spot, path: str) -> bool:
     elif _lies_in(path, GUEST):
         message = f"{GUEST} holds the enclave's own program: mount it elsewhere"
         spot.error("ReservedPath", message)
-    elif _lies_in(path, service):
-        message = f"{service} holds the verified files of the enclave: mount it elsewhere"
+    elif service is not None and _lies_in(path, f"/{service}"):
+        message = f"/{service} holds the verified files of the enclave: mount it elsewhere"
         spot.error("ReservedPath", message)
     else:
         return True

@@ -73,7 +73,7 @@ def pod_spec(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         It leaves out what the API server takes for granted, but for imagePullPolicy: that of
         ``:latest@sha256:…`` would be Always.
     """
-    volumes = pod_volumes(plan, settings.service)
+    volumes = pod_volumes(plan, plan.service(settings))
     containers = [
         _container(plan, index, each, volumes.mounts.get(each.name, []))
         for index, each in enumerate(plan.config.containers)
