@@ -136,7 +136,10 @@ def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tu
         named = "number " + ", ".join(map(str, gpus)) if isinstance(gpus, tuple) else str(gpus)
         yield "GPUs", f"{named}{_sharers(config, container)}"
     limit = container.pids_limit
-    yield "processes", "at most 65536, never unlimited" if limit < 0 else f"at most {limit}"
+    yield (
+        "processes",
+        "as podPidsLimit allows" if limit < 0 else f"at most {limit}",
+    )
 
 
 def _sharers(config: ServiceConfig, container: ContainerConfig) -> str:

@@ -119,6 +119,8 @@ def _limits(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
     if not maps_users(plan.host.spec):
         return {}
     most = process_limit(container, plan.config.containers)
+    if most is None:
+        return {}
     return {"nproc": {"soft": most, "hard": most}}
 
 

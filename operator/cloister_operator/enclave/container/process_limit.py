@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from cloister_crds.config import ContainerConfig
 from cloister_crds.config.effective import has_health_check
 
-__all__ = ["DEFAULT_PROCESSES", "has_exact_limit", "process_limit"]
+__all__ = ["DEFAULT_PROCESSES", "UNLIMITED", "has_exact_limit", "process_limit"]
 
 DEFAULT_PROCESSES = 65536
-"""Processes of a container where the file says nothing (spec 47.1), or that there is no limit."""
+"""Processes of a container where the file says nothing (spec 47.1)."""
+UNLIMITED = -1
+"""``pids_limit`` of a container that only the Pod's limit bounds, the kubelet's podPidsLimit."""
 _CHANGES_USER = "SETUID"
 """With this capability a program has as many counts as there are users."""
 _GUEST_THREADS = 64
@@ -24,7 +26,7 @@ _CHECKER_THREADS = 16
 """Threads of ``guest checker`` and of a test that begins, which have the container's user."""
 
 
-def process_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> int:
+def process_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> int | None:
     """Return the limit for the user of a container.
 
     Parameters
@@ -36,12 +38,14 @@ def process_limit(container: ContainerConfig, containers: Sequence[ContainerConf
 
     Returns
     -------
-    int
+    int or None
         Its own limit where no other container can have its user; else what those that can may have
         together, so that none is kept from what the file gives it. The guest's own threads come on
-        top.
+        top. None if one of them has no limit.
     """
     sharing = [each for each in containers if each is container or _may_share(container, each)]
+    if any(each.pids_limit == UNLIMITED for each in sharing):
+        return None
     named = [each.pids_limit for each in sharing if _is_named(each)]
     total = sum(named)
     if len(named) < len(sharing):
@@ -53,7 +57,8 @@ def process_limit(container: ContainerConfig, containers: Sequence[ContainerConf
 def has_exact_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> bool:
     """Return whether `process_limit` is exactly what the file says for this one container.
 
-    The default is a bound against runaway programs and counts as exact.
+    The default is a bound against runaway programs and counts as exact. No limit is not, since the
+    Pod has one.
     """
     if container.pids_limit == DEFAULT_PROCESSES:
         return True
@@ -64,7 +69,7 @@ def has_exact_limit(container: ContainerConfig, containers: Sequence[ContainerCo
 
 
 def _is_named(container: ContainerConfig) -> bool:
-    return container.pids_limit not in {-1, DEFAULT_PROCESSES}
+    return container.pids_limit not in {UNLIMITED, DEFAULT_PROCESSES}
 
 
 def _may_share(one: ContainerConfig, other: ContainerConfig) -> bool:

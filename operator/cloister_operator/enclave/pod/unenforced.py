@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cloister_crds.config import ContainerConfig, Restart, ServiceConfig
 from cloister_operator.enclave.container.devices import VISIBLE_DEVICES
-from cloister_operator.enclave.container.process_limit import has_exact_limit
+from cloister_operator.enclave.container.process_limit import UNLIMITED, has_exact_limit
 from cloister_operator.enclave.pod.pod import grace_period
 
 __all__ = ["LIMIT", "unenforced"]
@@ -44,7 +44,9 @@ def _of_container(
         yield f"env.{VISIBLE_DEVICES}"
     if container.pid is not None:
         yield "pid"
-    if not has_exact_limit(container, containers):
+    if container.pids_limit == UNLIMITED:
+        yield "pids_limit: -1 up to podPidsLimit"
+    elif not has_exact_limit(container, containers):
         yield "pids_limit"
     if container.restart is Restart.ON_FAILURE and container.restart_limit is not None:
         yield "restart"

@@ -316,15 +316,30 @@ def test_containers_that_may_share_a_user_have_room_for_all(
     ("changes", "limit"),
     [
         ({"user": User(uid=0), "pids_limit": 50}, 50 + 64),
-        ({"user": User(uid=1), "pids_limit": -1}, 65536),
         ({"user": User(uid=1), "pids_limit": 50, "cap_add": ("SETUID",)}, 50),
     ],
-    ids=["root", "no limit", "may change its user"],
+    ids=["root", "may change its user"],
 )
 def test_what_cannot_be_limited_exactly_is_listed(changes: dict[str, Any], limit: int) -> None:
     file = config_of(with_changes(WEB, **changes))
     assert limit_of(file, 0) == limit
     assert unenforced(file) == ("containers[0].pids_limit",)
+
+
+@pytest.mark.parametrize("other", [User(uid=1), None])
+def test_no_limit_is_up_to_the_pods(other: User | None) -> None:
+    unlimited = with_changes(WEB, name="one", user=User(uid=1), pids_limit=-1)
+    sharing = with_changes(WEB, name="other", user=other, pids_limit=7)
+    apart = with_changes(WEB, name="apart", user=User(uid=2), pids_limit=7)
+    file = config_of(unlimited, sharing, *([apart] if other else []))
+    plan = plan_of(*file.containers)
+    for each in file.containers[:2]:
+        assert container_document(plan, each)["limits"] == {}
+    assert other is None or limit_of(file, 2) == 7
+    assert unenforced(file)[:2] == (
+        "containers[0].pids_limit: -1 up to podPidsLimit",
+        "containers[1].pids_limit",
+    )
 
 
 def test_nothing_is_limited_where_users_are_the_nodes() -> None:
