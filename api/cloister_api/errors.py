@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
-from cloister_api.schemas.resources import KEBAB_PATTERN
 from cloister_api.schemas.response import ContainerUser
 from cloister_api.schemas.vocabulary import in_api_words
 from cloister_api.wire.json_response import JsonResponse
@@ -25,6 +24,7 @@ from cloister_api.wire.strict_json import REFUSALS, DepthError, shown
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
 from cloister_crds.kinds.meta import GROUP
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
+from cloister_crds.kinds.sshkey import KEBAB_PATTERN
 from cloister_crds.lifecycle.admission.quotas import QUOTA_MESSAGE, QUOTA_UNKNOWN, quota_reached
 from cloister_crds.problems import Problem
 
@@ -56,17 +56,24 @@ WORDS_OF_PATTERNS = {
     KEBAB_PATTERN: "write kebab-case: lowercase letters and digits, single hyphens between them",
 }
 """What to write instead of a text that does not fit a pattern."""
-WORDS_OF_TYPES = {
-    "bool_type": "is no boolean: write true or false, without quotes",
-    "bool_parsing": "is no boolean: write true or false",
-    "string_type": "is no text: write one, in quotes",
-    "int_type": "is no whole number: write one, without quotes",
-    "int_parsing": "is no whole number: write one",
-    "list_type": "is no list: write one, in brackets",
-    "tuple_type": "is no list: write one, in brackets",
-    "dict_type": "is no object: write one, in braces",
+WORDS_OF_WRONG_VALUES = {
+    "bool_type": "is not a boolean: write true or false, without quotes",
+    "bool_parsing": "is not a boolean: write true or false",
+    "string_type": "is not a string: write one, in quotes",
+    "int_type": "is not a whole number: write one, without quotes",
+    "int_parsing": "is not a whole number: write one",
+    "list_type": "is not a list: write one, in brackets",
+    "tuple_type": "is not a list: write one, in brackets",
+    "dict_type": "is not an object: write one, in braces",
+    # Beyond a bound:
+    "string_too_long": "is too long: the maximum is {max_length} characters",
+    "string_too_short": "is too short: the minimum length is {min_length}",
+    "too_long": "has too many entries: the maximum is {max_length}",
+    "too_short": "has too few entries: the minimum is {min_length}",
+    "greater_than_equal": "is too small: the minimum is {ge}",
+    "less_than_equal": "is too large: the maximum is {le}",
 }
-"""What to write instead of a value of another type, in JSON or in a query."""
+"""What to write instead of a value that is wrong, with what pydantic says of its bounds."""
 MOST_DETAILS = 50
 """How many problems a response names; a last entry counts the rest."""
 
@@ -288,7 +295,9 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     if kind == "string_pattern_mismatch":
         wanted = WORDS_OF_PATTERNS.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
-    return Detail(field, "Invalid", WORDS_OF_TYPES.get(kind, str(problem["msg"])))
+    words = WORDS_OF_WRONG_VALUES.get(kind)
+    wanted = str(problem["msg"]) if words is None else words.format_map(problem.get("ctx", {}))
+    return Detail(field, "Invalid", wanted)
 
 
 def not_json(reason: str) -> Detail:
@@ -299,7 +308,10 @@ def not_json(reason: str) -> Detail:
 
 
 WORDS: dict[HTTPStatus, tuple[ErrorCode, str]] = {
-    HTTPStatus.NOT_FOUND: ("NOT_FOUND", "no such path; the manual lists all of them"),
+    HTTPStatus.NOT_FOUND: (
+        "NOT_FOUND",
+        "there is no such path: check its spelling against docs/admin-api.md",
+    ),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "METHOD_NOT_ALLOWED",
         "the path does not know this method; the header Allow lists those it knows",

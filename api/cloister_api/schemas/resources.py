@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from cloister_api.schemas.containers import Domain, Id, Repo, Tag
 from cloister_api.schemas.request import RequestBody
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
+from cloister_crds.kinds.sshkey import KEBAB_PATTERN
 
 __all__ = [
     "ChangeDeploymentRequest",
@@ -21,8 +22,6 @@ __all__ = [
 
 MOST_VALUE = 512 * 1024
 """Longest value of a secret, in characters: it has to fit into a core Secret of 1 MiB."""
-KEBAB_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-"""kebab-case (spec 12.5)."""
 
 Value = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VALUE)]
 

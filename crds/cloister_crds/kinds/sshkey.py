@@ -6,9 +6,12 @@ from pydantic import Field
 
 from cloister_crds.kinds.meta import KindInfo, Model, Record, RecordStatus
 from cloister_crds.kinds.scalars import Word
-from cloister_crds.schema.markers import Column, ListType, immutable, matches
+from cloister_crds.schema.markers import Cel, Column, ListType, immutable, matches
 
-__all__ = ["SSHKey", "SSHKeySpec", "SSHKeyStatus"]
+__all__ = ["KEBAB_PATTERN", "SSHKey", "SSHKeySpec", "SSHKeyStatus"]
+
+KEBAB_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""Names of SSH keys (spec 8.5)."""
 
 
 class SSHKeySpec(Model):
@@ -48,6 +51,15 @@ class SSHKey(Record):
         short_names=(),
         namespaced=True,
         description="A public key that may log in to debug enclaves of Containers that name it.",
+    )
+    CEL: ClassVar[tuple[Cel, ...]] = (
+        Cel(
+            # Keys that earlier releases admitted keep their names.
+            rule=f"oldSelf.hasValue() || self.metadata.name.matches(r'{KEBAB_PATTERN}')",
+            message="metadata.name is the name of the key: write kebab-case, which is lowercase "
+            "letters and digits with single hyphens between them",
+            optional_old_self=True,
+        ),
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Type", ".status.keyType"),

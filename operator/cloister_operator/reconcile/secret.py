@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_crds.kinds import Container, Organization, Secret
-from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_bindings import bound_by, excluded_by
 from cloister_crds.lifecycle.admission.secret_values import value_error
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
@@ -61,6 +61,13 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
     users = bound_by(secret, containers, context.decision.repositories)
     generation = secret.metadata.generation
     finding = value_finding(secret, organization, core)
+    others = (
+        context.models.read(Secret, each)
+        for each in context.store.entries(SECRET_KIND, key.namespace)
+    )
+    older = excluded_by(secret, others, context.decision.repositories)
+    if older is not None:
+        finding = name_taken(secret, older)
     status = secret.status.model_copy(
         update={
             "observed_generation": generation,
@@ -130,6 +137,19 @@ def value_finding(
         message = f"Key {reference.key} of the core Secret {reference.name} {error}."
         return ConditionUpdate("Ready", status=False, reason="SecretValueUnusable", message=message)
     return ConditionUpdate("Ready", status=True, reason="ValueFound", message="The value is there.")
+
+
+def name_taken(secret: Secret, older: Secret) -> ConditionUpdate:
+    """Return that an older Secret excludes one, as its condition Ready."""
+    owner = older.spec.repo or "the organization"
+    return ConditionUpdate(
+        "Ready",
+        status=False,
+        reason="SecretNameTaken",
+        message=f"The older csec {older.metadata.name} is a secret of {owner} with the name "
+        f"{secret.spec.name}, so this one is not used. Delete one of the two, or create this one "
+        "with another spec.name.",
+    )
 
 
 def written_at(core: Body) -> datetime | None:

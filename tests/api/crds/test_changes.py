@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.crd_manifests import custom_resource_definition
-from cloister_crds.kinds import KINDS
+from cloister_crds.kinds import KINDS, SSHKey
 from tests.support.cluster.admission_policies import policy_documents
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
@@ -56,6 +56,7 @@ KEY = {"publicKey": "ssh-ed25519 AAAA me"}
 NAME = "name cannot be changed, added or removed; make another Container"
 REPLACES = "replaces cannot be changed, added or removed; make another Container"
 SECRET_REPO = "repo cannot be changed, added or removed; make another Secret"
+KEY_NAME = "metadata.name is the name of the key: write kebab-case"
 IDENTIFIER = "id cannot be changed; delete the object and restore it again"
 IMMUTABLE = "spec of an Enclave cannot be changed; change the Container it belongs to"
 HOLDER = (
@@ -222,6 +223,18 @@ async def test_an_identifier_that_a_restore_wrote_stays(
     await policed.delete(path)
 
 
+@pytest.mark.parametrize("end", [".pub", "--x", "-"])
+async def test_a_new_ssh_key_has_a_name_that_the_api_can_name(policed: ApiServer, end: str) -> None:
+    place = f"{ROOT}/namespaces/default/sshkeys"
+    body = {"apiVersion": "cloister.dev/v1alpha1", "kind": "SSHKey", "spec": KEY}
+    name = unique("key")
+    verdict = await policed.post(place, {**body, "metadata": {"name": f"{name}{end}"}})
+    assert verdict.status == INVALID
+    assert end == "-" or KEY_NAME in verdict.message
+    assert (await policed.post(place, {**body, "metadata": {"name": name}})).accepted
+    await policed.delete(f"{place}/{name}")
+
+
 async def test_an_enclaves_other_parts_change_while_its_spec_stays(policed: ApiServer) -> None:
     info = next(kind.INFO for kind in KINDS if kind.INFO.kind == "Enclave")
     name = unique("c")
@@ -245,6 +258,7 @@ async def test_an_enclaves_other_parts_change_while_its_spec_stays(policed: ApiS
 
 async def test_the_table_holds_every_rule_about_a_change() -> None:
     told = {change.words for change in CHANGES.values()} | {IDENTIFIER}
+    told |= {each.message for each in SSHKey.CEL}
     rules = set()
     for kind in KINDS:
         schema = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]

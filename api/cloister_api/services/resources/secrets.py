@@ -27,10 +27,9 @@ from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
-from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_bindings import bound_by, excludes
 from cloister_crds.lifecycle.admission.secret_values import value_error
 from cloister_crds.names import secret_object_name, secret_value_name
-from cloister_crds.repositories import RepositoryNames
 
 __all__ = ["Secrets"]
 
@@ -109,7 +108,9 @@ class Secrets:
         repo = repositories.key(body.repo) if body.repo is not None else None
         name = secret_object_name(body.name, repo)
         for other in self._cache.secrets_of(principal.namespace):
-            if other.metadata.name != name and excludes(other.spec, body, repositories):
+            if other.metadata.name != name and excludes(
+                other.spec, body.name, body.repo, repositories
+            ):
                 raise name_taken(body.name, other.spec.repo)
         content = body.model_dump(exclude={"value"})
         request = CreateRequest.of(principal, content, retry_key, "secret.create")
@@ -158,7 +159,7 @@ class Secrets:
         for item in page.items:
             other = Secret.read(item).spec
             foreign = item["metadata"]["uid"] != own.uid
-            if foreign and excludes(other, body, self._cache.repositories):
+            if foreign and excludes(other, body.name, body.repo, self._cache.repositories):
                 await delete_agreed(self._client, made, None, "secret")
                 await self._core.delete_owned(made, made.spec.secret_ref.name)
                 # A list right after the refusal would otherwise show it: creation, then deletion.
@@ -294,18 +295,6 @@ def check_value(name: str, value: str) -> None:
     error = value_error(name, value.encode())
     if error is not None:
         raise bad_request("value", f"value {error}")
-
-
-def excludes(present: SecretSpec, body: CreateSecretRequest, repositories: RepositoryNames) -> bool:
-    """Return whether a secret excludes a requested one (spec 8.3).
-
-    Of one name there may be one of each repository, or one of the organization.
-    """
-    if present.name != body.name:
-        return False
-    if present.repo is None or body.repo is None:
-        return True
-    return repositories.same(present.repo, body.repo)
 
 
 def name_taken(name: str, repo: str | None) -> ApiError:

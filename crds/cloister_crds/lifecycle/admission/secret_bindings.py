@@ -1,21 +1,32 @@
 """Binding of a file's secrets: which csec, and which key of which core Secret, has each value.
 
 The rule (spec 24.9; one for the facade's checks, the decision and the snapshot): the repository's
-own secret of that name, else an organization secret that the Container binds.
+own secret of that name, else an organization secret that the Container binds. Of secrets that
+exclude each other the oldest counts.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container, ContainerSpec
-from cloister_crds.kinds.secret import Secret
+from cloister_crds.kinds.secret import Secret, SecretSpec
 from cloister_crds.lifecycle.request import bound_secrets
 from cloister_crds.lifecycle.state.observed import SecretRefKey
 from cloister_crds.problems import Problem, Severity
 from cloister_crds.repositories import RepositoryNames
 
-__all__ = ["SecretOwner", "bind", "binding_problems", "bound_by", "named_secrets", "secret_owners"]
+__all__ = [
+    "SecretOwner",
+    "bind",
+    "binding_problems",
+    "bound_by",
+    "excluded_by",
+    "excludes",
+    "named_secrets",
+    "secret_owners",
+]
 
 
 class SecretOwner(StrEnum):
@@ -75,13 +86,67 @@ def bind(
     return tuple(found), tuple(missing)
 
 
+def excludes(
+    present: SecretSpec, name: str, repo: str | None, repositories: RepositoryNames
+) -> bool:
+    """Return whether a secret excludes another one of a name (spec 8.3).
+
+    Of one name there may be one of each repository, or one of the organization.
+
+    Parameters
+    ----------
+    present
+        The secret.
+    name
+        Name of the other one.
+    repo
+        Its repository; None = it is the organization's.
+    repositories
+        How names of repositories are compared.
+    """
+    if present.name != name:
+        return False
+    return present.repo is None or repo is None or repositories.same(present.repo, repo)
+
+
+def excluded_by(
+    secret: Secret, secrets: Iterable[Secret], repositories: RepositoryNames
+) -> Secret | None:
+    """Return the older Secret of a namespace that excludes one; None = it counts."""
+    spec = secret.spec
+    same_name = (each for each in secrets if each.spec.name == spec.name)
+    for each in _effective(same_name, repositories):
+        if each.metadata.name == secret.metadata.name:
+            return None
+        if excludes(each.spec, spec.name, spec.repo, repositories):
+            return each
+    return None
+
+
+def _effective(secrets: Iterable[Secret], repositories: RepositoryNames) -> list[Secret]:
+    """Return the secrets that no older one excludes, oldest first."""
+    found: dict[str, list[Secret]] = {}
+    for each in sorted(secrets, key=_age):
+        older = found.setdefault(each.spec.name, [])
+        spec = each.spec
+        if not any(excludes(one.spec, spec.name, spec.repo, repositories) for one in older):
+            older.append(each)
+    return [each for same_name in found.values() for each in same_name]
+
+
+def _age(secret: Secret) -> tuple[datetime, str]:
+    """Return what orders secrets by age, and those of one second by name."""
+    metadata = secret.metadata
+    return metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), metadata.name
+
+
 def _by_name(
     repo: str, secrets: Iterable[Secret], repositories: RepositoryNames
 ) -> tuple[dict[str, Secret], dict[str, Secret]]:
     """Return the secrets of a repository and those of the organization, by name."""
     of_repo: dict[str, Secret] = {}
     of_organization: dict[str, Secret] = {}
-    for each in secrets:
+    for each in _effective(secrets, repositories):
         if each.spec.repo is None:
             of_organization[each.spec.name] = each
         elif repositories.same(each.spec.repo, repo):

@@ -117,6 +117,11 @@ _TRANSIENT = (
         "Create the core Secret that the csec's secretRef names; it is seen within a minute.",
     ),
     _transient(
+        "SecretNameTaken",
+        "An older secret of the organization or of the same repository has the name of this one.",
+        "Delete one of the two, or create this one with another spec.name.",
+    ),
+    _transient(
         "SecretValueUnusable",
         "The value of a secret cannot be an environment variable: it is too long or contains NUL.",
         "Write another value, or name the secret in kebab-case with a hyphen to have it as a file.",

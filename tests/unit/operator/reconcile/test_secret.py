@@ -7,16 +7,28 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Container, Secret
-from cloister_crds.lifecycle.admission.secret_bindings import bound_by
+from cloister_crds.lifecycle.admission.secret_bindings import bind, bound_by, excluded_by
 from cloister_crds.repositories import RepositoryNames
 from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.secret import looked_at_again, value_finding, written_at
+from cloister_operator.reconcile.secret import (
+    looked_at_again,
+    name_taken,
+    value_finding,
+    written_at,
+)
 from tests.support.builders.resources import organization_of
 
 
 def secret(*, repo: str | None = None) -> Secret:
     spec: dict[str, Any] = {"name": "API_KEY", "secretRef": {"name": "values", "key": "api"}}
     return Secret.read({"metadata": {"name": "s"}, "spec": spec | ({"repo": repo} if repo else {})})
+
+
+def aged(name: str, second: int, *, repo: str | None = None) -> Secret:
+    """Return a Secret of that name of its object, created in a second."""
+    found = secret(repo=repo)
+    created = {"name": name, "creation_timestamp": datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)}
+    return found.model_copy(update={"metadata": found.metadata.model_copy(update=created)})
 
 
 def container(
@@ -43,6 +55,28 @@ def test_an_organization_secret_is_used_by_those_that_bind_it() -> None:
         container("c", secrets=("OTHER",)),
     ]
     assert names_of(bound_by(secret(), containers, RepositoryNames())) == ["a", "b"]
+
+
+def test_of_secrets_that_exclude_each_other_the_oldest_counts() -> None:
+    exact = RepositoryNames()
+    own, late, twin = aged("own", 1), aged("late", 2, repo="a/b"), aged("a-twin", 2, repo="a/b")
+    for order in ([own, late, twin], [twin, late, own]):
+        assert excluded_by(own, order, exact) is None
+        assert excluded_by(late, order, exact) == own
+        assert excluded_by(twin, order, exact) == own
+        for bound, found in ((["API_KEY"], 1), ([], 0)):
+            refs, missing = bind(
+                ["API_KEY"], repo="a/b", bound=bound, secrets=order, repositories=exact
+            )
+            assert (len(refs), len(missing)) == (found, 1 - found)
+    # Without the organization's the repository's count; of one second the first by name.
+    assert excluded_by(late, [late, twin], exact) == twin
+    assert excluded_by(twin, [late, twin], exact) is None
+    other = aged("other", 3, repo="a/c")
+    assert excluded_by(other, [late, twin, other], exact) is None
+    condition = name_taken(late, twin)
+    assert (condition.status, condition.reason) == (False, "SecretNameTaken")
+    assert "a-twin is a secret of a/b" in condition.message
 
 
 def test_a_repository_secret_is_used_by_containers_whose_file_names_it() -> None:
