@@ -51,6 +51,8 @@ class DomainStatus(RecordStatus):
     """checkedAt is when DNS was last checked, in UTC; unset = never."""
     cname_configured: Flag | None = None
     """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
+    txt_configured: Flag | None = None
+    """txtConfigured: the TXT record was right in the last check; unset = not recorded yet."""
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names (metadata.name) of the Containers that use it."""
     last_handled_request: Word = ""

@@ -166,7 +166,15 @@ def refusal(
         during = " while an update is in progress" if state is ActionState.UPDATING else ""
         return f"{action} is not possible in state {phase}{during}: {instead}"
     if action is ApiAction.ACCEPT and update is not UpdatePhase.READY:
-        return f"accept is not possible while the update is {update}: wait until it is ready"
+        if update is UpdatePhase.FAILED:
+            return (
+                "the update has failed and cannot be accepted: relaunch with another tag or other "
+                "values, or cancel the update"
+            )
+        return (
+            f"the update is {update} and cannot be accepted yet: wait until its status is ready, "
+            "or cancel it"
+        )
     if action is ApiAction.CANCEL and gpus > 1:
         return (
             f"cancel is not possible with {gpus} GPUs, whose update deletes the present "

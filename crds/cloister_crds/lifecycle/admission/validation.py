@@ -274,8 +274,8 @@ def _has_a_verified_domain(facts: RequestFacts) -> Iterator[Problem]:
         yield Problem(
             "spec.customDomain",
             "DomainNotFound",
-            f"The organization has no Domain for {host}; create it, set the records that its "
-            "status names, or leave customDomain out.",
+            f"The organization has no domain {host}; add the domain, create its TXT and CNAME "
+            "records and verify it, or leave customDomain out.",
         )
     elif not domain.status.verified:
         ready = condition(domain.status.conditions, "Ready")

@@ -213,7 +213,7 @@ def _checked(
     """Apply the records found in DNS to the status."""
     has_text = records.txt_value in facts.texts
     has_alias = records.cname_target in facts.aliases
-    change: dict[str, object] = {"cname_configured": has_alias}
+    change: dict[str, object] = {"cname_configured": has_alias, "txt_configured": has_text}
     if status.verified and not has_text:
         change |= {"verified": False, "verified_at": None, "lost_at": now}
     elif not status.verified and has_text and has_alias:
@@ -237,6 +237,11 @@ def _conditions(
     if status.lost_at is not None:
         until = status.lost_at + settings.grace
         wanted = f"Create the TXT record {records.txt_name} with the value {records.txt_value}"
+        if status.cname_configured is False:
+            wanted += (
+                f", and the CNAME record {_host_of(records)} with the target "
+                f"{records.cname_target}, which is missing too,"
+            )
         if now < until:
             return _stalled(
                 "DomainLost",
@@ -254,7 +259,7 @@ def _conditions(
             reason="DomainNotVerified",
             message=f"Create the TXT record {records.txt_name} with the value {records.txt_value} "
             f"and the CNAME record {_host_of(records)} with the target {records.cname_target} "
-            f"(DNS only, not proxied). {_missing(status)}",
+            f"(DNS only, not proxied). {_missing(status)}".rstrip(),
         ),
     )
 
@@ -265,11 +270,18 @@ def _host_of(records: DomainRecords) -> str:
 
 
 def _missing(status: DomainStatus) -> str:
+    """Return what the last check found of the records of a domain that is not verified."""
     if status.checked_at is None:
         return "DNS was not checked yet."
-    if status.cname_configured:
-        return "At the last check the CNAME was right and the TXT record was not."
-    return "At the last check the CNAME was not right."
+    found = {"TXT record": status.txt_configured, "CNAME record": status.cname_configured}
+    missing = [name for name, right in found.items() if right is False]
+    right = [name for name, right in found.items() if right]
+    if not missing:
+        return ""
+    text = " and the ".join(missing)
+    verb = "were" if len(missing) > 1 else "was"
+    others = f", and the {right[0]} was correct" if right else ""
+    return f"At the last check the {text} {verb} missing or wrong{others}."
 
 
 def _stalled(reason: str, message: str) -> tuple[ConditionUpdate, ...]:

@@ -37,7 +37,14 @@ OBSERVED = {
     "Secret": {"usedBy", "valueUpdatedAt"},
     "SSHKey": {"usedBy", "keyType"},
     "RegistryCredential": {"username", "expired", "valueUpdatedAt"},
-    "Domain": {"records", "checkedAt", "cnameConfigured", "usedBy", "lastHandledRequest"},
+    "Domain": {
+        "records",
+        "checkedAt",
+        "cnameConfigured",
+        "txtConfigured",
+        "usedBy",
+        "lastHandledRequest",
+    },
 }
 """Fields of status that the operator finds again, or that are about Enclaves that are gone."""
 OTHER = "7d0b2e55-90a1-4be4-b1a7-11d6a8d7c001"

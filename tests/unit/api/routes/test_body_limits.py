@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from cloister_api.errors import from_model
 from cloister_api.schemas.administration import CreateAdminKeyRequest
 from cloister_api.schemas.certificates import SignCertificateRequest
 from cloister_api.schemas.containers import (
@@ -217,6 +218,24 @@ def test_each_form_is_exact(
 ) -> None:
     assert [text for text in taken if problems(form, {**body, field: text})] == []
     assert [text for text in refused if problems(form, {**body, field: text}) != {field}] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "a" * 65}, "is too long: the maximum is 64 characters"),
+        ({"name": ""}, "is too short: the minimum length is 1"),
+        ({"gpus": 65}, "is too large: the maximum is 64"),
+        ({"gpus": -1}, "is too small: the minimum is 0"),
+        ({"secrets": ["A"] * 257}, "has too many entries: the maximum is 256"),
+    ],
+)
+def test_a_value_beyond_a_bound_is_refused_in_plain_words(
+    change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        CreateContainerRequest.model_validate_json(json.dumps({**CONTAINER, **change}))
+    assert [each.message for each in from_model(caught.value).details] == [words]
 
 
 def test_metadata_is_measured_in_bytes_of_compact_json() -> None:

@@ -394,7 +394,7 @@ OF_ANOTHER_TYPE: dict[str, tuple[Any, str]] = {
     "boolean": ("yes", "write true or false, without quotes"),
     "integer": ("7", "whole number: write one, without quotes"),
     "string": (7, "write"),
-    "array": ("a", "is no list: write one, in brackets"),
+    "array": ("a", "is not a list: write one, in brackets"),
 }
 """Type of a field -> a value of another type, and the words that say what to write."""
 READ_BY_SERVICES = {"/api/internal/usage-reports", "/api/webhooks/releases", "/api/webhooks/stripe"}

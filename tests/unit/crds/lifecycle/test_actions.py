@@ -59,7 +59,9 @@ def test_the_table_is_whole() -> None:
 def test_only_a_ready_update_can_be_accepted(update: UpdatePhase) -> None:
     message = refusal(ApiAction.ACCEPT, ContainerPhase.READY, update)
     assert message is not None
-    assert str(update) in message
+    failed = update is UpdatePhase.FAILED
+    assert ("has failed" if failed else f"is {update}") in message
+    assert ("wait" in message) is not failed, "a failed one never becomes ready"
 
 
 @pytest.mark.parametrize("phase", [ContainerPhase.READY, ContainerPhase.FAILED])

@@ -192,6 +192,30 @@ def test_both_records_verify_in_one_look(
     assert not holds(status.conditions, "Stalled")
 
 
+@pytest.mark.parametrize(
+    ("facts", "end"),
+    [
+        (DnsFacts(), "the TXT record and the CNAME record were missing or wrong."),
+        (
+            DnsFacts(RIGHT.texts, ()),
+            "the CNAME record was missing or wrong, and the TXT record was correct.",
+        ),
+        (
+            DnsFacts((), RIGHT.aliases),
+            "the TXT record was missing or wrong, and the CNAME record was correct.",
+        ),
+    ],
+)
+def test_everything_that_is_missing_is_named(facts: DnsFacts, end: str) -> None:
+    zone = Zone(facts)
+    for _ in range(2):  # after the check, and between two checks
+        zone.work()
+        ready = condition(zone.status.conditions, "Ready")
+        assert ready is not None
+        assert ready.message.endswith(end)
+        zone.now += timedelta(seconds=1)
+
+
 def test_two_looks_do_not_add_up() -> None:
     zone = Zone(DnsFacts(RIGHT.texts, ()))
     zone.work()
