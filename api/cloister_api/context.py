@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -328,11 +329,11 @@ def build(
     reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
     idempotency = IdempotentRequests(client, base.audit, clock)
     claims = HostnameClaims(client, clock)
-    updater = updater_of(base, reader, resolver, claims)
+    changing = partial(updater_of, base, reader, claims)
     replacements = Replacements(client, cache, reader, settings.gitops_managers)
     creator = creator_of(base, reader, resolver, claims, idempotency, replacements)
     records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
-    related = related_services(base, reader, resolver, updater, idempotency, records)
+    related = related_services(base, reader, resolver, changing, idempotency, records)
     return Context(
         settings=settings,
         installation=base.installation,
@@ -352,7 +353,7 @@ def build(
         statuses=ContainerStatuses(client, cache, settings.gitops_managers),
         measurements=MeasurementReader(client),
         creator=creator,
-        updater=updater,
+        updater=changing(resolver),
         validation=validation_of(base, reader, resolver, claims, replacements),
         certificates=certificates,
         collateral=collateral,

@@ -58,7 +58,7 @@ def validation_of(
 
 
 def updater_of(
-    base: Infrastructure, reader: ContainerReader, resolver: ReleaseResolver, claims: HostnameClaims
+    base: Infrastructure, reader: ContainerReader, claims: HostnameClaims, resolver: ReleaseResolver
 ) -> ContainerUpdater:
     """Build what changes containers."""
     return ContainerUpdater(

@@ -1,5 +1,6 @@
 """Builds the services beside containers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloister_api.assembly.infrastructure import Infrastructure
@@ -41,7 +42,7 @@ def related_services(
     base: Infrastructure,
     reader: ContainerReader,
     resolver: ReleaseResolver,
-    updater: ContainerUpdater,
+    updater_of: Callable[[ReleaseResolver], ContainerUpdater],
     idempotency: IdempotentRequests,
     records: RecordSettings,
 ) -> RelatedServices:
@@ -55,7 +56,7 @@ def related_services(
             client=client,
             cache=cache,
             resolver=resolver,
-            updater=updater,
+            updater_of=updater_of,
             records=records,
             gitops_managers=settings.gitops_managers,
             write_wait=wait,

@@ -79,6 +79,8 @@ SECRET_PATTERN = r"^[A-Za-z0-9_-]+$"  # noqa: S105 - a pattern of names
 """Names of secrets, in either spelling."""
 HOST_PATTERN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 """Names of Hosts."""
+HOST_OR_DEFAULT_PATTERN = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
+"""Names of Hosts, and empty = the default one."""
 NUL_PATTERN = r"^[^\u0000]*$"
 """Texts without the character NUL."""
 _DASHED = "use lowercase letters, digits and hyphens, no hyphen at the ends"
@@ -89,6 +91,8 @@ PATTERN_WORDS = {
     VARIABLE_NAME: "use letters, digits and underscores, no digit in front",
     SECRET_PATTERN: "write UPPER_SNAKE_CASE or kebab-case",
     HOST_PATTERN: "use lowercase letters, digits, hyphens and dots, none of them at the ends",
+    HOST_OR_DEFAULT_PATTERN: "use lowercase letters, digits, hyphens and dots, none of them at the "
+    "ends, or leave it empty for the default host",
     HOSTNAME_PATTERN: "write a lowercase host name, such as api.example.com",
 }
 """What to write instead of a text that does not fit a pattern."""
@@ -181,8 +185,10 @@ class ContainerChanges(ContainerRequest):
     """New GPU count; None = as it is."""
     custom_domain: Annotated[str, StringConstraints(max_length=253)] | None = None
     """New domain; empty = back to the generated one; None = as it is."""
-    host: HostName | None = None
-    """New host; None = as it is."""
+    host: (
+        Annotated[str, StringConstraints(max_length=253, pattern=HOST_OR_DEFAULT_PATTERN)] | None
+    ) = None
+    """New host; empty = back to the default one; None = as it is."""
     disable_confidential: bool | None = None
     """Without the TEE of the Host or with it; None = as it is, and with it without debug."""
 

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 KEY_NAME_PATTERN = r"^[A-Za-z0-9._ -]+$"
-"""Names of keys (spec 12.2); they are compared exactly, a space at an end included."""
+"""Names of keys (spec 12.2); several keys may have one."""
 KEY_PATTERN_WORDS = {
     KEY_NAME_PATTERN: "use letters, digits, hyphens, underscores, spaces and periods",
 }

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Deployment
+from cloister_crds.kinds import Container, Deployment
 from cloister_crds.names import deployment_name
 from tests.support.faults.fault_kinds import HeldEvents
 from tests.support.faults.faulty_proxy import FaultyProxy
@@ -163,6 +163,36 @@ async def test_an_update_of_all_tells_each_result(
         assert (result["status"], result["error"]) == ("skipped", "update already in progress")
 
 
+async def test_an_update_of_many_looks_its_release_up_once(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    """More than an organization may have requests that look something up."""
+    many = 40
+    await world.change_organization(limits={"containers": many})
+    async with facade.client(world.key) as client:
+        first = await made(client, world, "c0", **READY)
+        item = await world.container("c0")
+        assert item is not None
+        for number in range(1, many):
+            name = f"c{number}"
+            meta = {"name": name, "namespace": world.namespace}
+            await world.kube.create(
+                of(Container), {"metadata": meta, "spec": item["spec"]}, world.namespace
+            )
+            await world.report(name, **READY)
+
+        async def all_are_ready() -> bool:
+            (record,) = (await client.get("/api/deployments")).json()
+            return bool(record["ready_count"] == many)
+
+        await until(all_are_ready, what="all containers")
+        deployment = (await client.get(f"/api/containers/{first}")).json()["deployment_id"]
+        path = f"/api/deployments/{deployment}/update"
+        answer = await client.post(path, json={"tag": "v1.1.0"})
+        results = answer.json()["results"]
+    assert [each["status"] for each in results] == ["updating"] * many, answer.text
+
+
 async def test_what_git_manages_fails_alone(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "mine", **READY)
@@ -233,6 +263,22 @@ async def test_without_a_subscription_nothing_is_updated(
             return (await client.post(path, json={"tag": "v1.1.0"})).status_code == 402
 
         await until(unpaid, what="the lapse to be seen")
+        # 402 before 400 and 404 (spec 20.12), at every call that deploys.
+        for wrong in (
+            {"tag": "v1.1.0", "instance_ids": []},
+            {"tag": "v1.1.0", "promote_release": True},
+        ):
+            assert (await client.post(path, json=wrong)).status_code == 402
+        for body in (
+            world.body("b", ssh_keys=["none"]),
+            world.body("b", replace_container_id=UNKNOWN),
+        ):
+            assert (await client.post("/api/containers", json=body)).status_code == 402
+        container = (await client.get("/api/containers")).json()[0]["id"]
+        relaunch = await client.post(
+            f"/api/containers/{container}/relaunch", json={"ssh_keys": ["none"]}
+        )
+        assert relaunch.status_code == 402
 
 
 async def test_another_organization_learns_nothing(

@@ -151,6 +151,23 @@ async def test_without_the_entitlement_it_is_forbidden(
         assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
 
 
+async def test_a_domain_is_answered_with_its_records_or_503(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    host = await entitled(world)
+    async with facade.client(world.key) as client:
+        waits = await post(client, host)
+        assert (waits.status_code, waits.json()["code"]) == (503, "UNAVAILABLE")
+        assert "send the same request again" in waits.json()["error"]
+        assert waits.headers["retry-after"]
+        await operate(world, host, records=records_of(host))
+        made = await client.post("/api/domains", json={"domain": host})
+        assert made.status_code == 201, made.text
+        assert made.json()["cname_target"] == records_of(host)["cnameTarget"]
+        again = await client.post("/api/domains", json={"domain": host})
+        assert again.status_code == 409
+
+
 async def test_another_organization_learns_nothing(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:

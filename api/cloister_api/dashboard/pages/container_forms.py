@@ -140,7 +140,7 @@ def changes_of(form: Form, spec: ContainerSpec) -> dict[str, Any]:
     """
     wanted, now = requested_of(form), present(spec)
     changed = {name: value for name, value in wanted.items() if differs(name, value, now)}
-    # Nobody can ask for the default again: the REST API has no word for it either.
+    # An empty choice leaves them as they are.
     for name in ("host", "gpus"):
         if not wanted[name] and wanted[name] != 0:
             changed.pop(name, None)

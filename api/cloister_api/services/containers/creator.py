@@ -16,6 +16,7 @@ from cloister_api.schemas.containers import CreateContainerRequest
 from cloister_api.services.claims import HostnameClaims, hostname_taken
 from cloister_api.services.containers.facts import facts_of_create
 from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.refusals import require_subscription
 from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.containers.resolution import ReleaseResolver, admitted_problems
 from cloister_api.services.containers.specs import spec_of
@@ -101,6 +102,7 @@ class ContainerCreator:
         earlier = await self._earlier(same_name, request)
         if earlier is not None:
             return earlier
+        require_subscription(principal.organization)
         replaced = await self.replacements.replaced(principal, body.replaces, namesakes)
         old = replaced.container.metadata.name if replaced is not None else None
         spec = spec_of(body, replaces=old)

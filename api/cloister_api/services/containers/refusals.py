@@ -6,11 +6,13 @@ from dataclasses import replace
 from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
 from cloister_api.schemas.containers import api_name
 from cloister_api.schemas.vocabulary import in_api_words
+from cloister_crds.kinds import Organization
 from cloister_crds.kinds.container import ContainerSpec
+from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["api_field", "denial", "refusal", "to_wire"]
+__all__ = ["api_field", "denial", "refusal", "require_subscription", "to_wire"]
 
 API_FIELDS = {
     **{
@@ -44,6 +46,18 @@ def to_wire(problem: Problem) -> Problem:
             index = rest if rest.startswith("[") else ""
             return replace(problem, field=f"{name}{index}", message=message)
     return replace(problem, message=message)
+
+
+def require_subscription(organization: Organization) -> None:
+    """Refuse a deployment before anything else about it is judged (spec 20.12).
+
+    Raises
+    ------
+    ApiError
+        402 without an active container subscription.
+    """
+    if not billing_of(organization).container_subscription:
+        raise payment_required()
 
 
 def denial(problems: Iterable[Problem]) -> ApiError | None:

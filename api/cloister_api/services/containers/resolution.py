@@ -6,6 +6,7 @@ parser, those of images by the registries; only "does not respond now" is an err
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from cloister_api.cache import ClusterCache
@@ -68,6 +69,12 @@ class ResolvedRelease:
             image_sizes=self.image_sizes,
         )
 
+    def unanswered(self, problems: Iterable[Problem]) -> ApiError | None:
+        """Return a 503 where nothing is wrong but that registries do not respond; else None."""
+        silent = {each.reason for each in self.images.values() if each.transient}
+        errors = [each for each in problems if each.severity is Severity.ERROR]
+        return refusal(errors) if errors and {each.code for each in errors} <= silent else None
+
 
 class PullCredentials:
     """The credentials of organizations, read when they are needed and never kept."""
@@ -110,6 +117,7 @@ class ReleaseResolver:
             release=True,
         )
         self._limits = (installation.max_file_bytes, installation.max_image_bytes)
+        self._found: ResolvedRelease | None = None
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -198,6 +206,12 @@ class ReleaseResolver:
         sizes = {image: each for image, each in found.items() if isinstance(each, ImageSize)}
         return ResolvedRelease(facts, *self._limits, failed, sizes)
 
+    def of_release(self, found: ResolvedRelease) -> "ReleaseResolver":
+        """Return this with a release that is not looked up again, for several requests."""
+        of_one = copy(self)
+        of_one._found = found  # noqa: SLF001 - a copy of this
+        return of_one
+
     async def approve(
         self, facts: RequestFacts, problems: tuple[Problem, ...], *, kept: bool = False
     ) -> ResolvedRelease:
@@ -224,7 +238,7 @@ class ReleaseResolver:
         assert facts.organization is not None
         spec = facts.spec
         try:
-            found = await self.find(
+            found = self._found or await self.find(
                 spec.repo, spec.tag, facts.organization, commit=spec.commit, kept=kept
             )
         except SourceError as error:

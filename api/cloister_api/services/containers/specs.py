@@ -75,6 +75,8 @@ def changed_spec(spec: ContainerSpec, body: ContainerChanges) -> ContainerSpec:
         update["variables"] = variables_of(body.variables)
     if body.custom_domain is not None:
         update["custom_domain"] = body.custom_domain or None
+    if body.host is not None:
+        update["host"] = body.host or None
     dropped = DEBUG_ALONE if body.debug is False else {}
     return checked({**spec.model_dump(), **dropped, **update})
 

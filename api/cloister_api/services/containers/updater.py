@@ -16,13 +16,10 @@ from cloister_api.errors import ApiError, bad_request, changed_since, conflict, 
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.services.claims import HostnameClaims, hostname_taken
-from cloister_api.services.containers.allowed_actions import (
-    forbid,
-    managed_keys,
-    refuse_managed,
-)
+from cloister_api.services.containers.allowed_actions import forbid, managed_keys, refuse_managed
 from cloister_api.services.containers.facts import facts_of_change
 from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.refusals import require_subscription
 from cloister_api.services.containers.resolution import (
     ReleaseResolver,
     ResolvedRelease,
@@ -305,6 +302,7 @@ class ContainerUpdater:
         KubeError
             When the cluster refuses or does not respond.
         """
+        require_subscription(principal.organization)
         container = held.container
         earlier = await ended(container)
         written = written_spec(container, body, earlier)

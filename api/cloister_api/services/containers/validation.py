@@ -109,7 +109,8 @@ class Validation:
         Raises
         ------
         ApiError
-            404 when the organization has no such container, 503 when the source does not respond.
+            404 when the organization has no such container, 503 when the source or a registry does
+            not respond and nothing else is wrong.
         KubeError
             When the cluster does not respond.
         """
@@ -144,6 +145,9 @@ class Validation:
             return verdict((*taken, *validate_for_organization(facts), missing))
         config = found.release.config
         problems = validate_for_organization(found.added_to(facts))
+        unanswered = found.unanswered((*taken, *problems))
+        if unanswered is not None:
+            raise unanswered
         shown = config.model_dump(mode="json") if config is not None else None
         judged = verdict((*taken, *problems), shown, self._deadlines(config))
         named = body.instance_name is not None or held is not None

@@ -1,6 +1,7 @@
 """Deployments: the containers of one repository, their default of staging, updates of all."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 from cloister_api.auth.authenticator import Principal
@@ -11,7 +12,6 @@ from cloister_api.errors import (
     conflict,
     from_kube,
     not_found,
-    payment_required,
 )
 from cloister_api.records.container import RecordSettings, container_record, shown_state
 from cloister_api.records.replacement_links import (
@@ -24,7 +24,11 @@ from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
 from cloister_api.schemas.resources import UpdateDeploymentRequest
-from cloister_api.services.containers.resolution import ReleaseResolver, refusal_of_source
+from cloister_api.services.containers.refusals import require_subscription
+from cloister_api.services.containers.resolution import (
+    ReleaseResolver,
+    refusal_of_source,
+)
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
 from cloister_clients.kube import KubeClient, KubeError
@@ -33,11 +37,12 @@ from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.admission.limits import billing_of
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 
 __all__ = ["Deployments"]
 
+_CONCURRENT = 8
+"""Containers of a deployment that are updated at the same time."""
 _SETTLED = {ContainerPhase.READY, ContainerPhase.FAILED}
 
 
@@ -57,7 +62,7 @@ class Deployments:
         client: KubeClient,
         cache: ClusterCache,
         resolver: ReleaseResolver,
-        updater: ContainerUpdater,
+        updater_of: Callable[[ReleaseResolver], ContainerUpdater],
         records: RecordSettings,
         gitops_managers: tuple[str, ...],
         write_wait: float,
@@ -65,7 +70,7 @@ class Deployments:
         self._client = client
         self._cache = cache
         self._resolver = resolver
-        self._updater = updater
+        self._updater_of = updater_of
         self._records = records
         self._gitops = frozenset(gitops_managers)
         self._write_wait = write_wait
@@ -173,6 +178,7 @@ class Deployments:
         """
         held = self._with_id(principal, given)
         deployment = await agreed(self._client, held.value, match, "deployment")
+        require_subscription(principal.organization)
         if body.promote_release:
             raise bad_request(
                 "promote_release",
@@ -180,8 +186,6 @@ class Deployments:
                 "at the source and leave this out",
             )
         targets = self._targets(principal, deployment, body.instance_ids)
-        if not billing_of(principal.organization).container_subscription:
-            raise payment_required()
         try:
             found = await self._resolver.find(
                 deployment.spec.repo, body.tag, principal.organization
@@ -190,17 +194,19 @@ class Deployments:
             raise refusal_of_source(error) from error
         default, config = deployment.spec.default_staging, found.release.config
         links = replacement_links(self._cache.containers_of(principal.namespace))
-        attempts = (
-            self._try_update(
-                principal,
-                deployment,
-                one,
-                instance_update(one.container, body, config, default_staging=default),
-                links.get(one.container.metadata.uid, NO_LINKS),
-            )
-            for one in targets
-        )
-        results = list(await asyncio.gather(*attempts))
+        updater = self._updater_of(self._resolver.of_release(found))
+        turns = asyncio.Semaphore(_CONCURRENT)
+
+        async def attempt(one: CachedContainer) -> DeploymentResult | KubeError:
+            changes = instance_update(one.container, body, config, default_staging=default)
+            own = links.get(one.container.metadata.uid, NO_LINKS)
+            async with turns:
+                try:
+                    return await self._update_one(principal, deployment, one, changes, updater, own)
+                except KubeError as error:
+                    return error
+
+        results = list(await asyncio.gather(*map(attempt, targets)))
         refused = [each for each in results if isinstance(each, KubeError)]
         if refused and all(
             isinstance(each, KubeError) or each.error is not None for each in results
@@ -242,27 +248,14 @@ class Deployments:
             )
         return [one for one in own if one.id in set(wanted)]
 
-    async def _try_update(
-        self,
-        principal: Principal,
-        deployment: Deployment,
-        held: CachedContainer,
-        changes: InstanceUpdate,
-        links: ReplacementLinks,
-    ) -> DeploymentResult | KubeError:
-        """Update one container, and return an error of the cluster instead of raising it."""
-        try:
-            return await self._update_one(principal, deployment, held, changes, links)
-        except KubeError as error:
-            return error
-
     async def _update_one(
         self,
         principal: Principal,
         deployment: Deployment,
         held: CachedContainer,
         changes: InstanceUpdate,
-        links: ReplacementLinks = NO_LINKS,
+        updater: ContainerUpdater,
+        links: ReplacementLinks,
     ) -> DeploymentResult:
         """Update one container, or return why it was not.
 
@@ -277,7 +270,7 @@ class Deployments:
         if state.phase not in _SETTLED:
             return result_of(held, "skipped", "instance is not running")
         try:
-            changed = await self._updater.relaunch(principal, held, changes)
+            changed = await updater.relaunch(principal, held, changes)
         except ApiError as error:
             return result_of(held, "failed", error.message)
         record = container_record(changed, principal.organization, deployment, self._records, links)

@@ -4,7 +4,15 @@ from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
-from cloister_api.errors import ApiError, bad_request, broken_rule, conflict, in_use, not_found
+from cloister_api.errors import (
+    ApiError,
+    bad_request,
+    broken_rule,
+    conflict,
+    in_use,
+    not_found,
+    unavailable,
+)
 from cloister_api.records.resources import domain_record, users_of
 from cloister_api.schemas.resource_responses import DomainResponse
 from cloister_api.schemas.resources import CreateDomainRequest
@@ -85,7 +93,7 @@ class Domains:
         ------
         ApiError
             403 without a domain suffix, or when the limit is reached; 400 for a name outside of it;
-            409 when it exists.
+            409 when it exists; 503 while its records are not known.
         KubeError
             When the cluster refuses or does not respond.
         """
@@ -135,11 +143,22 @@ class Domains:
     async def _with_dns_records(
         self, principal: Principal, made: Domain
     ) -> VersionedRecord[DomainResponse]:
-        """Wait until the operator has published the records of a domain, and return it."""
+        """Wait until the operator has published the records of a domain, and return it.
+
+        Raises
+        ------
+        ApiError
+            503 when it has not; the same request then finds what this one has registered.
+        """
         host = made.spec.domain
-        await self._cache.domains.until(
+        known = await self._cache.domains.until(
             lambda: self._records_are_known(principal, host), within=self._dns_wait
         )
+        if not known:
+            raise unavailable(
+                f"{host} is registered, and the operator has not published its DNS records yet; "
+                "send the same request again to get them"
+            )
         return self._recorded(principal, self._find(principal, host) or made)
 
     async def _earlier(

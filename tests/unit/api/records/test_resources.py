@@ -8,6 +8,7 @@ import pytest
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, CachedResource
 from cloister_api.errors import ApiError
+from cloister_api.records.replacement_links import NO_LINKS
 from cloister_api.records.resources import (
     deployment_record,
     domain_record,
@@ -227,14 +228,15 @@ async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResul
         client=cast("Any", None),
         cache=cast("Any", None),
         resolver=cast("Any", None),
-        updater=cast("ContainerUpdater", updater),
+        updater_of=cast("Any", None),
         records=SETTINGS,
         gitops_managers=(),
         write_wait=0,
     )
     body = InstanceUpdate(tag="v2", relaunch_staging=True)
     principal = Principal("k", "ada", ORGANIZATION)
-    return await service._update_one(principal, DEPLOYMENT, one, body)
+    relaunching = cast("ContainerUpdater", updater)
+    return await service._update_one(principal, DEPLOYMENT, one, body, relaunching, NO_LINKS)
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_error_responses_have_one_form() -> None:
         ("missing", ("body", "tag"), "tag", "required field is missing"),
         ("missing", ("body",), "", "JSON object is needed"),
         ("model_attributes_type", ("body",), "", "must be a JSON object"),
-        ("string_type", ("body", "variables", "A"), "variables.A", "text"),
+        ("string_type", ("body", "variables", "A"), "variables.A", "string"),
     ],
 )
 def test_what_the_framework_finds_is_named(
@@ -255,6 +255,12 @@ def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
     named = spec.model_copy(update={"custom_domain": "www.example.test"})
     back = RelaunchRequest.model_validate({"custom_domain": ""})
     assert keys_changed(named, back) == {"customDomain": None}
+    placed = spec.model_copy(update={"host": "h1"})
+    back = RelaunchRequest.model_validate({"host_name": ""})
+    assert keys_changed(placed, back) == {"host": None}
+    assert keys_changed(spec, back) == {}
+    as_it_is = RelaunchRequest.model_validate({"host_name": None, "gpus": None})
+    assert keys_changed(placed, as_it_is) == {}
 
 
 WRITTEN = {
