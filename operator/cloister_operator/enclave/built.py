@@ -67,8 +67,8 @@ class BuiltEnclave:
     """The documents that the measurement names, by the name of the file and key."""
     measurement: Measurement
     """Its measurement."""
-    pod_spec: dict[str, Any]
-    """``spec`` of its Pod."""
+    described: dict[str, Any] | None
+    """``spec`` of its Pod where the rules of a machine describe it; None elsewhere."""
 
     def config_map(self, cluster: ClusterNetwork) -> dict[str, Any]:
         """Return the manifest of the ConfigMap: the file as it was measured, and the documents.
@@ -109,13 +109,13 @@ class BuiltEnclave:
                     **annotations(self.measurement),
                 },
             },
-            "spec": self.pod_spec,
+            "spec": self.described or pod_spec(self.plan, self.settings),
         }
 
 
 def build_enclave(plan: EnclavePlan, settings: BuildSettings) -> BuiltEnclave:
     """Build and measure the Enclave of a plan."""
-    pod = pod_spec(plan, settings)
+    pod = pod_spec(plan, settings) if gets_rules(plan.host.spec) else None
     documents = _documents(plan, settings, pod)
     spec = plan.enclave.spec
     measurement = measure(
@@ -131,13 +131,15 @@ def build_enclave(plan: EnclavePlan, settings: BuildSettings) -> BuiltEnclave:
     return BuiltEnclave(plan, settings, documents, measurement, pod)
 
 
-def _documents(plan: EnclavePlan, settings: BuildSettings, pod: dict[str, Any]) -> dict[str, str]:
+def _documents(
+    plan: EnclavePlan, settings: BuildSettings, pod: dict[str, Any] | None
+) -> dict[str, str]:
     """Build the documents that the measurement names.
 
     Parameters
     ----------
     pod
-        ``spec`` of the Pod, which the rules of a machine describe.
+        ``spec`` of the Pod where the rules of a machine describe it; None elsewhere.
 
     Returns
     -------
@@ -166,7 +168,7 @@ def _documents(plan: EnclavePlan, settings: BuildSettings, pod: dict[str, Any]) 
     texts = {name: _written(document) for name, document in documents.items()}
     if signed or gated:
         texts[AUTHORITIES_KEY] = settings.api.authorities if settings.api is not None else ""
-    if gets_rules(plan.host.spec):
+    if pod is not None:
         texts[POD_DOCUMENT] = pod_text(pod_data(plan, pod))
     return texts
 
