@@ -37,11 +37,19 @@ MAX_VALUES = 4096
 """How many values a body may have, those in arrays and objects counted each. A create with every
 variable, secret and key that a container may have is below a thousand; metadata of a key could be
 two thousand."""
+MAX_DIGITS = 400
+"""Digits of an integer: to read one takes a time that is quadratic in them. The largest number that
+a float can be has 309."""
 MAX_SHOWN = 64
 """Characters of a name that a path shows."""
 TOO_DEEP = f"arrays and objects are nested more than {MAX_DEPTH} levels deep; nest them less"
 TOO_MANY = "there are more than {} values; send fewer"
-REFUSALS = {TOO_DEEP: "TooDeep", TOO_MANY.format(MAX_VALUES): "TooManyValues"}
+TOO_LONG = f"an integer has more than {MAX_DIGITS} digits; write fewer"
+REFUSALS = {
+    TOO_DEEP: "TooDeep",
+    TOO_MANY.format(MAX_VALUES): "TooManyValues",
+    TOO_LONG: "NumberTooLong",
+}
 """Why a body is not parsed although it may be JSON, each with its word for programs."""
 
 WHITE_SPACE = b" \t\r\n"
@@ -149,14 +157,24 @@ def parse(text: bytes, most: int = MAX_VALUES) -> tuple[Any, list[str]]:
 
     try:
         # In another encoding the bytes of brackets and quotation marks mean something else.
-        value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=build)
-    except json.JSONDecodeError:
-        raise
+        decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise json.JSONDecodeError("it is not UTF-8", "", 0) from error
-    except ValueError as error:
-        raise json.JSONDecodeError("a number has too many digits", "", 0) from error
+    value = json.loads(decoded, object_pairs_hook=build, parse_int=integer)
     return value, paths_of_repeated_names(value) if repeated else []
+
+
+def integer(digits: str) -> int:
+    """Read an integer.
+
+    Raises
+    ------
+    BoundError
+        When it is too long.
+    """
+    if len(digits) > MAX_DIGITS:
+        raise BoundError(TOO_LONG)
+    return int(digits)
 
 
 def paths_of_repeated_names(value: Any) -> list[str]:

@@ -67,6 +67,7 @@ def long(size: int) -> Iterator[tuple[str, bytes]]:
     yield "long number", filled(b'{"gpus":', b"1", b"}", size)
     yield "long fraction", filled(b'{"gpus":0.', b"1", b"}", size)
     yield "long numbers", filled(b'{"a":[', b"1" * 4300 + b",", b"1]}", size)
+    yield "numbers of 390 digits", filled(b'{"a":[', b"1" * 390 + b",", b"1]}", size)
 
 
 def wide(size: int, values: int) -> Iterator[tuple[str, bytes]]:

@@ -11,6 +11,7 @@ from cloister_api.http.bodies import MAX_BODY
 from cloister_api.schemas.errors import Detail
 from cloister_api.wire.strict_json import (
     MAX_DEPTH,
+    MAX_DIGITS,
     MAX_SHOWN,
     MAX_VALUES,
     BoundError,
@@ -59,6 +60,14 @@ def test_the_number_of_values_is_exact() -> None:
 def test_white_space_hides_no_depth(depth: int) -> None:
     with pytest.raises(DepthError):
         parse(b" " * 8 * MAX_VALUES + b"[" * depth + b"]" * depth)
+
+
+def test_the_digits_of_an_integer_are_bounded() -> None:
+    longest = "9" * MAX_DIGITS
+    assert parse(longest.encode()) == (int(longest), [])
+    assert parse(f"-0.{longest}9e1".encode())[0] == pytest.approx(-10)
+    with pytest.raises(BoundError, match="more than 400 digits"):
+        parse(f'{{"a": [{longest}9]}}'.encode())
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
