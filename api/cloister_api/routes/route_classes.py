@@ -15,7 +15,7 @@ from typing_extensions import override
 from cloister_api.errors import refused_fields
 from cloister_api.schemas.errors import Detail
 from cloister_api.wire.json_response import JsonResponse
-from cloister_api.wire.strict_json import StrictRequest
+from cloister_api.wire.strict_json import StrictRequest, shown
 
 __all__ = ["Handler", "StrictRoute", "TypedRoute"]
 
@@ -118,6 +118,6 @@ def query_problems(given: Iterable[tuple[str, str]], known: frozenset[str]) -> I
     for name, count in sorted(Counter(name for name, _ in given).items()):
         if name not in known:
             words = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-            yield Detail(name, "UnknownParameter", f"unknown query parameter; {words}")
+            yield Detail(shown(name), "UnknownParameter", f"unknown query parameter; {words}")
         elif count > 1:
             yield Detail(name, "Duplicate", "is in the query more than once; keep one of them")
