@@ -5,7 +5,7 @@ raise `ApiError`; routes and middleware never build the response of an error by 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -45,6 +45,7 @@ __all__ = [
     "problems_of_file",
     "too_deep",
     "unavailable",
+    "words_of",
     "wrong_method",
 ]
 
@@ -62,6 +63,7 @@ WORDS_OF_WRONG_VALUES = {
     "string_type": "is not a string: write one, in quotes",
     "int_type": "is not a whole number: write one, without quotes",
     "int_parsing": "is not a whole number: write one",
+    "int_from_float": "is not a whole number: write one",
     "list_type": "is not a list: write one, in brackets",
     "tuple_type": "is not a list: write one, in brackets",
     "dict_type": "is not an object: write one, in braces",
@@ -72,6 +74,8 @@ WORDS_OF_WRONG_VALUES = {
     "too_short": "has too few entries: the minimum is {min_length}",
     "greater_than_equal": "is too small: the minimum is {ge}",
     "less_than_equal": "is too large: the maximum is {le}",
+    "literal_error": "must be one of: {expected}",
+    "enum": "must be one of: {expected}",
 }
 """What to write instead of a value that is wrong, with what pydantic says of its bounds."""
 MOST_DETAILS = 50
@@ -158,8 +162,8 @@ def broken_rule(field: str, error: ValidationError) -> ApiError:
     error
         What the contract's model reports; its input may be secret and is left out.
     """
-    problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-    return bad_request(field, f"{field}: {in_api_words(problem)}")
+    problem = error.errors(include_url=False, include_input=False)[0]
+    return bad_request(field, f"{field}: {in_api_words(words_of(problem))}")
 
 
 def not_found(what: str) -> ApiError:
@@ -295,9 +299,16 @@ def detail_of(problem: dict[str, Any]) -> Detail:
     if kind == "string_pattern_mismatch":
         wanted = WORDS_OF_PATTERNS.get(problem["ctx"]["pattern"], str(problem["msg"]))
         return Detail(field, "Invalid", f"does not have the form it must have: {wanted}")
-    words = WORDS_OF_WRONG_VALUES.get(kind)
-    wanted = str(problem["msg"]) if words is None else words.format_map(problem.get("ctx", {}))
-    return Detail(field, "Invalid", wanted)
+    return Detail(field, "Invalid", words_of(problem))
+
+
+def words_of(problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, of a body or of the custom resource that it becomes."""
+    context = problem.get("ctx", {})
+    if context.get("min_length") == 1:
+        return "must not be empty"
+    words = WORDS_OF_WRONG_VALUES.get(problem["type"])
+    return str(problem["msg"]) if words is None else words.format_map(context)
 
 
 def not_json(reason: str) -> Detail:
@@ -314,7 +325,7 @@ WORDS: dict[HTTPStatus, tuple[ErrorCode, str]] = {
     ),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "METHOD_NOT_ALLOWED",
-        "the path does not know this method; the header Allow lists those it knows",
+        "the path does not have this method; the Allow header lists those it has",
     ),
 }
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cloister_api.errors import ApiError, problems_of_file
+from cloister_api.errors import ApiError, problems_of_file, words_of
 from cloister_api.schemas.containers import ContainerChanges, CreateContainerRequest
 from cloister_api.services.containers.refusals import to_wire
 from cloister_crds.kinds.container import ContainerSpec
@@ -113,6 +113,6 @@ def problems_of(error: ValidationError) -> tuple[Problem, ...]:
     problems = []
     for found in error.errors(include_url=False, include_input=False):
         path = ".".join(str(part) for part in found["loc"][:1])
-        problem = Problem(f"spec.{path}" if path else "", "Invalid", str(found["msg"]))
+        problem = Problem(f"spec.{path}" if path else "", "Invalid", words_of(found))
         problems.append(to_wire(problem))
     return tuple(problems)

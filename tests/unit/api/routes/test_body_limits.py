@@ -224,7 +224,7 @@ def test_each_form_is_exact(
     ("change", "words"),
     [
         ({"name": "a" * 65}, "is too long: the maximum is 64 characters"),
-        ({"name": ""}, "is too short: the minimum length is 1"),
+        ({"name": ""}, "must not be empty"),
         ({"gpus": 65}, "is too large: the maximum is 64"),
         ({"gpus": -1}, "is too small: the minimum is 0"),
         ({"secrets": ["A"] * 257}, "has too many entries: the maximum is 256"),
