@@ -180,7 +180,7 @@ class Condition(Model):
             "reason is one CamelCase word for programs; sentences belong to message",
         ),
     ]
-    """reason is a stable CamelCase word for programs; the manual lists all of them."""
+    """reason is a stable CamelCase word for programs; docs/reasons.md lists them."""
     message: Text = ""
     """message describes the state and what to do, for people."""
 

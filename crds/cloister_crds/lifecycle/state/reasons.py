@@ -395,7 +395,7 @@ _OPEN = (
     _open(
         "DomainNotVerified",
         "The records of the custom domain were not seen.",
-        "Create the TXT and the CNAME record that the Domain's status names.",
+        "Create the TXT and CNAME records that the Domain's status lists.",
     ),
     _open(
         "DomainReserved",
