@@ -70,8 +70,8 @@ KINDS: dict[int, ErrorKind] = {
     ),
     405: ErrorKind(
         "METHOD_NOT_ALLOWED",
-        "The path does not know the method.",
-        "the path does not know this method; the header Allow lists those it knows",
+        "The path does not have this method.",
+        "the path does not have this method; the Allow header lists those it has",
     ),
     408: ErrorKind(
         "REQUEST_TIMEOUT",
