@@ -136,10 +136,7 @@ def _resources(config: ServiceConfig, container: ContainerConfig) -> Iterator[tu
         named = "number " + ", ".join(map(str, gpus)) if isinstance(gpus, tuple) else str(gpus)
         yield "GPUs", f"{named}{_sharers(config, container)}"
     limit = container.pids_limit
-    yield (
-        "processes",
-        "as podPidsLimit allows" if limit < 0 else f"at most {limit}",
-    )
+    yield "processes", "up to the limit of the Pod" if limit < 0 else f"at most {limit}"
 
 
 def _sharers(config: ServiceConfig, container: ContainerConfig) -> str:

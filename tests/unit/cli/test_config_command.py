@@ -213,7 +213,7 @@ def test_explain() -> None:
         "GPUs all, shared with trainer, helper: needs a Host with gpu.deviceClass",
         "GPUs number 0, 1, shared with Model_Server.1, helper: needs a Host with gpu.deviceClass",
         "GPUs 2, shared with Model_Server.1, trainer: needs a Host with gpu.deviceClass",
-        "processes at most 65536, never unlimited",
+        "processes up to the limit of the Pod",
         "networks none: no connection to anything",
         (
             "root file system writable, on the node's disk; with the logs at most 10 GiB, or "
