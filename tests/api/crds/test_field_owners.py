@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from cloister_crds.kinds import Container, Enclave
 from tests.api.crds.test_changes import ENCLAVE
+from tests.api.crds.test_pods_of_enclaves import pod as enclave_pod
 from tests.support.cluster.admission_policies import serves_mutations
 from tests.support.cluster.api_server import ApiServer
 from tests.support.cluster.clusters import unique
@@ -44,9 +45,7 @@ def core(kind: str, labels: dict[str, str], **parts: Any) -> dict[str, Any]:
 
 def pod(labels: dict[str, str]) -> dict[str, Any]:
     """Return a Pod that the policies take of the operator."""
-    container = {"name": "web", "image": "registry.example.com/web@sha256:" + "0" * 64}
-    spec = {"automountServiceAccountToken": False, "containers": [container]}
-    return core("Pod", labels, spec=spec)
+    return core("Pod", labels, spec=enclave_pod()["spec"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from cloister_crds.tokens import token_audience
+from tests.api.crds.test_pods_of_enclaves import pod as enclave_pod
 from tests.support.cluster.admission_policies import install_policies, remove_policies
 from tests.support.cluster.api_server import ApiResponse, ApiServer
 from tests.support.cluster.pod_tokens import token_path, token_request
@@ -122,13 +123,9 @@ async def _until_the_policies_work(people: People) -> None:
 
 
 def pod(name: str) -> dict[str, Any]:
-    one = {"name": "a", "image": "registry.example.com/a:1"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"cloister.dev/enclave": name}},
-        "spec": {"automountServiceAccountToken": False, "containers": [one]},
-    }
+    body = enclave_pod()
+    body["metadata"] = {"name": name, "labels": {"cloister.dev/enclave": name}}
+    return body
 
 
 def service(name: str) -> dict[str, Any]:

@@ -137,7 +137,7 @@ async def test_a_staged_update_is_accepted_or_cancelled(
         assert f'action="{path}/accept"' not in page.text
         early = await person.fill(f"{path}/accept", version=version_on(page))
         assert early.status_code == 409
-        assert "wait until it is ready" in early.text
+        assert "wait until its status is ready" in early.text
 
 
 async def test_a_member_reads_only(
