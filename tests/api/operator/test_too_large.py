@@ -201,7 +201,8 @@ def test_a_file_as_large_as_the_setting_allows_is_deployed(
     file += b"#" * (LARGEST_FILE - len(file))
     operated.repository("acme/allowed").release("v1", file)
     body = {"repo": "acme/allowed", "tag": "v1"}
-    verdict = client.post("/api/containers/validate", json=body).json()
+    on = {**body, "host_name": operated.host}
+    verdict = client.post("/api/containers/validate", json=on).json()
     assert (verdict["valid"], verdict["errors"], verdict["warnings"]) == (True, [], [])
     operated.create_container("allowed", **body)
 
