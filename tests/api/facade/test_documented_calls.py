@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cloister_clients.kube import NotFound
-from cloister_crds.kinds import Container
+from cloister_clients.kube.kinds import of
+from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.container import DesiredState
 from tests.api.facade.test_actions import UPDATING
 from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.programs.published_domains import publish
 from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "calls.md"
@@ -31,7 +33,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 class Operator:
-    """Reports Containers as what they ask for, for the generation that it has read."""
+    """Reports Containers as what they ask for, for the generation that it has read, and Domains."""
 
     def __init__(self, world: FacadeInstallation) -> None:
         self._world = world
@@ -49,6 +51,10 @@ class Operator:
                     # It may be deleted at this moment.
                     with contextlib.suppress(NotFound):
                         await self._report(container)
+            for item in (await self._world.kube.list(of(Domain), self._world.namespace)).items:
+                if "records" not in item.get("status", {}):
+                    with contextlib.suppress(NotFound):
+                        await publish(self._world, item["metadata"]["name"])
             return done.is_set()
 
         task = asyncio.create_task(until(ended, within=2 * DEADLINE, every=0.2))

@@ -10,6 +10,7 @@ import pytest
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
+from tests.support.programs.published_domains import publish, records_of
 from tests.support.waiting import until
 
 FIELDS = (
@@ -35,31 +36,9 @@ async def entitled(world: FacadeInstallation) -> str:
     return f"api-{uuid.uuid4().hex[:6]}.{zone}"
 
 
-async def operate(world: FacadeInstallation, host: str, **status: Any) -> None:
-    """Write a Domain's status as the operator does, once the Domain is there."""
-
-    async def written() -> bool:
-        found = {each["metadata"]["name"] for each in (await listed(world))}
-        if host not in found:
-            return False
-        patch = {"status": status}
-        await world.kube.merge_patch(of(Domain), host, patch, world.namespace, subresource="status")
-        return True
-
-    await until(written, what="the domain")
-
-
 async def listed(world: FacadeInstallation) -> list[dict[str, Any]]:
     page = await world.kube.list(of(Domain), world.namespace)
     return list(page.items)
-
-
-def records_of(host: str) -> dict[str, str]:
-    return {
-        "txtName": f"_cloister.{host}",
-        "txtValue": f"cloister-verification={host}:{'a' * 32}",
-        "cnameTarget": f"{'b' * 32}.dns.example.test",
-    }
 
 
 async def post(client: httpx.AsyncClient, host: str) -> httpx.Response:
@@ -78,7 +57,7 @@ async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -
     host = await entitled(world)
     async with facade.client(world.key) as client:
         made, _ = await asyncio.gather(
-            post(client, host), operate(world, host, records=records_of(host))
+            post(client, host), publish(world, host, records=records_of(host))
         )
         assert made.status_code == 201, made.text
         record = made.json()
@@ -98,7 +77,7 @@ async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -
 
             stamp = await until(requested, what="a request to look")
             seen = {"verified": True, "verifiedAt": "2026-03-01T12:00:00Z", "cnameConfigured": True}
-            await operate(world, host, lastHandledRequest=stamp, **seen)
+            await publish(world, host, lastHandledRequest=stamp, **seen)
 
         looked, _ = await asyncio.gather(
             client.post(f"/api/domains/{host}/verify"), answer_the_request()
@@ -160,7 +139,7 @@ async def test_a_domain_is_answered_with_its_records_or_503(
         assert (waits.status_code, waits.json()["code"]) == (503, "UNAVAILABLE")
         assert "send the same request again" in waits.json()["error"]
         assert waits.headers["retry-after"]
-        await operate(world, host, records=records_of(host))
+        await publish(world, host, records=records_of(host))
         made = await client.post("/api/domains", json={"domain": host})
         assert made.status_code == 201, made.text
         assert made.json()["cname_target"] == records_of(host)["cnameTarget"]
@@ -173,7 +152,7 @@ async def test_another_organization_learns_nothing(
 ) -> None:
     host = await entitled(world)
     async with facade.client(world.key) as client, facade.client(other_world.key) as other:
-        await asyncio.gather(post(client, host), operate(world, host, records=records_of(host)))
+        await asyncio.gather(post(client, host), publish(world, host, records=records_of(host)))
         assert (await other.get("/api/domains")).json() == []
         for answer in (
             await other.post(f"/api/domains/{host}/verify"),

@@ -17,6 +17,7 @@ from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
 from tests.support.programs.facade import Facade, FacadeInstallation
+from tests.support.programs.published_domains import register
 from tests.support.waiting import until
 
 OWN_NAMES = {"registry"}
@@ -97,10 +98,11 @@ async def made(client: httpx.AsyncClient, world: FacadeInstallation) -> Owned:
     for path, body in (
         ("/api/secrets", {"name": "THEIR_SECRET", "value": "made-up"}),
         ("/api/ssh-keys", {**ssh, "name": "their-key"}),
-        ("/api/domains", {"domain": domain}),
     ):
         answer = await client.post(path, json=body)
         assert answer.status_code == 201, answer.text
+    registered = await register(world, client, domain)
+    assert registered.status_code == 201, registered.text
     login = {"username": "their-user", "token": "made-up"}
     assert (await client.put("/api/registry-credentials/ghcr", json=login)).status_code == 200
     key = await client.post("/api/keys", json={"name": "their-key"})

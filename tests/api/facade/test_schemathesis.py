@@ -18,6 +18,7 @@ import yaml
 
 from tests.support.clients.openapi_check import described
 from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
+from tests.support.programs.published_domains import register
 from tests.support.waiting import until
 
 SECONDS = int(os.environ.get("CLOISTER_SCHEMATHESIS_SECONDS", "60"))
@@ -85,10 +86,11 @@ async def filled(client: httpx.AsyncClient, world: FacadeInstallation) -> None:
             "/api/ssh-keys",
             described()["components"]["schemas"]["CreateSshKeyRequest"]["examples"][0],
         ),
-        ("/api/domains", {"domain": f"first.{world.organization}.test"}),
     ):
         answer = await client.post(path, json=body)
         assert answer.status_code == 201, answer.text
+    answer = await register(world, client, f"first.{world.organization}.test")
+    assert answer.status_code == 201, answer.text
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ from cloister_crds.kinds import Domain, Organization
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
 from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation, run_command
+from tests.support.programs.published_domains import register
 from tests.support.waiting import until
 
 __all__ = [
@@ -145,10 +146,11 @@ async def make_belongings(world: FacadeInstallation, client: httpx.AsyncClient) 
             {"name": "A_SECRET_WITH_A_RATHER_LONG_NAME_OF_SIXTY_LETTERS_X", "value": "m"},
         ),
         ("/api/ssh-keys", {"name": "ada-laptop", "public_key": PUBLIC_KEY}),
-        ("/api/domains", {"domain": domain}),
     ):
         answer = await client.post(path, json=body)
         assert answer.status_code == 201, answer.text
+    answer = await register(world, client, domain)
+    assert answer.status_code == 201, answer.text
     records = {
         "txtName": f"_cloister.{domain}",
         "txtValue": "cloister-verification=made-up",
