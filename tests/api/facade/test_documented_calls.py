@@ -18,7 +18,7 @@ from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.container import DesiredState
 from tests.api.facade.test_actions import UPDATING
 from tests.support.programs.facade import Facade, FacadeInstallation
-from tests.support.programs.published_domains import publish
+from tests.support.programs.facade_enclaves import publish
 from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "calls.md"

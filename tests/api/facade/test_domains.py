@@ -10,7 +10,7 @@ import pytest
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Domain
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation
-from tests.support.programs.published_domains import publish, records_of
+from tests.support.programs.facade_enclaves import publish, records_of
 from tests.support.waiting import until
 
 FIELDS = (

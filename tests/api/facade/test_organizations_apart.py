@@ -17,7 +17,7 @@ from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
 from tests.support.programs.facade import Facade, FacadeInstallation
-from tests.support.programs.published_domains import register
+from tests.support.programs.facade_enclaves import register
 from tests.support.waiting import until
 
 OWN_NAMES = {"registry"}

@@ -9,7 +9,7 @@ from cloister_clients.kube.kinds import RESOURCE_QUOTA, SECRET
 from cloister_crds.lifecycle.admission.quotas import quota_reached
 from tests.api.facade.test_ssh_keys import PUBLIC
 from tests.support.programs.facade import Facade, FacadeInstallation
-from tests.support.programs.published_domains import register
+from tests.support.programs.facade_enclaves import register
 from tests.support.waiting import until
 
 Body = dict[str, Any]

@@ -18,7 +18,7 @@ import yaml
 
 from tests.support.clients.openapi_check import described
 from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
-from tests.support.programs.published_domains import register
+from tests.support.programs.facade_enclaves import register
 from tests.support.waiting import until
 
 SECONDS = int(os.environ.get("CLOISTER_SCHEMATHESIS_SECONDS", "60"))

@@ -13,7 +13,7 @@ from cloister_crds.kinds import Domain, Organization
 from tests.support.builders.usage import event, report, sign
 from tests.support.cluster.clusters import unique
 from tests.support.programs.facade import ADMIN, DOMAIN, Facade, FacadeInstallation, run_command
-from tests.support.programs.published_domains import register
+from tests.support.programs.facade_enclaves import register
 from tests.support.waiting import until
 
 __all__ = [

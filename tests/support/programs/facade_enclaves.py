@@ -1,5 +1,6 @@
-"""Enclaves with a token, and the host names of their Containers, as the operator makes them."""
+"""What the operator makes of Enclaves, host names and Domains, where none runs."""
 
+import asyncio
 import contextlib
 import uuid
 from typing import Any
@@ -20,12 +21,16 @@ from tests.support.cluster.pod_tokens import (
     token_request,
 )
 from tests.support.programs.facade import DOMAIN, FacadeInstallation
+from tests.support.waiting import until
 
 __all__ = [
     "challenge_label",
     "create_pod",
     "enclave_with_token",
     "hold_domain",
+    "publish",
+    "records_of",
+    "register",
     "report_domain",
     "request_token",
 ]
@@ -123,3 +128,35 @@ async def report_domain(world: FacadeInstallation, name: str, **status: Any) -> 
     await world.kube.merge_patch(
         of(Domain), name, {"status": status}, world.namespace, subresource="status"
     )
+
+
+def records_of(host: str) -> dict[str, str]:
+    """Return the records of a domain, as far as they look like real ones."""
+    return {
+        "txtName": f"_cloister.{host}",
+        "txtValue": f"cloister-verification={host}:{'a' * 32}",
+        "cnameTarget": f"{'b' * 32}.dns.example.test",
+    }
+
+
+async def publish(world: FacadeInstallation, host: str, **status: Any) -> None:
+    """Write a Domain's status, once the Domain is there; without fields its records."""
+
+    async def written() -> bool:
+        found = (await world.kube.list(of(Domain), world.namespace)).items
+        if all(each["metadata"]["name"] != host for each in found):
+            return False
+        patch = {"status": status or {"records": records_of(host)}}
+        await world.kube.merge_patch(of(Domain), host, patch, world.namespace, subresource="status")
+        return True
+
+    await until(written, what=f"the domain {host}")
+
+
+async def register(
+    world: FacadeInstallation, client: httpx.AsyncClient, host: str, **headers: str
+) -> httpx.Response:
+    """Register a domain by the API, whose records are published meanwhile."""
+    sent = client.post("/api/domains", json={"domain": host}, headers=headers)
+    answer, _ = await asyncio.gather(sent, publish(world, host))
+    return answer
