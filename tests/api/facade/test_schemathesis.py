@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.support.clients.openapi_check import described
+from tests.support.faults.mutations import simulated_domain_checks
 from tests.support.programs.facade import Facade, FacadeInstallation, start_facade
 from tests.support.programs.facade_enclaves import register
 from tests.support.waiting import until
@@ -110,7 +111,7 @@ async def test_with_a_key_nothing_contradicts_the_document(
         yaml.safe_dump({**document, "limits": {"organizationWritesPerSecond": None}})
     )
     with start_facade(settings) as facade:
-        async with facade.client(world.key) as client:
+        async with simulated_domain_checks(world), facade.client(world.key) as client:
             await filled(client, world)
             header = f"Authorization: Bearer {world.key}"
             status, said = await generated(facade, world, tmp_path, SECONDS, "-H", header)

@@ -139,9 +139,7 @@ def balancer(folder: Path, ports: list[int]) -> Iterator[str]:
 async def test_a_rolling_restart_of_two_replicas_loses_no_request(
     world: FacadeInstallation, tmp_path: Path
 ) -> None:
-    unlimited = {"organizationWritesPerSecond": None}
-    draining = changed(world, "draining", stop={"drainSeconds": 3}, limits=unlimited)
-    await world.change_organization(limits={"secrets": 10_000})
+    draining = changed(world, "draining", stop={"drainSeconds": 3})
     answered: list[int] = []
     stop = asyncio.Event()
 
