@@ -139,7 +139,9 @@ def balancer(folder: Path, ports: list[int]) -> Iterator[str]:
 async def test_a_rolling_restart_of_two_replicas_loses_no_request(
     world: FacadeInstallation, tmp_path: Path
 ) -> None:
-    draining = changed(world, "draining", stop={"drainSeconds": 3})
+    unlimited = {"organizationWritesPerSecond": None}
+    draining = changed(world, "draining", stop={"drainSeconds": 3}, limits=unlimited)
+    await world.change_organization(limits={"secrets": 10_000})
     answered: list[int] = []
     stop = asyncio.Event()
 

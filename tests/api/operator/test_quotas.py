@@ -19,12 +19,12 @@ def operated(
 ) -> Iterator[Installation]:
     with operator_lock(api_cluster.name):
         folder = tmp_path_factory.mktemp("installation")
-        limits = {"defaultLimits": {"sshKeys": 2}}
-        installation = Installation(api_cluster, folder, limits)
+        installation = Installation(api_cluster, folder)
         try:
             installation.prepare()
             installation.create_organization()
             installation.operator().wait_until_it_leads()
+            limit(installation, 2)
             yield installation
         finally:
             installation.end()
@@ -46,7 +46,7 @@ def await_quota(operated: Installation, most: int) -> None:
         assert COUNT in status.get("used", {}), status
         return True
 
-    until_sync(enforced, within=90, what=f"a quota of {most}")
+    until_sync(enforced, within=400, what=f"a quota of {most}")
 
 
 def await_condition(operated: Installation, status: str, reason: str, part: str) -> None:
@@ -98,4 +98,6 @@ def test_what_exists_above_a_lowered_limit_stays_and_is_reported(operated: Insta
     operated.kubectl("delete", "sshkeys", "two", "three", "-n", operated.namespace)
     await_condition(operated, "True", "WithinLimits", "")
     limit(operated, None)
-    await_quota(operated, 2)
+    await_condition(operated, "True", "WithinLimits", "")
+    for name in ("two", "three"):
+        add_key(operated, name)
