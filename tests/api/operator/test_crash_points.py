@@ -224,4 +224,5 @@ def isolation_when_ready(lifecycles: ContainerLifecycles, slug: str) -> dict[str
     """Return the same once the Organization is ready; empty = it is not."""
     found = isolation_of(lifecycles, slug)
     conditions = (found["status"] or {}).get("conditions", ())
-    return found if [each["status"] for each in conditions] == ["True"] else {}
+    holding = {each["type"] for each in conditions if each["status"] == "True"}
+    return found if holding == {"Ready", "WithinLimits"} else {}
