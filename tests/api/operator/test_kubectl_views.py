@@ -203,9 +203,9 @@ def test_every_other_kind_shows_what_one_looks_for(operated: Installation) -> No
     )  # fmt: skip
     row(operated, "sshkeys", "me", ready="True", reason="KeyUsable", used_by='["keyed"]')
     row(operated, "sshkeys", "cut", ready="False", reason="SSHKeyInvalid")
-    shown = row(
-        operated, "cdom", "api", verified="false", ready="False", reason="DomainNotVerified"
-    )
+    shown = row(operated, "cdom", "api", verified="false", ready="False")
+    # Whether a name server says so or none responds depends on the machine.
+    assert shown["REASON"] in {"DomainNotVerified", "DnsUnavailable"}
     body = operated.objects("domains.cloister.dev")[0]["status"]["records"]
     assert (shown["CNAME-TARGET"], shown["TXT-NAME"], shown["TXT-VALUE"]) == (
         body["cnameTarget"],
