@@ -131,6 +131,7 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
         ("patch", "configmaps"),
         ("create", "networkpolicies"),
         ("create", "poddisruptionbudgets"),
+        ("create", "resourcequotas"),
         ("create", "events"),
         *(("patch", each) for each in AGGREGATES),
     }
@@ -145,6 +146,7 @@ def test_no_writes_for_each_container_beside_its_own_objects(ran: Ran) -> None:
     assert shared["create", "rolebindings"] <= 2
     assert shared["create", "networkpolicies"] <= 2
     assert shared["create", "poddisruptionbudgets"] <= 1
+    assert shared["create", "resourcequotas"] <= 1
 
 
 @pytest.mark.parametrize("resource", AGGREGATES)

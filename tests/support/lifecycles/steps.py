@@ -89,9 +89,10 @@ class ContainerLifecycles:
         if self._first is None:
             repository = repositories.create(f"acme/{name}")
             self._first = (repository.path, "")
-            for tag in ("v2", "v1"):
+            # The one that is deployed is the newest: automatic updates leave it as it is.
+            for when, tag in enumerate(("v2", "v1"), start=1_700_000_000):
                 text = file_text(self.image, env=["GREETING"], secrets=["TOKEN"], command=[tag])
-                self._first = (repository.path, repository.release(tag, text))
+                self._first = (repository.path, repository.release(tag, text, when=when))
         else:
             shutil.copytree(self._first[0], repositories.path / f"acme/{name}.git")
         return self._first[1]
