@@ -16,7 +16,7 @@ Rendered = dict[tuple[str, str, str], dict[str, Any]]
 KEEP = {"helm.sh/resource-policy": "keep"}
 CRD = "CustomResourceDefinition"
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-ROLES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+ROLES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota")
 SYSTEM = "cloister-system"
 ACCOUNT = "ServiceAccount"
 

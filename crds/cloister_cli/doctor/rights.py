@@ -105,6 +105,7 @@ NEEDED: Final[dict[str, tuple[Right, ...]]] = {
         ),
         Right(SYSTEM, "coordination.k8s.io", "leases", "get create update"),
         Right(SYSTEM, "", "configmaps", "create patch", "cloister-installation"),
+        Right(SYSTEM, "", "resourcequotas", "get", "cloister-kinds"),
         Right(SYSTEM, "gateway.networking.k8s.io", "tlsroutes", "create patch delete"),
         Right(NODE_LEASES, "coordination.k8s.io", "leases", "get"),
     ),

@@ -14,6 +14,7 @@ deferred status           progress is written up to 15 seconds later
 refused Enclave           it is created, and refused, once more
 `refused`                 as above
 `applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more
+`kinds_counted`           quotas are applied with the default counts some seconds later
 ========================  ==========================================================================
 """
 
@@ -70,6 +71,8 @@ class ReconcileMemory:
         self._refused: dict[str, tuple[str, str]] = {}
         self._deferred: dict[str, float] = {}
         self._built: FIFOCache[str, BuiltEnclave] = FIFOCache(_BUILT_BYTES, getsizeof=_size_of)
+        self.kinds_counted = False
+        """Whether the cluster's quota controller counts objects of our kinds."""
         store.subscribe(self._on_change)
 
     def __len__(self) -> int:

@@ -24,6 +24,7 @@ from cloister_operator.lookups.gateway_api_versions import (
     GatewayKindsMissing,
     find_gateway_kinds,
 )
+from cloister_operator.process.counted_kinds import await_counted_kinds, look_for_counts
 from cloister_operator.process.dispatcher import all_keys, resync, run_worker
 from cloister_operator.process.installed_policies import watch_policies
 from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
@@ -193,6 +194,8 @@ async def _lead(
     gc.freeze()
     context.liveness.stage = Stage.WORKING
     logger.info("the cache has synced after %.1f s", time.monotonic() - began)
+    if not await look_for_counts(context):
+        tasks.start("counted kinds", await_counted_kinds(context))
     for number in range(context.settings.workers):
         tasks.start(f"worker {number}", run_worker(context))
     tasks.start("settings", publish_settings(context))

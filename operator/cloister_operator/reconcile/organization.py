@@ -3,8 +3,8 @@
 import logging
 from datetime import datetime, timedelta
 
-from cloister_clients.kube import AlreadyExists
-from cloister_clients.kube.kinds import NAMESPACE
+from cloister_clients.kube import AlreadyExists, NotFound
+from cloister_clients.kube.kinds import NAMESPACE, RESOURCE_QUOTA
 from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.organization import OrganizationCounts, OrganizationStatus
@@ -22,6 +22,7 @@ from cloister_operator.cache.projections import (
 )
 from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.tenant.namespace import build_namespace
+from cloister_operator.enclave.tenant.resource_quota import QUOTA, is_counted
 from cloister_operator.reconcile.gather import running_of
 from cloister_operator.reconcile.organization_end import (
     ENDING_RECHECK,
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 _SYSTEM = ("kube-", "openshift-")
 _RESERVED = ("default",)
 _RECHECK = timedelta(minutes=1)
+_COUNTING_RECHECK = timedelta(seconds=1)
 
 
 async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
@@ -66,14 +68,22 @@ async def reconcile_organization(context: ProcessContext, key: Key) -> Result:
         return DONE
     else:
         finding = await _namespace(context, key, organization)
+    counting = False
     if finding.status:
         await ensure_isolation(context, key, organization)
+        counting = not await _limits_apply(context, organization)
+        if counting:
+            message = (
+                "The cluster has not counted yet what the limits are for, and refuses creates "
+                "until it has; after an installation that takes up to five minutes."
+            )
+            finding = ConditionUpdate("Ready", False, "LimitsNotCounted", message)
     status = _status(context, organization, finding, context.now())
     before, after = organization.status.wire(), status.wire()
     written = await write_status_throttled(context, key, ORGANIZATION, before, after)
     if finding.status:
         return written
-    recheck = ENDING_RECHECK if deleting else _RECHECK
+    recheck = ENDING_RECHECK if deleting else _COUNTING_RECHECK if counting else _RECHECK
     return Result(min(written.requeue_after or recheck, recheck), wrote=written.wrote)
 
 
@@ -115,6 +125,23 @@ async def _namespace(
             "Ready", False, "NamespaceDeleting", f"Namespace {name} is being deleted."
         )
     return ConditionUpdate("Ready", True, "NamespaceReady", f"Namespace {name} is ready.")
+
+
+async def _limits_apply(context: ProcessContext, organization: Organization) -> bool:
+    """Return whether creates are judged by the quota; one that was ready once is not asked again.
+
+    It is a quota's first count that takes long enough to be in somebody's way.
+    """
+    known = organization.status.conditions
+    if any(each.type == "Ready" and each.status == "True" for each in known):
+        return True
+    try:
+        quota = await context.client.get(RESOURCE_QUOTA, QUOTA, organization.spec.namespace)
+    except NotFound:
+        # The namespace was created again: none of its guards is there.
+        context.memory.organization(organization).applied.clear()
+        return False
+    return is_counted(quota)
 
 
 def _status(

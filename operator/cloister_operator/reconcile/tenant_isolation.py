@@ -102,6 +102,7 @@ async def _guards(
     resolvers = context.settings.enclave_network.named_resolvers()
     api = (await context.cluster_network.read()).api
     operator, limits = context.settings.operator_namespace, context.default_limits
+    counted = context.memory.kinds_counted
     bindings = build_role_bindings(
         slug,
         namespace,
@@ -113,7 +114,7 @@ async def _guards(
         (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),
         (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
-        (RESOURCE_QUOTA, build_resource_quota(organization, limits)),
+        (RESOURCE_QUOTA, build_resource_quota(organization, limits, counted=counted)),
     ]
     gateway = context.gateway
     if gateway is not None:

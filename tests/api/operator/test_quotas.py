@@ -19,12 +19,12 @@ def operated(
 ) -> Iterator[Installation]:
     with operator_lock(api_cluster.name):
         folder = tmp_path_factory.mktemp("installation")
-        installation = Installation(api_cluster, folder)
+        limits = {"defaultLimits": {"sshKeys": 2}}
+        installation = Installation(api_cluster, folder, limits)
         try:
             installation.prepare()
             installation.create_organization()
             installation.operator().wait_until_it_leads()
-            limit(installation, 2)
             yield installation
         finally:
             installation.end()
@@ -98,6 +98,4 @@ def test_what_exists_above_a_lowered_limit_stays_and_is_reported(operated: Insta
     operated.kubectl("delete", "sshkeys", "two", "three", "-n", operated.namespace)
     await_condition(operated, "True", "WithinLimits", "")
     limit(operated, None)
-    await_condition(operated, "True", "WithinLimits", "")
-    for name in ("two", "three"):
-        add_key(operated, name)
+    await_quota(operated, 2)

@@ -189,4 +189,11 @@ def test_a_reconcile_writes_one_status(ran: Ran) -> None:
 
 def test_a_restart_writes_nothing_for_containers_that_are_ready(ran: Ran) -> None:
     resources = {resource for _, _, resource in ran.restart}
-    assert resources <= {"configmaps", "networkpolicies", "poddisruptionbudgets", "rolebindings"}
+    once = {
+        "configmaps",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "resourcequotas",
+        "rolebindings",
+    }
+    assert resources <= once

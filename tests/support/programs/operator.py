@@ -23,6 +23,7 @@ import httpx
 import yaml
 
 from cloister_crds.kinds import KINDS, Container, Enclave
+from dev.cluster.cluster import KubectlError
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.accounts import account_kubeconfig, roles_in
 from tests.support.servers.git import Repositories, Repository
@@ -254,7 +255,18 @@ class Installation:
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Apply manifests as a user with kubectl does."""
         text = yaml.safe_dump_all(manifests)
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+        def applied() -> bool:
+            try:
+                self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+            except KubectlError as error:
+                # The quota of an Organization that was created a moment ago.
+                if "status unknown for quota" not in str(error):
+                    raise
+                return False
+            return True
+
+        until_sync(applied, within=PATIENCE, what="counts of the namespace's quota")
 
     def create_container(self, name: str, /, **spec: Any) -> None:
         """Create or change a Container on this installation's Host."""

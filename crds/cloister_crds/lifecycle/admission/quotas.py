@@ -10,7 +10,7 @@ ConfigMaps, which only the operator creates, a few for each Container.
 from collections.abc import Mapping
 
 from cloister_crds.installation import DefaultLimits
-from cloister_crds.kinds import Domain, Secret, SSHKey
+from cloister_crds.kinds import Container, Deployment, Domain, Secret, SSHKey
 from cloister_crds.kinds.meta import GROUP, Resource
 from cloister_crds.kinds.organization import Limits, OrganizationCounts
 
@@ -27,6 +27,8 @@ QUOTA_MESSAGE = "exceeded quota"
 """Words of the API server's own refusal (Kubernetes, "Resource Quotas")."""
 QUOTA_UNKNOWN = "status unknown for quota"
 """Its words while it has not counted yet, such as just after a kind was installed."""
+_WAITING_CONTAINERS = 10
+"""Containers beyond twice the limit that may wait for a place."""
 _ENCLAVES = 6
 """Enclaves of one Container with a core Secret each: what serves, its successor, what drains, and
 as many of the Container that replaces it."""
@@ -50,7 +52,7 @@ def effective_limits(limits: Limits, defaults: DefaultLimits) -> DefaultLimits:
     return defaults.model_copy(update={name: n for name, n in named.items() if n is not None})
 
 
-def quota_counts(limits: Limits, defaults: DefaultLimits) -> dict[str, int]:
+def quota_counts(limits: Limits, defaults: DefaultLimits, *, counted: bool) -> dict[str, int]:
     """Return the object counts of the ResourceQuota of an organization's namespace.
 
     Parameters
@@ -59,18 +61,29 @@ def quota_counts(limits: Limits, defaults: DefaultLimits) -> dict[str, int]:
         ``spec.limits`` of the Organization.
     defaults
         Limits of the installation.
+    counted
+        Whether the cluster's quota controller counts objects of our kinds already. Until then,
+        which takes minutes after the CRDs were installed, the API server refuses every object of a
+        kind that a quota names: of our kinds only those are named that the Organization limits.
     """
     most = effective_limits(limits, defaults)
-    # Until the quota's controller knows a kind, which takes minutes after the CRDs were installed,
-    # the API server refuses every object of a kind that a quota counts. So of our kinds only those
-    # are counted that the Organization limits itself.
+    # Each Container may be in the middle of a replacement, and some may wait for a place.
+    containers = 2 * limits.containers + _WAITING_CONTAINERS
+    by_default = {
+        _count(Container): containers,
+        # One for each repository, and one that is empty and about to be deleted.
+        _count(Deployment): 2 * containers,
+        _count(Domain): most.domains,
+        _count(Secret): most.secrets,
+        _count(SSHKey): most.ssh_keys,
+    }
     named = {
         _count(Domain): limits.domains,
         _count(Secret): limits.secrets,
         _count(SSHKey): limits.ssh_keys,
     }
     return {
-        **{name: number for name, number in named.items() if number is not None},
+        **(by_default if counted else {name: n for name, n in named.items() if n is not None}),
         # The operator must be able to start what the organization may have.
         "count/secrets": most.secrets + _ENCLAVES * limits.containers + _OTHER_SECRETS,
     }

@@ -112,6 +112,12 @@ _TRANSIENT = (
         "Wait; it is created again when it is gone.",
     ),
     _transient(
+        "LimitsNotCounted",
+        "The cluster has not counted yet what the quota of the Organization names, and refuses "
+        "creates until it has.",
+        "Wait; after an installation it takes up to five minutes.",
+    ),
+    _transient(
         "SecretValueMissing",
         "The core Secret of a secret, or the key in it, does not exist.",
         "Create the core Secret that the csec's secretRef names; it is seen within a minute.",

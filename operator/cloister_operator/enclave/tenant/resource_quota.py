@@ -1,5 +1,6 @@
 """The ResourceQuota that bounds how many objects an organization may create."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from cloister_crds.installation import DefaultLimits
@@ -7,12 +8,15 @@ from cloister_crds.kinds import Organization
 from cloister_crds.lifecycle.admission.quotas import quota_counts
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, ORGANIZATION_LABEL, distinct_label
 
-__all__ = ["build_resource_quota"]
+__all__ = ["QUOTA", "build_resource_quota", "is_counted"]
 
-NAME = "cloister-limits"
+QUOTA = "cloister-limits"
+"""Name of the quota."""
 
 
-def build_resource_quota(organization: Organization, defaults: DefaultLimits) -> dict[str, Any]:
+def build_resource_quota(
+    organization: Organization, defaults: DefaultLimits, *, counted: bool
+) -> dict[str, Any]:
     """Build the ResourceQuota of an organization.
 
     Parameters
@@ -21,18 +25,20 @@ def build_resource_quota(organization: Organization, defaults: DefaultLimits) ->
         The Organization.
     defaults
         Limits where it names none.
+    counted
+        Whether the cluster counts objects of our kinds already.
 
     Returns
     -------
     dict[str, Any]
         Manifest for server-side apply.
     """
-    counts = quota_counts(organization.spec.limits, defaults)
+    counts = quota_counts(organization.spec.limits, defaults, counted=counted)
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {
-            "name": NAME,
+            "name": QUOTA,
             "namespace": organization.spec.namespace,
             "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY,
@@ -41,3 +47,11 @@ def build_resource_quota(organization: Organization, defaults: DefaultLimits) ->
         },
         "spec": {"hard": {name: str(most) for name, most in counts.items()}},
     }
+
+
+def is_counted(quota: Mapping[str, Any]) -> bool:
+    """Return whether a quota's controller has counted all that it names.
+
+    The API server refuses creates of what it has not (`status unknown for quota`).
+    """
+    return bool(quota["spec"]["hard"] == quota.get("status", {}).get("hard"))

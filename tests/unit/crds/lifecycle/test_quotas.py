@@ -1,5 +1,9 @@
 """How many objects an organization may have, and the counts of its ResourceQuota."""
 
+from pathlib import Path
+
+import yaml
+
 from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds.organization import Limits, OrganizationCounts
 from cloister_crds.lifecycle.admission.quotas import (
@@ -19,9 +23,18 @@ def test_an_organization_has_the_defaults_where_it_names_nothing() -> None:
 
 
 def test_the_quota_counts_what_tenants_create() -> None:
-    """Of our kinds those that the Organization limits: others must not wait for a count."""
-    assert set(quota_counts(Limits(containers=2), DEFAULTS)) == {"count/secrets"}
-    counts = quota_counts(Limits(containers=2, secrets=0, ssh_keys=6, domains=9), DEFAULTS)
+    counts = quota_counts(Limits(containers=2, domains=9), DEFAULTS, counted=True)
+    assert counts["count/secrets.cloister.dev"] == 7
+    assert counts["count/sshkeys.cloister.dev"] == 6
+    assert counts["count/domains.cloister.dev"] == 9
+    assert not {each for each in counts if "enclaves" in each or "registrycredentials" in each}
+
+
+def test_kinds_that_the_cluster_does_not_count_yet_are_in_it_only_where_limited() -> None:
+    counts = quota_counts(Limits(containers=2), DEFAULTS, counted=False)
+    assert set(counts) == {"count/secrets"}
+    limits = Limits(containers=2, secrets=0, ssh_keys=6, domains=9)
+    counts = quota_counts(limits, DEFAULTS, counted=False)
     assert counts.pop("count/secrets") == 6 * 2 + 50
     assert counts == {
         "count/secrets.cloister.dev": 0,
@@ -32,8 +45,10 @@ def test_the_quota_counts_what_tenants_create() -> None:
 
 def test_the_operator_has_room_for_what_the_organization_may_have() -> None:
     for containers in (0, 1, 10, 1000):
-        counts = quota_counts(Limits(containers=containers), DEFAULTS)
+        counts = quota_counts(Limits(containers=containers), DEFAULTS, counted=True)
         # Each may be replaced, and each Enclave has a snapshot.
+        assert counts["count/containers.cloister.dev"] > 2 * containers
+        assert counts["count/deployments.cloister.dev"] > counts["count/containers.cloister.dev"]
         assert counts["count/secrets"] >= DEFAULTS.secrets + 6 * containers + 3
 
 
@@ -51,3 +66,12 @@ def test_a_refusal_names_the_limit_the_number_in_use_and_the_remedy() -> None:
         "quota reached: the organization has 8 secrets and may have 7; delete one or ask the "
         "administrator for more"
     )
+
+
+def test_the_quota_of_the_operators_namespace_names_what_quotas_count() -> None:
+    path = Path(__file__).parents[4] / "crds" / "manifests" / "roles" / "operator.yaml"
+    (quota,) = (
+        each for each in yaml.safe_load_all(path.read_text()) if each["kind"] == "ResourceQuota"
+    )
+    counts = quota_counts(Limits(), DEFAULTS, counted=True)
+    assert {*quota["spec"]["hard"], "count/secrets"} == set(counts)
