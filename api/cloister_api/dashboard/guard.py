@@ -157,13 +157,13 @@ async def session_in(
 def cookie_in(headers: Headers, name: str) -> str:
     """Return the value of a cookie of a request; empty = there is none.
 
-    The standard library's parser is quadratic before Python 3.11.10 and 3.12.6, and the values of
-    our cookies need no quotation marks.
+    The standard library's parser is quadratic before Python 3.11.10 and 3.12.6. A value may stand
+    in quotation marks (RFC 6265, 4.1.1), as one with an equals sign does; ours need no escapes.
     """
     for each in headers.get("cookie", "").split(";"):
         found, _, value = each.partition("=")
         if found.strip() == name:
-            return value.strip()
+            return value.strip().removeprefix('"').removesuffix('"')
     return ""
 
 

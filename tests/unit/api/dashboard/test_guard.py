@@ -81,6 +81,7 @@ async def test_a_user_with_the_name_of_an_organization_takes_none_of_its_request
         ("__Host-cloister=x", "x"),
         ('theme=dark; other="a\\"b"; __Host-cloister = x ;', "x"),
         ("__Host-cloister=a=b", "a=b"),
+        ('__Host-cloister="v1.YQ=="', "v1.YQ=="),
         ("__host-cloister=x; a__Host-cloister=x; __Host-cloister-next=x", ""),
         ("__Host-cloister", ""),
         ("", ""),
