@@ -235,6 +235,8 @@ def _controllers(record: Record, programs: dict[str, Path], identities: Identiti
         f"--cluster-signing-key-file={identities.ca.key}",
         f"--requestheader-client-ca-file={identities.front_ca.certificate}",
         "--use-service-account-credentials=true",
+        # Quotas that name a kind count it from the next sync on; five minutes are the default.
+        "--resource-quota-sync-period=10s",
         *RATE,
     )
     return _probed(name, argv, port, identities)

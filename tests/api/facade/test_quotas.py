@@ -83,7 +83,7 @@ async def test_the_quota_of_the_namespace_is_the_same_error(
         found = await world.kube.get(RESOURCE_QUOTA, "cloister-limits", world.namespace)
         return count in found.get("status", {}).get("used", {})
 
-    await until(counted, within=360, what="the first count of the quota")
+    await until(counted, within=120, what="the first count of the quota")
     async with facade.client(world.key) as client:
         refused = await client.post("/api/ssh-keys", json=body_of("/api/ssh-keys", 1, world))
         assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")

@@ -46,7 +46,7 @@ def await_quota(operated: Installation, most: int) -> None:
         assert COUNT in status.get("used", {}), status
         return True
 
-    until_sync(enforced, within=400, what=f"a quota of {most}")
+    until_sync(enforced, within=120, what=f"a quota of {most}")
 
 
 def await_condition(operated: Installation, status: str, reason: str, part: str) -> None:

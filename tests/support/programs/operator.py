@@ -256,17 +256,20 @@ class Installation:
         """Apply manifests as a user with kubectl does."""
         text = yaml.safe_dump_all(manifests)
 
-        def applied() -> bool:
+        refused: list[KubectlError] = []
+
+        def judged() -> bool:
+            refused.clear()
             try:
                 self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
             except KubectlError as error:
-                # The quota of an Organization that was created a moment ago.
-                if "status unknown for quota" not in str(error):
-                    raise
-                return False
-            return True
+                refused.append(error)
+            # Of a quota that was made a moment ago.
+            return not any("status unknown for quota" in str(error) for error in refused)
 
-        until_sync(applied, within=PATIENCE, what="counts of the namespace's quota")
+        until_sync(judged, what="counts of the quota")
+        if refused:
+            raise refused[0]
 
     def create_container(self, name: str, /, **spec: Any) -> None:
         """Create or change a Container on this installation's Host."""
