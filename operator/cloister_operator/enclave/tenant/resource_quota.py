@@ -54,4 +54,5 @@ def is_counted(quota: Mapping[str, Any]) -> bool:
 
     The API server refuses creates of what it has not (`status unknown for quota`).
     """
-    return bool(quota["spec"]["hard"] == quota.get("status", {}).get("hard"))
+    # `status.hard` names what it has not counted, too.
+    return set(quota["spec"]["hard"]) <= set(quota.get("status", {}).get("used", {}))
