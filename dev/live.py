@@ -14,8 +14,6 @@ from xml.etree import ElementTree as ET
 import click
 import pytest
 
-__all__ = ["SUITES", "main", "run"]
-
 ROOT = Path(__file__).parents[1]
 
 MOST_RERUN = 12

@@ -3,8 +3,6 @@
 import ssl
 from typing import Final
 
-__all__ = ["NO_TRUST"]
-
 NO_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """An SSL context without authorities, as ``verify`` of clients that never use TLS.
 

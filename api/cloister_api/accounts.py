@@ -15,28 +15,24 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.api_keys.cache import ApiKeyCache
-from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.api_keys import ApiKeyCache, HostnameOwners
 from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.catalog import Catalog
 from cloister_api.ledger.database import open_writer, place_of
+from cloister_api.ledger.keys.admin_keys import Reporters
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import MaterialError, ReloadingKeyMaterial
-from cloister_api.ledger.keys.reporters import Reporters
-from cloister_api.ledger.replicas import Replicas
+from cloister_api.ledger.leases import Replicas
 from cloister_api.metering.store import MeteringStore
 from cloister_api.services.api_keys import ApiKeyService
 from cloister_api.settings import ApiSettings
-from cloister_api.usage.breakdown import Breakdowns
 from cloister_api.usage.ingest import Ingest
-from cloister_api.usage.queries import UsageQueries
+from cloister_api.usage.queries import Breakdowns, UsageQueries
 from cloister_api.usage.retention import prune, prune_audit
 from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import Clock
 from cloister_crds.installation import InstallationSettings
-
-__all__ = ["Accounts", "open_accounts"]
 
 logger = logging.getLogger(__name__)
 

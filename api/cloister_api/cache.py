@@ -37,26 +37,7 @@ from cloister_crds.lifecycle.admission.limits import (
     place_of,
     running_places,
 )
-from cloister_crds.names import distinct_label, host_label
-from cloister_crds.repositories import RepositoryNames
-
-__all__ = [
-    "BY_EARLIER_LABEL",
-    "BY_HOSTNAME",
-    "BY_LABEL",
-    "BY_MEMBER",
-    "BY_NAMESPACE",
-    "CachedContainer",
-    "CachedEnclave",
-    "CachedResource",
-    "ClusterCache",
-    "OwnedOrganization",
-    "changed_at",
-    "member_owners_of",
-    "owners_of",
-    "project_container",
-    "project_enclave",
-]
+from cloister_crds.names import RepositoryNames, distinct_label, host_label
 
 T = TypeVar("T", bound=Resource)
 

@@ -11,12 +11,9 @@ from pathlib import Path
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from cloister_api.schemas.account_responses import ListedModel, ModelListResponse
+from cloister_api.schemas.accounts import ListedModel, ModelListResponse
 from cloister_api.schemas.catalog import ModelRecord
-from cloister_api.wire.json_response import encode
-from cloister_api.wire.strict_json import parse
-
-__all__ = ["Catalog", "CatalogError", "read_catalog"]
+from cloister_api.wire import encode, parse
 
 logger = logging.getLogger(__name__)
 

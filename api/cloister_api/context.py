@@ -16,32 +16,30 @@ from typing import TYPE_CHECKING
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, open_accounts
-from cloister_api.assembly.container_services import (
+from cloister_api.assembly import (
+    Infrastructure,
+    RelatedServices,
     accepts_webhooks,
+    admin_key_desk_of,
     creator_of,
+    members_of,
+    open_sign_in,
+    organization_reader_of,
+    related_services,
     resolver_of,
     updater_of,
     validation_of,
 )
-from cloister_api.assembly.infrastructure import Infrastructure
-from cloister_api.assembly.organization_services import (
-    admin_key_desk_of,
-    members_of,
-    organization_reader_of,
-)
-from cloister_api.assembly.related_services import RelatedServices, related_services
-from cloister_api.assembly.sign_in import open_sign_in
-from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
+from cloister_api.auth.pod_tokens import TokenReviews
 from cloister_api.auth.token_bucket import UnknownKeyLimit
-from cloister_api.auth.token_reviews import TokenReviews
 from cloister_api.cache import ClusterCache
-from cloister_api.certificates.expiry import CertificateExpiry
-from cloister_api.certificates.issuer import authority_of, open_queue
-from cloister_api.certificates.permitted_names import PermittedNames
-from cloister_api.certificates.sweep import CertificateSweep
-from cloister_api.http.state_metrics import StateMetrics
+from cloister_api.certificates.authority import authority_of, open_queue
+from cloister_api.certificates.request import PermittedNames
+from cloister_api.certificates.sweep import CertificateExpiry, CertificateSweep
+from cloister_api.http.metrics import StateMetrics
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.certificates import CertificateOrders
 from cloister_api.ledger.database import migrate, open_ledger, place_of
@@ -55,28 +53,26 @@ from cloister_api.metering.store import MeteringStore
 from cloister_api.payments.payments import Payments, open_payments
 from cloister_api.records.container import RecordSettings
 from cloister_api.records.record_cache import RecordCache
-from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.containers.creator import ContainerCreator
-from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.containers.creator import ContainerCreator, HostnameClaims
+from cloister_api.services.containers.reader import (
+    ContainerReader,
+    ContainerStatuses,
+    MeasurementReader,
+)
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import ReleaseResolver
-from cloister_api.services.containers.status import ContainerStatuses
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
-from cloister_api.services.enclaves.certificates import Certificates
-from cloister_api.services.enclaves.collateral import EnclaveCollateral, open_collateral
-from cloister_api.services.idempotency import IdempotentRequests
-from cloister_api.services.measurement import MeasurementReader
+from cloister_api.services.enclaves import Certificates, EnclaveCollateral, open_collateral
+from cloister_api.services.preconditions import IdempotentRequests
 from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
-from cloister_api.services.resources.admin_keys import AdminKeyDesk
 from cloister_api.services.resources.members import MemberDesk
-from cloister_api.services.resources.organization import OrganizationReader
+from cloister_api.services.resources.organization import AdminKeyDesk, OrganizationReader
 from cloister_api.sessions.sessions import Sessions
 from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
 from cloister_api.utilization.collector import LEASE, PERIODS, UtilizationCollector
-from cloister_api.utilization.gpu_collector import GpuCollector
-from cloister_api.utilization.gpu_exporters import GpuExporters
+from cloister_api.utilization.gpus import GpuCollector, GpuExporters
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient
@@ -85,15 +81,6 @@ from cloister_crds.installation import InstallationSettings
 if TYPE_CHECKING:
     from cloister_api.certificates.queue import CertificateQueue
     from cloister_api.sessions.provider.sign_in import ProviderSignIn
-
-__all__ = [
-    "FIELD_MANAGER",
-    "Context",
-    "background",
-    "material_of",
-    "opened_ledger",
-    "running",
-]
 
 logger = logging.getLogger(__name__)
 

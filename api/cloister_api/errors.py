@@ -15,40 +15,16 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from cloister_api.schemas.containers import PATTERN_WORDS
-from cloister_api.schemas.errors import Detail, ErrorCode, ErrorResponse
+from cloister_api.schemas.forms import ContainerUser, Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
-from cloister_api.schemas.response import ContainerUser
 from cloister_api.schemas.vocabulary import in_api_words
-from cloister_api.wire.json_response import JsonResponse
-from cloister_api.wire.strict_json import REFUSALS, DepthError, shown
+from cloister_api.wire import REFUSALS, DepthError, JsonResponse, shown
 from cloister_clients.kube import Forbidden, KubeError, NotFound, Unavailable
 from cloister_crds.kinds.meta import GROUP
 from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.kinds.sshkey import KEBAB_PATTERN
 from cloister_crds.lifecycle.admission.quotas import QUOTA_MESSAGE, QUOTA_UNKNOWN, quota_reached
 from cloister_crds.problems import Problem
-
-__all__ = [
-    "ApiError",
-    "bad_request",
-    "changed_since",
-    "conflict",
-    "error_response",
-    "forbidden",
-    "from_framework",
-    "from_kube",
-    "from_model",
-    "from_validation",
-    "in_use",
-    "not_found",
-    "payment_required",
-    "problems_of_file",
-    "too_deep",
-    "unavailable",
-    "words_of",
-    "wrong_method",
-]
-
 
 WORDS_OF_PATTERNS = {
     **PATTERN_WORDS,

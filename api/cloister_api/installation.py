@@ -9,8 +9,6 @@ from cloister_clients.kube import KubeClient, Reflector
 from cloister_clients.kube.kinds import CONFIG_MAP
 from cloister_crds.installation import CONFIG_MAP_NAME, InstallationSettings
 
-__all__ = ["PublishedInstallation"]
-
 
 class PublishedInstallation:
     """The ConfigMap of the operator, followed by a watch; `run` it as a task."""

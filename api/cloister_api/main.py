@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from cloister_api.auth.admin_rate_limit import CallerRates
+from cloister_api.auth.admin_keys import CallerRates
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.cache import CachedEnclave
@@ -27,68 +27,57 @@ from cloister_api.errors import (
     request_id_of,
 )
 from cloister_api.http.bodies import MAX_REPORT
-from cloister_api.http.callers import Callers, OpenPath
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import RequestGuard, Shutdown
+from cloister_api.http.middleware import Callers, OpenPath, RequestGuard, Shutdown
 from cloister_api.installation import PublishedInstallation
-from cloister_api.openapi import routes as reference
+from cloister_api.openapi import document as reference
 from cloister_api.routes import (
-    audit_trail,
+    audit,
     billing,
-    catalog,
-    certificates,
-    container_status,
     containers,
-    deployments,
-    domains,
-    health,
+    enclaves,
     keys,
     organization,
-    registry_credentials,
-    releases,
-    secrets,
-    shim,
-    ssh_keys,
-    usage_reports,
-    webhooks,
+    platform,
+    resources,
 )
 from cloister_api.routes.dependencies import running_context
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import PATH as REPORT_PATH
 from cloister_api.usage.ingest import SignedReport
-from cloister_api.utilization.gpu_collector import HostGpuMetrics
+from cloister_api.utilization.gpus import HostGpuMetrics
 from cloister_clients.kube import KubeClient, KubeConfig, KubeError
-
-__all__ = ["ROUTERS", "create_app"]
 
 logger = logging.getLogger(__name__)
 
 ROUTERS: tuple[APIRouter, ...] = (
-    shim.router,
+    enclaves.shim_router,
     containers.router,
-    container_status.router,
-    certificates.router,
+    enclaves.certificates_router,
     keys.router,
-    catalog.router,
-    deployments.router,
-    secrets.router,
-    ssh_keys.router,
-    domains.router,
-    registry_credentials.router,
+    platform.catalog_router,
+    resources.deployments_router,
+    resources.secrets_router,
+    resources.ssh_keys_router,
+    resources.domains_router,
+    resources.registry_credentials_router,
     organization.router,
-    releases.router,
-    usage_reports.router,
+    platform.releases_router,
+    billing.reports_router,
     billing.router,
-    audit_trail.router,
-    webhooks.router,
-    health.router,
+    audit.router,
+    platform.webhooks_router,
+    platform.health_router,
     reference.router,
 )
 
 NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
 """The framework's own follows every caller, and sends paths and texts of errors: a path may hold
-the value of a key. Spans of requests are the guard's (`cloister_api.http.tracing`)."""
-HOT = {("POST", shim.CHECK_PATH): shim.CHECK, ("GET", containers.LIST.path): containers.LIST}
+the value of a key. Spans of requests are the guard's (`cloister_api.http.access_log`)."""
+HOT = {
+    ("POST", enclaves.CHECK_PATH): enclaves.CHECK,
+    ("GET", containers.LIST.path): containers.LIST,
+}
 """Routes of requests that are sent all the time."""
 
 
@@ -151,7 +140,7 @@ def create_app(
     metrics.follow(lambda: getattr(getattr(app.state, "context", None), "cache", None))
     app.state.shutdown, app.state.metrics = shutdown, metrics
     app.state.context, app.state.waits_for = None, lambda: "the facade is starting"
-    metrics.follow_readiness(lambda: not health.unready_reasons(app.state))
+    metrics.follow_readiness(lambda: not platform.unready_reasons(app.state))
     app.add_middleware(
         RequestGuard,
         authenticate=authenticate,
@@ -249,12 +238,12 @@ def open_paths(app: FastAPI) -> dict[str, OpenPath]:
         return await running_context(app).payments.admit_webhook(headers)
 
     return {
-        shim.CHECK_PATH: OpenPath(),
-        certificates.PATH: OpenPath(enclave),
-        certificates.COLLATERAL_PATH: OpenPath(enclave),
+        enclaves.CHECK_PATH: OpenPath(),
+        enclaves.PATH: OpenPath(enclave),
+        enclaves.COLLATERAL_PATH: OpenPath(enclave),
         REPORT_PATH: OpenPath(report, MAX_REPORT),
-        webhooks.RELEASES_PATH: OpenPath(release),
-        webhooks.STRIPE_PATH: OpenPath(payment),
+        platform.RELEASES_PATH: OpenPath(release),
+        platform.STRIPE_PATH: OpenPath(payment),
     }
 
 

@@ -11,16 +11,14 @@ from pydantic import Field, model_validator
 
 from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.collateral import CollateralSettings
-from cloister_api.ledger.settings import LedgerSettings
+from cloister_api.ledger.database import LedgerSettings
 from cloister_api.payments.settings import StripeSettings
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.registry import RegistrySettings
 from cloister_clients.settings import SettingsSection, read_settings_file
 from cloister_clients.sources import SourceSettings
-from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.telemetry import LogFormat
 from cloister_clients.tracing.settings import TracingSettings
-
-__all__ = ["AdminKeySettings", "ApiSettings", "LimitSettings", "ListenSettings", "LookupSettings"]
 
 PUBLISHED = (
     "containersDomain",

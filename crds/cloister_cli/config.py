@@ -18,8 +18,6 @@ from cloister_cli.verdict import print_verdict
 from cloister_crds.config import ParsedConfig, Rules, parse
 from cloister_crds.lifecycle.admission.host_requirements import host_problems
 
-__all__ = ["config"]
-
 INVALID: Final = 1
 UNREADABLE: Final = 2
 

@@ -21,9 +21,7 @@ from cloister_crds.config.effective import (
     unset_variables,
 )
 from cloister_crds.kinds.host import DISK_MB
-from cloister_crds.lifecycle.admission.gpus import assigned_gpus
-
-__all__ = ["explanation"]
+from cloister_crds.lifecycle.admission.host_requirements import assigned_gpus
 
 
 def explanation(config: ServiceConfig, *, service: str, variables: Mapping[str, str]) -> None:

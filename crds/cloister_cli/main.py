@@ -1,10 +1,4 @@
-"""The command ``cloister``: finds its commands in the packages that are installed.
-
-The command line lies below the two programs in the layers. They bring their commands by entry
-points of the group ``cloister.commands``; a command is imported when it is requested, so that
-one whose extra is not installed says so and does no harm to the others. Help and completion list
-all of them by their source alone: imports of both programs would take a second.
-"""
+"""The command ``cloister``, and the completion of its commands in a shell."""
 
 import ast
 import gc
@@ -15,10 +9,23 @@ from importlib.util import find_spec
 from typing import Final
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 from typing_extensions import override
 
-__all__ = ["kubectl_plugin", "main"]
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script for SHELL that completes commands and options.
+
+    For bash: source <(cloister completion bash)
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    root = context.find_root().command
+    click.echo(kind(root, {}, "cloister", "_CLOISTER_COMPLETE").source())
+
 
 GROUP: Final = "cloister.commands"
 """Group of entry points that commands come from."""

@@ -23,9 +23,7 @@ from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import Measurement, PlatformImages
 from cloister_crds.measurement import measure as measured
 from cloister_crds.measurement.enclave import gets_rules
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT
-
-__all__ = ["measure", "read_documents", "read_host"]
+from cloister_crds.measurement.initdata import POD_DOCUMENT
 
 DIFFERENT: Final = 1
 UNREADABLE: Final = 2

@@ -10,8 +10,6 @@ from rich.text import Text
 from cloister_crds.config import ParsedConfig
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["print_verdict", "printable"]
-
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """Where YAML 1.1, which the event parser speaks, ends a line."""
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}

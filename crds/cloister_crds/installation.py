@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from cloister_crds.repositories import RepositoryNames
+from cloister_crds.names import RepositoryNames
 
 __all__ = ["CONFIG_MAP_NAME", "MAX_IMAGE_BYTES", "DefaultLimits", "InstallationSettings"]
 

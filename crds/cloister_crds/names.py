@@ -1,19 +1,18 @@
-"""Names that follow from other names: child objects, host names, objects the facade makes.
+"""Names that follow from other names.
 
-Both sides call these functions and nobody builds such a name by hand. A name that is already fit
-stays as it is; any other is cut and gets a hash of the whole input after a double hyphen. Names of
-objects are injective: a fit name that happens to look like that is hashed as well, so that two
-inputs never give one name. Host names stay as people wrote them (`host_label`). Changing a function
-orphans what exists: the tests pin values.
+Child objects, host names; how names of repositories compare.
 """
 
 import re
 from base64 import b32encode
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 
 __all__ = [
+    "ACCOUNT",
+    "AUDIENCES",
     "CONTAINER_ANNOTATION",
     "CONTAINER_LABEL",
     "ENCLAVE_LABEL",
@@ -24,6 +23,7 @@ __all__ = [
     "RESTORE_HOLDER",
     "SHELLS_LABEL",
     "VALUE_LABEL",
+    "RepositoryNames",
     "challenge_name",
     "config_map_name",
     "deployment_name",
@@ -43,7 +43,25 @@ __all__ = [
     "shells_service_name",
     "short_hash",
     "snapshot_name",
+    "token_audience",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryNames:
+    """How names of repositories are compared; they are shown as they were written."""
+
+    ignore_case: bool = False
+    """Whether ``Acme/web`` and ``acme/web`` are one repository, as at GitHub and Gitea."""
+
+    def key(self, repo: str) -> str:
+        """Return what all names of one repository have in common."""
+        return repo.lower() if self.ignore_case else repo
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two names are those of one repository."""
+        return self.key(one) == self.key(other)
+
 
 ORGANIZATION_LABEL = "cloister.dev/organization"
 """Label with the slug of the Organization (as `distinct_label` writes it)."""
@@ -383,3 +401,14 @@ def registry_secret_name(registry: str) -> str:
         metadata.name of the RegistryCredential, such as ``ghcr``.
     """
     return _fit(f"{registry}!registry", limit=SUBDOMAIN_LIMIT, keep=_LABEL, prefix="r")
+
+
+ACCOUNT = "default"
+"""ServiceAccount that Pods of enclaves run as; it has no rights, and its tokens grant none."""
+AUDIENCES = "certificates.cloister.dev/"
+"""What every audience of such tokens begins with; the admission policies name it too."""
+
+
+def token_audience(enclave_uid: str) -> str:
+    """Return the audience of an Enclave's token."""
+    return AUDIENCES + enclave_uid

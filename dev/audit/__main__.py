@@ -8,8 +8,6 @@ import click
 from dev.audit import audit_go, audit_python
 from dev.audit.goprograms import DATABASE, PROGRAMS
 
-__all__ = ["main"]
-
 
 @click.command()
 @click.option("--uv", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))

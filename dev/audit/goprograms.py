@@ -9,8 +9,6 @@ from typing import Any
 from dev.audit.outcome import Outcome, Verdict
 from dev.cluster import toolchain
 
-__all__ = ["PROGRAMS", "audit_go", "judge_messages"]
-
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("operator/guest",)
 """Modules whose programs run in an installation. Those under dev are for one's own machine."""

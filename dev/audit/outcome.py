@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Outcome", "Verdict"]
-
 
 class Verdict(IntEnum):
     """The exit code of an audit; the highest of several is the command's."""

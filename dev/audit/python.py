@@ -9,8 +9,6 @@ from typing import Any
 
 from dev.audit.outcome import Outcome, Verdict
 
-__all__ = ["audit_python", "judge_report"]
-
 ROOT = Path(__file__).parents[2]
 SUBJECT = "Python packages of uv.lock"
 DATABASE = "pypi.org"

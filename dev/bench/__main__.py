@@ -8,8 +8,6 @@ import pkgutil
 import sys
 from pathlib import Path
 
-__all__ = ["main"]
-
 
 def main(wanted: list[str]) -> int:
     """Run benchmarks sequentially.

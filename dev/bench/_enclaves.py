@@ -18,8 +18,6 @@ from tests.support.cluster.clusters import install_crds, install_mutations
 from tests.support.programs.operator import Installation, manifest
 from tests.support.programs.web_service import HEALTHCHECK, PageServices, page_file
 
-__all__ = ["EnclaveBench", "open_bench", "synced"]
-
 Object = dict[str, Any]
 
 REPO: Final = "bench/web"

@@ -22,8 +22,6 @@ from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container, Enclave
 from dev.bench._enclaves import EnclaveBench, open_bench, synced
 
-__all__ = ["main"]
-
 CONTAINER: Final = kind_of(Container)
 ENCLAVE: Final = kind_of(Enclave)
 TIMES: Final = 1.5

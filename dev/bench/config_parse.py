@@ -13,8 +13,6 @@ from typing import Final
 
 from cloister_crds.config import parse
 
-__all__ = ["cases", "main", "measure"]
-
 MIB: Final = 1024 * 1024
 LIMIT: Final = 1000.0
 """Upper bound for each file, in milliseconds."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 import yaml
 
-from cloister_api.commands.admin_key import create_key
+from cloister_api.commands.keys import create_key
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.kube.kinds import NAMESPACE, KindRef, of
@@ -31,8 +31,6 @@ from dev.chart.helm import NAMESPACE as SYSTEM
 from tests.support.programs.facade import ADMIN, DOMAIN, run_command, start_facade
 from tests.support.programs.operator import Installation, manifest
 from tests.support.programs.published_settings import publish
-
-__all__ = ["main"]
 
 OWN: Final = 10
 PER_ORGANIZATION: Final = 100

@@ -23,7 +23,7 @@ import click
 import httpx
 import yaml
 
-from cloister_api.commands.admin_key import create_key
+from cloister_api.commands.keys import create_key
 from cloister_api.ledger.database import open_ledger, place_of
 from cloister_api.ledger.keys.key_material import KeyMaterial
 from cloister_api.ledger.keys.sessions import SessionMethod, SessionTable
@@ -46,8 +46,6 @@ from tests.support.ports import free_port
 from tests.support.programs.dashboard import COOKIE
 from tests.support.programs.facade import ADMIN, Facade, start_facade
 from tests.support.programs.operator import Installation
-
-__all__ = ["main"]
 
 FIRST: Final = 50
 """Containers of a page."""

@@ -25,8 +25,6 @@ from dev.bench._enclaves import EnclaveBench, open_bench, synced
 from dev.cluster.cleanup import CGROUPS
 from dev.cluster.node import cgroup_root
 
-__all__ = ["main"]
-
 CONTAINER: Final = kind_of(Container)
 SHARE: Final = 0.3
 """Maximum of an idle enclave, in percent of a core."""

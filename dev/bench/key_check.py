@@ -27,24 +27,20 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from cloister_api.auth.api_keys.cache import ApiKeyCache
-from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.api_keys import ApiKeyCache, HostnameOwners
 from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.cache import ClusterCache
 from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.ledger.database import Place, open_ledger
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.tables.core import API_KEYS
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, KeyMaterial, generate
+from cloister_api.ledger.leases import Replicas
+from cloister_api.ledger.tables import API_KEYS
 from cloister_api.main import create_app
 from cloister_api.settings import ApiSettings, LimitSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
 from dev.bench.usage_ingest import places
-
-__all__ = ["main"]
 
 KEYS: Final = 10_000
 CONNECTIONS: Final = 16

@@ -31,8 +31,6 @@ from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation
 from tests.support.programs.published_settings import publish
 from tests.support.waiting import until_sync
 
-__all__ = ["main"]
-
 TARGET: Final = 1.0
 """Maximum of seconds that the import of a program may take."""
 Work = Callable[[], float]

@@ -18,13 +18,10 @@ from typing import Final
 import httpx
 
 from cloister_clients.kube.transport import resource_of
-from cloister_clients.tracing.process import traced
 from cloister_clients.tracing.settings import TracingSettings
-from cloister_clients.tracing.spans import SpanKind, is_on, span
+from cloister_clients.tracing.spans import SpanKind, is_on, span, traced
 from tests.support.programs.routes_only import bare_app, bare_client
 from tests.support.stand_ins.otlp_collector import collector
-
-__all__ = ["main"]
 
 REQUESTS: Final = 1_000
 PASSES: Final = 5_000

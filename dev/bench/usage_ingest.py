@@ -22,18 +22,13 @@ import msgspec
 from sqlalchemy import func, insert, select
 
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_writer
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.keys.reporters import Reporters
-from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
-from cloister_api.usage.ingest import PATH, Ingest
-from cloister_api.usage.price_lists import import_prices
-from cloister_api.usage.prices import Price
-from cloister_api.usage.signature import ReportSignature, signature_of
+from cloister_api.ledger.keys.admin_keys import Reporters
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, KeyMaterial, generate
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS
+from cloister_api.usage.ingest import PATH, Ingest, ReportSignature, signature_of
+from cloister_api.usage.prices import Price, import_prices
 from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import utc_now
-
-__all__ = ["main", "sign"]
 
 KEYS: Final = 500
 MODELS: Final = 20

@@ -19,15 +19,12 @@ from sqlalchemy import insert
 
 from cloister_api.ledger.bulk import insert_rows
 from cloister_api.ledger.database import Place, open_ledger, open_writer
-from cloister_api.ledger.tables.core import API_KEYS
-from cloister_api.ledger.tables.usage import NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage.levels import DAY, LEVELS, Sums, add
-from cloister_api.usage.levels import Place as Bucket
+from cloister_api.ledger.tables import API_KEYS
+from cloister_api.ledger.usage_tables import NAMES, POINTS, ROLLUPS, SUMS
 from cloister_api.usage.queries import UsageQueries
-from cloister_api.usage.windows import WINDOWS
+from cloister_api.usage.windows import DAY, LEVELS, WINDOWS, Sums, add
+from cloister_api.usage.windows import Place as Bucket
 from dev.bench.usage_ingest import places
-
-__all__ = ["main"]
 
 EVENTS: Final = 3_000_000
 KEYS: Final = 500

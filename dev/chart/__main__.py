@@ -12,8 +12,6 @@ from dev.cluster import LocalClusterError, Progress
 from dev.images.errors import ImageError
 from dev.images.local import local_images
 
-__all__ = ["main"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

@@ -11,8 +11,6 @@ import yaml
 
 from dev.chart.values import ChartValues, ValuesSection
 
-__all__ = ["chart_text", "namespace_text", "values_text", "with_table"]
-
 WIDTH: Final = 100
 TABLE: Final = re.compile(r"(<!-- values -->\n).*?(<!-- end of values -->)", re.DOTALL)
 """Place of the table in the page."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from dev.cluster import LocalClusterError
 from dev.cluster.binaries import binary
 
-__all__ = ["NAMESPACE", "RELEASE", "Helm"]
-
 NAMESPACE = "cloister-system"
 """Namespace of an installation."""
 RELEASE = "cloister"

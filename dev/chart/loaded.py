@@ -15,8 +15,6 @@ from dev.cluster.oci_archive import Archive
 from dev.images import digests
 from dev.images.local import LocalImages
 
-__all__ = ["REGISTRY", "load_images"]
-
 REGISTRY: Final = "localhost/cloister"
 """What loaded images are called by; nothing listens there, so nothing is pulled from it."""
 

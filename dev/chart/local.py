@@ -17,8 +17,6 @@ from dev.cluster.layout import free_port
 from dev.cluster.processes import wait_until
 from dev.images.local import LocalImages
 
-__all__ = ["API_CONFIG", "CONTAINERS_DOMAIN", "PATIENCE", "LocalInstallation", "push_images"]
-
 CONTAINERS_DOMAIN = "containers.example.com"
 """Domain of the generated host names; it needs no DNS here."""
 API_CONFIG = "/etc/cloister/config/api.yaml"

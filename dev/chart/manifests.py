@@ -12,8 +12,6 @@ from typing import Final
 
 from cloister_crds.crd_manifests import manifests
 
-__all__ = ["SYSTEM", "follow_release", "templates"]
-
 SYSTEM: Final = "cloister-system"
 """Namespace of the accounts in the plain manifests."""
 NAMESPACE: Final = "{{ .Release.Namespace }}"

@@ -13,8 +13,6 @@ from dev.chart.documents import namespace_text
 from dev.chart.helm import Helm
 from dev.images.release import Release
 
-__all__ = ["CHART", "LOCK", "manifest", "package"]
-
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "cloister"
 LOCK: Final = "images.lock"
 """Name of the file with digests of images, which `make images` writes, and in the chart."""

@@ -14,8 +14,6 @@ from cloister_clients.settings import SettingsSection
 from cloister_operator.settings import OperatorSettings
 from dev.chart.values import ChartValues
 
-__all__ = ["SQLITE_SENTENCE", "schema", "schema_text"]
-
 Schema = dict[str, Any]
 
 TAKEN_OUT: Final = {

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-__all__ = ["ChartValues", "ValuesSection"]
-
 Objects = list[dict[str, Any]]
 """Objects of Kubernetes, passed on as they are."""
 DIGEST = r"^(sha256:[0-9a-f]{64})?$"

@@ -2,8 +2,8 @@
 
 from dev.cluster.cluster import Cluster, KubectlError
 from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import Form
-from dev.cluster.lifecycle import DEFAULT_NAME, down, find, up
+from dev.cluster.layout import DEFAULT_NAME, Form
+from dev.cluster.lifecycle import down, find, up
 from dev.cluster.progress import Progress
 
 __all__ = [

@@ -10,8 +10,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import DEFAULT_NAME, names
 from dev.cluster.lifecycle import down, find, up
 
-__all__ = ["main"]
-
 name_option = click.option(
     "--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster."
 )

@@ -23,8 +23,6 @@ from dev.cluster.progress import Progress, duration
 from dev.cluster.toolchain import environment, go_version
 from dev.cluster.versions import Module, load
 
-__all__ = ["binary", "cache_folder", "ensure", "key_of", "missing"]
-
 SHOWN = 15
 """Lines of a failed build that the error shows."""
 

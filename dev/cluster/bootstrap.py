@@ -5,8 +5,6 @@ from typing import Any
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Form, Record
 
-__all__ = ["apply_first_objects", "first_objects"]
-
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RBAC_VERSION = "rbac.authorization.k8s.io/v1"
 

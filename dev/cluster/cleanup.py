@@ -18,8 +18,6 @@ from pathlib import Path
 from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Layout
 
-__all__ = ["clear_files", "clear_node", "make_cgroups", "mounts_below"]
-
 CGROUPS = Path("/sys/fs/cgroup")
 WEIGHTS = {"cpu.shares": "16384", "cpu.weight": "1600"}
 """Weight of the Pods of all clusters in cgroup v1 and v2: that of sixteen processes."""

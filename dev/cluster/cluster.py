@@ -14,8 +14,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.processes import Processes
 
-__all__ = ["COMPONENTS", "Cluster", "KubectlError"]
-
 COMPONENTS = (
     *("kwok", "metrics-server", "kubelet", "kube-proxy", "containerd", "coredns", "kube-scheduler"),
     *("kube-controller-manager", "kube-apiserver", "etcd", "registry-node", "registry"),

@@ -9,8 +9,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
 
-__all__ = ["Component", "start", "write_config"]
-
 PATIENCE = 60.0
 """Seconds that a port may take to become free."""
 

@@ -16,8 +16,6 @@ from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.pki import Authority, Pair, kubeconfig, service_account_keys
 from dev.plain_http import NO_TRUST
 
-__all__ = ["Identities", "control_plane", "registry", "responds"]
-
 RATE = ("--kube-api-qps=300", "--kube-api-burst=600")
 """Requests a second and burst that the controllers may make; with the defaults of the
 components (20 and 30) they, not the server, are what a test of scale measures."""

@@ -1,7 +1,5 @@
 """The one error of the local cluster."""
 
-__all__ = ["LocalClusterError"]
-
 
 class LocalClusterError(Exception):
     """Why the local cluster cannot do what was requested, and the remedy."""

@@ -14,8 +14,6 @@ from dev.cluster.binaries import cache_folder
 from dev.cluster.errors import LocalClusterError
 from dev.cluster.toolchain import environment, go_version
 
-__all__ = ["MODULE", "REPRODUCIBLE", "build", "guest_binary"]
-
 MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
 """The Go module."""
 REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")

@@ -22,18 +22,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.guest import guest_binary
 from dev.plain_http import NO_TRUST
 
-__all__ = [
-    "INDEX",
-    "Content",
-    "Image",
-    "busybox_image",
-    "guest_image",
-    "json_bytes",
-    "pause_image",
-    "push",
-    "shim_image",
-]
-
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -8,8 +8,6 @@ import httpx
 
 from dev.cluster.errors import LocalClusterError
 
-__all__ = ["KubeAPI", "serves"]
-
 
 def _context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority))

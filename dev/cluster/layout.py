@@ -18,22 +18,6 @@ from random import SystemRandom
 
 from dev.cluster.errors import LocalClusterError
 
-__all__ = [
-    "DEFAULT_NAME",
-    "NODE_IMAGE",
-    "PACKAGES",
-    "Form",
-    "Layout",
-    "Record",
-    "free_port",
-    "layout",
-    "lock",
-    "names",
-    "others",
-    "port_is_free",
-    "state_folder",
-]
-
 DEFAULT_NAME = "cloister"
 
 PACKAGES = "packages_"

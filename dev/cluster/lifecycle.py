@@ -34,15 +34,6 @@ from dev.cluster.progress import Progress, duration
 from dev.cluster.simulated import add_node, kwok
 from dev.cluster.versions import load
 
-__all__ = [
-    "DEFAULT_NAME",
-    "down",
-    "find",
-    "form_here",
-    "programs_of",
-    "up",
-]
-
 FORM = "CLOISTER_CLUSTER_FORM"
 """Variable with the form of new clusters with a node, ``node`` or ``kind``; else what is here."""
 RELEASE = "CLOISTER_KUBERNETES"

@@ -13,8 +13,6 @@ from dev.cluster.control_plane import Identities
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Record
 
-__all__ = ["metrics_server", "register"]
-
 PORT = 4443
 """Port on the link; each cluster has an address of its own there."""
 NAME = "metrics-server"

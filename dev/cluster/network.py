@@ -12,8 +12,6 @@ from pathlib import Path
 from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import Record
 
-__all__ = ["choose_index", "namespace_of", "set_up", "table_of", "taken_indexes", "tear_down"]
-
 INDEXES = range(1, 250)
 """Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services)."""
 

@@ -16,8 +16,6 @@ from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Layout, Record
 from dev.cluster.network import namespace_of
 
-__all__ = ["PAUSE", "cgroup_root", "node", "upstream_resolvers"]
-
 PAUSE = "cloister/pause:1"
 """Repository and tag of the pause image."""
 

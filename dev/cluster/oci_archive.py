@@ -14,8 +14,6 @@ from typing import Any
 
 from dev.cluster.images import INDEX, Image, json_bytes
 
-__all__ = ["Archive"]
-
 NAME = "io.containerd.image.name"
 """Annotation with the reference that containerd gives an image."""
 LAYOUT = {"imageLayoutVersion": "1.0.0"}

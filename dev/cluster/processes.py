@@ -16,8 +16,6 @@ from pathlib import Path
 
 from dev.cluster.errors import LocalClusterError
 
-__all__ = ["Processes", "fingerprint", "wait_until"]
-
 AND_TELL = 'echo $$ > "$0" && exec "$@"'
 """Writes the shell's own process id and becomes the program."""
 

@@ -4,8 +4,6 @@ import sys
 import time
 from typing import TextIO
 
-__all__ = ["Progress", "duration"]
-
 LINE_EVERY = 15.0
 """Seconds between two lines where the output is not a terminal."""
 

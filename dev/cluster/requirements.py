@@ -15,15 +15,6 @@ from dev.cluster.layout import PACKAGES, Form, lock, state_folder
 from dev.cluster.progress import Progress
 from dev.cluster.versions import load
 
-__all__ = [
-    "check_room",
-    "check_system",
-    "debian_mirrors",
-    "install_packages",
-    "missing_packages",
-    "raise_limits",
-]
-
 GIB = 1024**3
 
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")

@@ -10,8 +10,6 @@ from dev.cluster.control_plane import Identities, responds
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Record
 
-__all__ = ["add_node", "kwok"]
-
 ANNOTATION = "kwok.x-k8s.io/node"
 
 STAGES = Path(__file__).parent / "kwok-stages.yaml"

@@ -14,8 +14,6 @@ from functools import cache
 from dev.cluster.errors import LocalClusterError
 from dev.cluster.versions import load
 
-__all__ = ["environment", "go_version"]
-
 PINNED = {
     "CGO_ENABLED": "0",
     "GO111MODULE": "on",

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "Module", "Versions", "load"]
-
 FOLDER = Path(__file__).parent
 
 

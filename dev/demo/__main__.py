@@ -14,8 +14,6 @@ from dev.demo.walkthrough import Walkthrough, note, say
 from dev.images.errors import ImageError
 from dev.images.local import LocalImages, local_images
 
-__all__ = ["main"]
-
 CLUSTER = click.option(
     "--cluster",
     "name",

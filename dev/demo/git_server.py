@@ -15,8 +15,6 @@ from pathlib import Path
 import click
 from typing_extensions import override
 
-__all__ = ["GitResponse", "main", "respond"]
-
 
 @dataclass(frozen=True, slots=True)
 class GitResponse:

@@ -19,8 +19,6 @@ from cryptography.hazmat.primitives import serialization
 
 from dev.cluster import Cluster
 
-__all__ = ["Page", "fetch_page", "forward_port"]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:

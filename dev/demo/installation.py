@@ -13,8 +13,6 @@ from dev.cluster.layout import free_port, port_is_free
 from dev.cluster.processes import Processes, fingerprint, wait_until
 from dev.images.local import LocalImages
 
-__all__ = ["DemoInstallation", "stop"]
-
 ROOT = Path(__file__).resolve().parents[2]
 GIT = "git"
 """Name of the git server's process."""

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["HOST", "NAMESPACE", "ORGANIZATION", "USER", "container", "host", "organization"]
-
 API_VERSION = "cloister.dev/v1alpha1"
 ORGANIZATION = "acme"
 """Slug of the demo's organization."""

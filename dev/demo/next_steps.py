@@ -14,8 +14,6 @@ from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.layout import free_port
 from dev.demo import manifests
 
-__all__ = ["NextSteps"]
-
 PATIENCE = 120.0
 """Seconds that all commands together may take."""
 SHOWN = 3000

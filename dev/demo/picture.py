@@ -5,8 +5,6 @@ docs/demo.txt has lines of a run of `make demo`, shortened by hand; `make crds` 
 
 from xml.sax.saxutils import escape
 
-__all__ = ["picture"]
-
 WIDTH, HEIGHT, MARGIN = 8, 18, 16
 """Pixels of a character, of a line, and around the text."""
 COLOURS = {"==": "#7fd4c1", "$": "#ffffff"}

@@ -13,8 +13,6 @@ from pathlib import Path
 from dev.cluster import LocalClusterError
 from dev.cluster.toolchain import environment
 
-__all__ = ["REPO", "SERVICE", "build_program", "release"]
-
 REPO = "demo/hello"
 """The repository, ``owner/name``."""
 SERVICE = Path(__file__).parent / "service"

@@ -10,8 +10,6 @@ from dev.cluster import Cluster, LocalClusterError
 from dev.cluster.guest import guest_binary
 from dev.demo.https_client import forward_port
 
-__all__ = ["NOT_CONFIDENTIAL", "verify"]
-
 NOT_CONFIDENTIAL: Final = 12
 """Exit code for an enclave without a TEE, as docs/verify.md says."""
 

@@ -21,8 +21,6 @@ from dev.demo.next_steps import NextSteps
 from dev.demo.verification import NOT_CONFIDENTIAL, verify
 from dev.plain_http import NO_TRUST
 
-__all__ = ["Walkthrough", "note", "say"]
-
 PATIENCE = 300.0
 """Seconds that a container may take to be ready on a busy machine."""
 LINE = 150

@@ -12,8 +12,6 @@ import yaml
 from dev.docs.misread import misread
 from dev.docs.staging import stage
 
-__all__ = ["main"]
-
 ROOT = Path(__file__).resolve().parents[2]
 """Root of the repository."""
 ENVIRONMENT = ROOT / ".venv-docs"

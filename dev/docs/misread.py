@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["misread"]
-
 PREFORMATTED = re.compile(r"<pre.*?</pre>", re.DOTALL)
 SIGN = re.compile(r"^(?:[*-] |[0-9]+\. |\| ).{0,60}", re.MULTILINE)
 """The start of an item or a row, which HTML has no use for."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["NAVIGATION", "expanded", "folders", "is_page", "names", "read"]
-
 NAVIGATION = Path("dev/docs/navigation.yaml")
 """Where they are listed; relative to the root of the repository."""
 FRONT = (

@@ -16,8 +16,6 @@ from urllib.parse import unquote
 from dev.docs import navigation
 from dev.house import links
 
-__all__ = ["rewritten", "stage"]
-
 LINK = re.compile(r"\[([^\[\]]*)\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 """A link within a line or two: its text and target."""
 TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from dev.house import generated, imports, layout, links, naming, pages, rules, sources
 
-__all__ = ["main"]
-
 ROOT = Path(__file__).resolve().parents[2]
 """Root of the repository."""
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from typing_extensions import override
 
-__all__ = ["Finding"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:

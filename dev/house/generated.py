@@ -8,7 +8,7 @@ from typing import Any
 from cloister_api.main import ROUTERS
 from cloister_api.openapi.document import document
 from cloister_crds.blocked_ranges import IPV4_PURPOSES
-from cloister_crds.config.editor_schema import json_schema_text
+from cloister_crds.config.parsing import json_schema_text
 from cloister_crds.crd_manifests import manifests
 from dev.chart.documents import chart_text, values_text, with_table
 from dev.chart.manifests import templates
@@ -16,8 +16,6 @@ from dev.chart.schema import schema_text
 from dev.demo.picture import picture
 from dev.house.finding import Finding
 from dev.house.manual import with_bodies
-
-__all__ = ["differences", "files", "write"]
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout of this program."""

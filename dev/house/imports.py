@@ -17,8 +17,6 @@ from typing_extensions import override
 from dev.house.finding import Finding
 from dev.house.layout import SOURCE_ROOTS
 
-__all__ = ["check", "modules"]
-
 PACKAGES = ("cloister_api", "cloister_clients", "cloister_crds", "cloister_operator")
 """Packages whose modules are imported."""
 

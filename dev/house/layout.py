@@ -5,8 +5,6 @@ from pathlib import Path
 
 from dev.house.finding import Finding
 
-__all__ = ["FORBIDDEN_NAMES", "ROOTS", "SOURCE_ROOTS", "check", "python_files"]
-
 SOURCE_ROOTS = ("operator", "api", "crds")
 """Folders that hold packages and nothing else; the name of the first is the standard library's."""
 ROOTS = (*SOURCE_ROOTS, "dev", "tests")

@@ -14,17 +14,6 @@ from urllib.parse import unquote
 
 from dev.house.finding import Finding
 
-__all__ = [
-    "ELSEWHERE",
-    "anchors",
-    "check",
-    "citations",
-    "links",
-    "repository_files",
-    "unnumbered",
-    "without_code",
-]
-
 SPECIFICATION = "docs/spec/"
 """Folder whose anchors are the numbers of rules and sections."""
 CITING = (".go", ".md", ".py", ".toml", ".yaml")

@@ -5,8 +5,6 @@ from typing import Any
 
 from cloister_api.openapi.document import operations
 
-__all__ = ["BodyTableError", "with_bodies"]
-
 HEAD = "| call | body | response |"
 """First line of such a table."""
 CALL = re.compile(r"`(?P<method>POST|PUT|PATCH) (?P<path>[^`?]+)[^`]*`")

@@ -10,8 +10,6 @@ from typing import Final
 from dev.house.finding import Finding
 from dev.house.layout import SOURCE_ROOTS, python_files
 
-__all__ = ["check", "check_classes", "check_docstrings", "check_phrases"]
-
 FIRST_WORDS: Final = {
     "Answer": "Return",
     "Answers": "Return",

@@ -13,8 +13,6 @@ from dev.docs import navigation
 from dev.house import links
 from dev.house.finding import Finding
 
-__all__ = ["check"]
-
 START = "docs/README.md"
 
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from dev.house.finding import Finding
 
-__all__ = ["check"]
-
 RULES: Final = Path("tests/data/rules.toml")
 """Where the rules are listed."""
 SPECIFICATION: Final = Path("docs/spec/configuration-file.md")

@@ -10,8 +10,6 @@ from pathlib import Path
 from dev.house.finding import Finding
 from dev.house.layout import python_files
 
-__all__ = ["LONGEST_FILE", "LONGEST_FUNCTION", "check", "check_text"]
-
 LONGEST_FILE = 500
 """Maximum lines of a file."""
 LONGEST_FUNCTION = 60

@@ -11,8 +11,6 @@ from dev.images.earlier import EarlierRelease
 from dev.images.errors import ImageError
 from dev.images.release import ROOT, current
 
-__all__ = ["main"]
-
 TARGET = ROOT / "dist" / "images"
 
 

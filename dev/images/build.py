@@ -15,8 +15,6 @@ from dev.images.debian import BaseSpec, read_lock
 from dev.images.release import ROOT, Release
 from dev.images.root import Root
 
-__all__ = ["BASE", "IMAGES", "Build"]
-
 BASE = "cloister-base"
 """The base of `cloister`; it is published so that a build can begin with it."""
 IMAGES = ("cloister", "cloister-guest", "cloister-shim")

@@ -7,9 +7,6 @@ from pathlib import Path
 
 from dev.images.commands import run
 
-__all__ = ["Store"]
-
-
 PLATFORMS = {"amd64": "linux/amd64", "arm64": "linux/arm64/v8"}
 """Architecture -> platform; without the variant buildah does not find the image of a base."""
 

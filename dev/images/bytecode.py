@@ -7,8 +7,6 @@ import py_compile
 import sys
 from pathlib import Path
 
-__all__ = ["main"]
-
 ROOTS = ("/usr/lib/python3.13", "/usr/local/lib/python3.13/dist-packages")
 TESTS = {"test", "tests", "testing"}
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from dev.images.errors import ImageError
 
-__all__ = ["run"]
-
 SHOWN = 2000
 """Characters of what a failed program said that the error shows."""
 

@@ -14,8 +14,6 @@ from urllib.parse import unquote
 from dev.cluster.requirements import debian_mirrors
 from dev.images.errors import ImageError
 
-__all__ = ["LOCK", "SPEC", "BaseSpec", "LockedPackage", "check", "fetch", "read_lock", "renew"]
-
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "images" / "base.toml"
 LOCK = ROOT / "images" / "base.lock"

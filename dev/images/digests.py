@@ -6,8 +6,6 @@ from pathlib import Path
 
 from dev.images.release import Release
 
-__all__ = ["read", "write"]
-
 
 def write(path: Path, release: Release, digests: Mapping[str, str], registry: str) -> None:
     """Write the file.

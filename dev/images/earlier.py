@@ -16,8 +16,6 @@ from dev.images.commands import run
 from dev.images.errors import ImageError
 from dev.images.release import ROOT
 
-__all__ = ["DECLARED", "EarlierRelease"]
-
 DECLARED = ROOT / "tests" / "install" / "release.toml"
 """Names the release that the tests upgrade from."""
 LOCK = "images.lock"

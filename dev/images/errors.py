@@ -1,7 +1,5 @@
 """What can go wrong when images are built."""
 
-__all__ = ["ImageError"]
-
 
 class ImageError(Exception):
     """An image cannot be built; the message says what to do."""

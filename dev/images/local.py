@@ -24,8 +24,6 @@ from dev.images import digests, registry, tools
 from dev.images.build import IMAGES, Build
 from dev.images.release import ROOT, Release
 
-__all__ = ["LocalImages", "key", "local_images"]
-
 SOURCES: Final = (
     *("images", "dev/images", "dev/cluster/guest.py", "dev/cluster/toolchain.py"),
     *("operator/guest", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),

@@ -9,8 +9,6 @@ from typing import Final
 from dev.images.commands import run
 from dev.images.errors import ImageError
 
-__all__ = ["digest_of", "is_here", "push", "push_one"]
-
 UNKNOWN: Final = ("manifest unknown", "name unknown")
 """What a registry says of what it does not have (OCI distribution specification, error codes)."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from dev.images.commands import run
 
-__all__ = ["ROOT", "Release", "current", "project_version"]
-
 ROOT = Path(__file__).resolve().parents[2]
 """Root of the repository."""
 

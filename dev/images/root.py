@@ -13,8 +13,6 @@ from dev.cluster.progress import Progress
 from dev.images import debian, rootfs
 from dev.images.debian import BaseSpec
 
-__all__ = ["Root"]
-
 
 @dataclass(frozen=True, slots=True)
 class Root:

@@ -11,8 +11,6 @@ from pathlib import Path
 from dev.images.debian import BaseSpec
 from dev.images.errors import ImageError
 
-__all__ = ["BUNDLE", "USER", "Entry", "entries", "write_tar"]
-
 USER = 65532
 """User and group that the programs run as."""
 MERGED = ("bin", "sbin", "lib", "lib64")

@@ -14,8 +14,6 @@ from dev.images.debian import BaseSpec, LockedPackage
 from dev.images.errors import ImageError
 from dev.images.release import ROOT, Release, project_version
 
-__all__ = ["debian_components", "go_components", "python_components", "write"]
-
 Component = dict[str, Any]
 SPACE = uuid.UUID("3c5b9a0e-7d0f-5d0c-9a4b-4f1d2f6c8e11")
 """Namespace of serial numbers, which follow from the content."""

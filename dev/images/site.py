@@ -11,8 +11,6 @@ from dev.images.commands import run
 from dev.images.errors import ImageError
 from dev.images.release import ROOT, Release
 
-__all__ = ["PYTHON", "install", "leave_out", "wheel"]
-
 PYTHON = "3.13"
 """Python of the base."""
 PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}

@@ -11,8 +11,6 @@ from dev.cluster.requirements import install_packages
 from dev.images.errors import ImageError
 from dev.images.release import ROOT
 
-__all__ = ["architecture", "prepare", "uv"]
-
 PURPOSE = "images"
 """Their part of `dev/cluster/versions.toml`."""
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -15,8 +15,6 @@ from dev.release.errors import ReleaseError
 from dev.release.preconditions import check, look
 from dev.release.signing import KEY, Signer
 
-__all__ = ["main"]
-
 
 @click.command()
 @click.argument("version")

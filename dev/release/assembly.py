@@ -22,8 +22,6 @@ from dev.release.errors import ReleaseError
 from dev.release.signing import Signer
 from dev.release.verifier import write_programs
 
-__all__ = ["CHART", "SUMS", "Assembly"]
-
 CHART: Final = "charts/cloister"
 """Path of the chart below the registry's."""
 SUMS: Final = "SHA256SUMS"

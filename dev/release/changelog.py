@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["section", "unreleased"]
-
 HEADING: Final = re.compile(r"^## +\[?(?P<name>[^\]\s]+)\]?.*$", re.MULTILINE)
 
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["write_layout"]
-
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 CONFIG: Final = "application/vnd.cncf.helm.config.v1+json"
 CONTENT: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"

@@ -1,7 +1,5 @@
 """What can go wrong when a release is made."""
 
-__all__ = ["ReleaseError"]
-
 
 class ReleaseError(Exception):
     """The release cannot be made; the message says what to do."""

@@ -14,8 +14,6 @@ import tempfile
 import venv
 from pathlib import Path
 
-__all__ = ["main"]
-
 FOLDER = Path(__file__).resolve().parent
 LOCK = FOLDER / "requirements.txt"
 START = "from cloister_cli.main import kubectl_plugin; kubectl_plugin()"

@@ -12,8 +12,6 @@ import yaml
 from dev.images.commands import run
 from dev.images.release import ROOT
 
-__all__ = ["manifest", "write_archive"]
-
 PROGRAM: Final = "kubectl-cloister"
 DESCRIPTION: Final = """\
 Checks an installation of Cloister (doctor), collects what support needs, redacted

@@ -10,8 +10,6 @@ from dev.images.commands import run
 from dev.release.changelog import section, unreleased
 from dev.release.errors import ReleaseError
 
-__all__ = ["Checkout", "check", "core", "look", "refusals"]
-
 SEMANTIC: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"

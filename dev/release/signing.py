@@ -17,8 +17,6 @@ from dev.cluster.binaries import binary
 from dev.images.registry import is_here
 from dev.release.errors import ReleaseError
 
-__all__ = ["KEY", "PASSWORD", "Signer", "verify_command"]
-
 KEY: Final = "COSIGN_KEY"
 """Variable with the private key: a file, or an address of a key service as cosign takes it."""
 PASSWORD: Final = "COSIGN_PASSWORD"

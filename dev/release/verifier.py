@@ -5,8 +5,6 @@ from typing import Final
 
 from dev.cluster import guest
 
-__all__ = ["TARGETS", "write_programs"]
-
 NAME: Final = "cloister-verify"
 TARGETS: Final = (
     ("linux", "amd64"),

@@ -6,42 +6,39 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Self
 
-from cloister_clients.clock import Clock, utc_now
+from cloister_clients.clock import Clock, ServerClock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsSettings
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import RegistryClient
-from cloister_clients.server_clock import ServerClock
 from cloister_clients.sources import SourceProvider, provider_from
 from cloister_crds.config import Rules
 from cloister_crds.installation import DefaultLimits
-from cloister_crds.lifecycle.names.domain_records import DomainSettings
+from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.cache.config_cache import ConfigCache
-from cloister_operator.cache.container_counts import ContainerCounts
-from cloister_operator.cache.container_order import ContainerOrder
-from cloister_operator.cache.departed_containers import DepartedContainers
-from cloister_operator.cache.model_cache import ModelCache
+from cloister_operator.cache.departed_containers import (
+    ContainerCounts,
+    ContainerOrder,
+    DepartedContainers,
+)
 from cloister_operator.cache.projections import WatchedKind, watched_kinds
-from cloister_operator.cache.reconcile_memory import ReconcileMemory
+from cloister_operator.cache.reconcile_memory import ConfigCache, ModelCache, ReconcileMemory
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store, StoreChange
 from cloister_operator.enclave.plan import BuildSettings
-from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
-from cloister_operator.lookups.cluster_network import ClusterNetworkReader
-from cloister_operator.lookups.external_lookup import ExternalLookup
-from cloister_operator.lookups.gateway_api_versions import GatewayKinds
-from cloister_operator.lookups.image_credentials import ImageLookup
+from cloister_operator.lookups.cluster import (
+    ApiEndpointResolver,
+    ClusterNetworkReader,
+    GatewayKinds,
+)
+from cloister_operator.lookups.external_lookup import ExternalLookup, ImageLookup
 from cloister_operator.lookups.lanes import Lanes
 from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.settings import OperatorSettings
-from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.health import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.workqueue.keys import Key, group_of
-from cloister_operator.workqueue.queue import WorkQueue
-from cloister_operator.workqueue.status_throttle import StatusThrottle
-from cloister_operator.writer.writer import FIELD_MANAGER, ClusterWriter
-
-__all__ = ["USER_AGENT", "ProcessContext", "file_rules"]
+from cloister_operator.workqueue.queue import StatusThrottle, WorkQueue
+from cloister_operator.workqueue.triggers import Key, group_of
+from cloister_operator.writer import FIELD_MANAGER, ClusterWriter
 
 USER_AGENT = "cloister-operator"
 """User-Agent of the operator's requests."""

@@ -20,29 +20,16 @@ from cloister_clients.settings import (
     require_file,
 )
 from cloister_clients.sources import SourceSettings, check_prerequisites
-from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.telemetry import LogFormat
 from cloister_clients.tracing.settings import TracingSettings
 from cloister_crds.installation import DefaultLimits, InstallationSettings
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
-from cloister_crds.lifecycle.names.domain_records import DomainSettings
+from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
-from cloister_crds.repositories import RepositoryNames
-from cloister_operator.enclave.network.cluster_network import DnsResolver
+from cloister_crds.names import RepositoryNames
+from cloister_operator.enclave.network.addresses import DnsResolver
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
-from cloister_operator.enclave.tenant.role_bindings import API_ROLE, OPERATOR_ROLE
-
-__all__ = [
-    "CONFIG_VARIABLE",
-    "AccountSettings",
-    "DefaultLimitSettings",
-    "EnclaveNetworkSettings",
-    "GatewaySettings",
-    "HealthSettings",
-    "LeaseSettings",
-    "LogSettings",
-    "OperatorSettings",
-    "read_settings",
-]
+from cloister_operator.enclave.tenant import API_ROLE, OPERATOR_ROLE
 
 CONFIG_VARIABLE = "CLOISTER_CONFIG"
 """Environment variable that names the file when the command line does not."""

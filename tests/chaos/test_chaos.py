@@ -19,7 +19,7 @@ import httpx
 import pytest
 import yaml
 
-from cloister_api.commands.admin_key import create_key
+from cloister_api.commands.keys import create_key
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import Container, Host, Organization

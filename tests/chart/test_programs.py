@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cloister_api.settings import ApiSettings
-from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.telemetry import LogFormat
 from cloister_operator.settings import OperatorSettings, read_settings
 from tests.support.programs.helm import CHART, FULL, LEAST, Helm
 

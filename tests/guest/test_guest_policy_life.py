@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import Restart
-from cloister_operator.enclave.guest_policy.pod_data import SANDBOX
+from cloister_operator.enclave.guest_policy import SANDBOX
 from tests.support.builders.enclave_plans import WEB
 from tests.support.builders.guest_policies import (
     CREATE,

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import Egress, EncryptedBodies, Healthcheck, Network, ServiceConfig, Shim
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
+from cloister_operator.enclave.network.addresses import ApiEndpoint
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
 from tests.support.builders.enclave_plans import (
     SETTINGS,

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cloister_cli.models import models
+from cloister_cli.artifacts import models
 from cloister_clients.modelstore import derived_salt
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import install_packages

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cloister_crds.config.syntax import durations
+from cloister_crds.config.syntax import scalars
 from tests.support.regex_attacks import TooSlow, attacks, seconds_of
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +42,12 @@ SLOWEST = 2
 """How many texts are tried at the next larger size."""
 BUILT = {
     ("cloister_crds.schema.markers", "pattern"): "each is a form of the contract, found by itself",
-    ("cloister_cli.bundle.redaction", "'|'.join(map(re.escape, longest_first))"): "words alone",
+    ("cloister_cli.bundle", "'|'.join(map(re.escape, longest_first))"): "words alone",
 }
 """Expressions that are made while a program runs, and why they are linear."""
 WHOLE = {"cloister_crds.config.syntax.scalars"}
 """Modules whose expressions are applied by another name, to whole texts."""
-SHORT = {durations.PART: 39 * 32}
+SHORT = {scalars.PART: 39 * 32}
 """Expressions that are given short texts only, and how long these are: here 32 parts, which another
 expression has matched."""
 
@@ -195,7 +195,7 @@ def test_expressions_are_found() -> None:
     """A reader of the source that finds nothing would be content with everything."""
     places = {each.partition(":")[0] for each in EXPRESSIONS}
     assert {"cloister_api.http.middleware", "cloister_clients.registry.auth"} <= places
-    assert {"cloister_crds.config.naming", "cloister_operator.settings"} <= places
+    assert {"cloister_crds.config.limits", "cloister_operator.settings"} <= places
     assert len(EXPRESSIONS) > 100
 
 

@@ -9,15 +9,13 @@ import hmac
 from dataclasses import dataclass
 from datetime import datetime
 
-from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.organizations import Organizations, administers
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.ledger.keys.admin_keys import AdminKey
-from cloister_api.ledger.keys.key_format import well_formed
+from cloister_api.ledger.keys.key_material import well_formed
 from cloister_clients.clock import Clock
 from cloister_crds.kinds import Organization
-
-__all__ = ["Authenticator", "Principal"]
 
 UNKNOWN = ApiError(
     401,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.ledger.keys.admin_keys import AdminKey
 from cloister_clients.clock import Clock
@@ -17,8 +17,6 @@ from cloister_clients.kube import KubeClient, NotFound, Reflector
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
-
-__all__ = ["DEMOTED", "Organizations", "administers"]
 
 logger = logging.getLogger(__name__)
 

@@ -1,20 +1,23 @@
-"""Tokens of Pods as they describe themselves, and as the API server confirms them.
+"""Tokens of enclaves' Pods: what they claim, and bounded TokenReviews by the API server."""
 
-A token is a JSON Web Token. What it says is believed only after a TokenReview (Kubernetes,
-"Managing Service Accounts"); before, it decides whether it is worth one.
-"""
-
+import asyncio
 import binascii
+import hashlib
+import logging
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import msgspec
+from cachetools import LRUCache, TLRUCache
 
-from cloister_crds.tokens import ACCOUNT, token_audience
-
-__all__ = ["PodIdentity", "PodToken", "read_pod_token", "reviewed_identity"]
+from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
+from cloister_api.errors import ApiError, unavailable
+from cloister_clients.kube import Forbidden, KubeClient, KubeError
+from cloister_clients.kube.kinds import TOKEN_REVIEW
+from cloister_crds.names import ACCOUNT, token_audience
 
 MOST_CHARACTERS = 8_192
 """Length of the longest token that is read; those of kubelets have some 1,300 characters."""
@@ -104,3 +107,137 @@ def reviewed_identity(status: Mapping[str, Any], audience: str) -> PodIdentity |
     if len(names) != 1 or len(uids) != 1:
         return None
     return PodIdentity(words[2], names[0], uids[0])
+
+
+logger = logging.getLogger(__name__)
+
+ENCLAVE_RATE = RateLimit(per_second=0.2, burst=5.0)
+"""Reviews of tokens that name one Enclave. Its own token needs one a minute at most, and only a
+reader of the Enclave can send others: its uid is in the audience."""
+BURST_SECONDS = 10.0
+"""Seconds whose reviews, of all Enclaves, may come at once."""
+AT_ONCE = 16
+"""Reviews that run at the same time."""
+DEADLINE = 10.0
+"""Seconds until a review, its wait included, is given up."""
+ACCEPTED_SECONDS, REFUSED_SECONDS = 60.0, 10.0
+"""How long a verdict is remembered. That an Enclave ended is known without a review."""
+VERDICTS, ENCLAVES = 16_384, 65_536
+"""Verdicts and rates at most; the least recently used are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """A verdict of the API server."""
+
+    pod: PodIdentity | None
+    """The Pod of the token; None = it was refused."""
+    until: float
+    """Monotonic time until which it holds."""
+
+
+class TokenReviews:
+    """Has the API server judge tokens.
+
+    Parameters
+    ----------
+    client
+        Client of the cluster.
+    per_second
+        Reviews per second, by replica.
+    monotonic
+        Monotonic time in seconds.
+    """
+
+    def __init__(
+        self, client: KubeClient, per_second: float, monotonic: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._monotonic = monotonic
+        self._rate = RateLimit(per_second, max(1.0, per_second * BURST_SECONDS))
+        self._bucket = TokenBucket()
+        self._buckets: LRUCache[str, TokenBucket] = LRUCache(ENCLAVES)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._verdicts: TLRUCache[bytes, _Verdict] = TLRUCache(
+            VERDICTS, ttu=lambda _key, verdict, _now: verdict.until, timer=monotonic
+        )
+
+    async def identify(self, token: str, said: PodToken, enclave_uid: str) -> PodIdentity | None:
+        """Return the Pod that a token is of; None = the API server refuses the token.
+
+        Parameters
+        ----------
+        token
+            The token, for the audience of the Enclave by its own word.
+        said
+            What it says of itself.
+        enclave_uid
+            The Enclave.
+
+        Raises
+        ------
+        ApiError
+            429 when there were too many reviews, 503 when the API server cannot judge now.
+        """
+        # By the clock of the server that signed it.
+        left = said.expires_at - self._client.clock().timestamp()
+        if left <= 0:
+            return None
+        digest = hashlib.sha256(f"{enclave_uid} {token}".encode()).digest()
+        known = self._verdicts.get(digest)
+        if known is None:
+            self._take(enclave_uid)
+            pod = await self._review(token, token_audience(enclave_uid))
+            seconds = REFUSED_SECONDS if pod is None else min(ACCEPTED_SECONDS, left)
+            known = _Verdict(pod, self._monotonic() + seconds)
+            self._verdicts[digest] = known
+        return known.pod
+
+    def _take(self, enclave_uid: str) -> None:
+        """Count a review.
+
+        Raises
+        ------
+        ApiError
+            429 when there were too many.
+        """
+        now = self._monotonic()
+        bucket = self._buckets.get(enclave_uid)
+        if bucket is None:
+            bucket = self._buckets[enclave_uid] = TokenBucket()
+        wait = consume(bucket, ENCLAVE_RATE, now) or consume(self._bucket, self._rate, now)
+        if wait:
+            raise ApiError(
+                429,
+                "RATE_LIMITED",
+                "too many tokens were sent that the API server has not judged yet; try again "
+                "after Retry-After",
+                retry_after=ceil(wait),
+            )
+
+    async def _review(self, token: str, audience: str) -> PodIdentity | None:
+        """Have the API server judge a token.
+
+        Raises
+        ------
+        ApiError
+            503.
+        """
+        body = {"spec": {"token": token, "audiences": [audience]}}
+        try:
+            async with asyncio.timeout(DEADLINE), self._slots:
+                found = await self._client.create(TOKEN_REVIEW, body)
+        except Forbidden as error:
+            logger.error(  # noqa: TRY400 - has its reason
+                "this account may not create TokenReviews, so no enclave gets a certificate; apply "
+                "the role cloister-api: %s",
+                error.reason,
+            )
+            raise unavailable("the API may not judge tokens here", retry_after=60) from error
+        except (TimeoutError, KubeError) as error:
+            reason = error.reason if isinstance(error, KubeError) else "no response in time"
+            logger.warning("the API server did not judge the token of an enclave: %s", reason)
+            raise unavailable(
+                "the API server cannot judge the token at present; try again", retry_after=2
+            ) from error
+        return reviewed_identity(found.get("status") or {}, audience)

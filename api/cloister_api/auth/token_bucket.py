@@ -6,8 +6,6 @@ from typing import Protocol
 
 from cloister_api.errors import ApiError
 
-__all__ = ["Bucketed", "RateLimit", "TokenBucket", "UnknownKeyLimit", "consume"]
-
 UNKNOWN_SECONDS = 10.0
 """Seconds whose unknown keys may come at once."""
 

@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from cloister_api.backup.collection import Lines
 from cloister_api.backup.contents import KEPT_KINDS, SYSTEM_SECRETS, Body
 
-__all__ = ["LEDGER", "Archive", "ArchiveError", "FileEntry", "Manifest", "write_archive"]
-
 FORMAT: Final = 1
 """Form of the archive; it changes when an older release could not restore it."""
 MANIFEST: Final = "manifest.json"

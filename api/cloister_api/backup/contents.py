@@ -34,23 +34,6 @@ from cloister_crds.lifecycle.request import record
 from cloister_crds.lifecycle.tracing import TRACE_ANNOTATION
 from cloister_crds.names import ENCLAVE_LABEL
 
-__all__ = [
-    "KEPT_KINDS",
-    "KEPT_STATUS",
-    "MODELS",
-    "SYSTEM_SECRETS",
-    "Body",
-    "fingerprint",
-    "is_kept_secret",
-    "is_made_once",
-    "kept",
-    "kept_container",
-    "place_of",
-    "problem_of",
-    "secrets_of",
-    "with_present_owners",
-]
-
 Body = dict[str, Any]
 """An object as JSON data."""
 

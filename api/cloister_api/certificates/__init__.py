@@ -1,4 +1,4 @@
 """Certificates of enclaves: which requests are valid, who signs them, the queue of ACME orders.
 
-Used by `cloister_api.services.enclaves.certificates`; the keys are generated inside the enclaves.
+Used by `cloister_api.services.enclaves`; the keys are generated inside the enclaves.
 """

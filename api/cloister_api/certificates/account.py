@@ -23,8 +23,6 @@ from cloister_api.certificates.challenges import Proof
 from cloister_api.certificates.settings import AcmeSettings
 from cloister_clients.clock import utc_now
 
-__all__ = ["AcmeAccount", "AcmeError", "OpenOrder"]
-
 TIMEOUT = 30
 """Seconds for one request."""
 POLLING = timedelta(seconds=90)

@@ -28,8 +28,6 @@ from cloister_api.certificates.settings import ChallengeDnsSettings
 from cloister_clients.dns import DnsError, Kind, Resolver, Server, labels_of
 from cloister_crds.names import challenge_name
 
-__all__ = ["ChallengeError", "ChallengeRecords", "Proof"]
-
 PREFIX = "_acme-challenge"
 TIMEOUT = 10.0
 """Seconds for one query or update."""

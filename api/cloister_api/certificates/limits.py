@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from cloister_api.certificates.settings import AcmeLimits, RateWindow
+from cloister_api.certificates.settings import (
+    AcmeLimits,
+    RateWindow,
+)
 from cloister_api.ledger.certificates import (
     CertificateOrder,
     DueOrders,
@@ -17,8 +20,6 @@ from cloister_api.ledger.certificates import (
     OrderWait,
     Submission,
 )
-
-__all__ = ["longest_window", "next_order", "permitted_at"]
 
 RENEWALS_PERCENT = 20
 """Part of the limits that only renewals use, in percent."""

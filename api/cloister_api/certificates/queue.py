@@ -1,9 +1,4 @@
-"""The work queue of an ACME account: takes orders from the ledger and completes them.
-
-Any number of processes may run it on one ledger. An order is leased by one worker at a time, for a
-minute that the worker renews; the order of a killed worker is resumed from its state at the
-authority.
-"""
+"""The queue of certificate orders, which replicas share by the ledger."""
 
 import asyncio
 import contextlib
@@ -17,13 +12,16 @@ from cloister_api.certificates.account import AcmeAccount, AcmeError
 from cloister_api.certificates.authority import SignedCertificate
 from cloister_api.certificates.challenges import ChallengeError, ChallengeRecords
 from cloister_api.certificates.limits import longest_window, next_order
-from cloister_api.certificates.permitted_names import PermittedNames
-from cloister_api.certificates.settings import AcmeSettings
-from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
+from cloister_api.certificates.request import PermittedNames
+from cloister_api.certificates.settings import (
+    AcmeSettings,
+)
+from cloister_api.ledger.certificates import (
+    CertificateOrder,
+    CertificateOrders,
+)
 from cloister_clients.clock import Clock
 from cloister_crds.backoff import Backoff
-
-__all__ = ["CertificateQueue", "withdrawal"]
 
 logger = logging.getLogger(__name__)
 

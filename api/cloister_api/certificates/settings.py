@@ -8,16 +8,6 @@ from pydantic import Field, model_validator
 
 from cloister_clients.settings import SettingsSection
 
-__all__ = [
-    "AcmeLimits",
-    "AcmeSettings",
-    "CertificateSettings",
-    "ChallengeDnsSettings",
-    "IssuerKind",
-    "OwnAuthoritySettings",
-    "RateWindow",
-]
-
 HOUR = 3_600
 DAY = 86_400
 SERVER = r"^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-f:]+\]):\d{1,5}$"

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from cloister_api.backup import ledger_copy
+from cloister_api.backup import collection
 from cloister_api.backup.archive import (
     LEDGER,
     Archive,
@@ -17,16 +17,13 @@ from cloister_api.backup.archive import (
     write_archive,
 )
 from cloister_api.backup.collection import Lines, collect
-from cloister_api.backup.hold import Hold, RestoreRefusedError
-from cloister_api.backup.restoration import FIELD_MANAGER, Restoration
+from cloister_api.backup.restoration import FIELD_MANAGER, Hold, Restoration, RestoreRefusedError
 from cloister_api.commands.ledger import restore_copy
 from cloister_api.commands.options import finish, kubeconfig_option, new_file, settings_of
 from cloister_api.ledger.database import place_of
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
-
-__all__ = ["backup", "restore"]
 
 BACKUP: Final = "cloister-backup"
 
@@ -247,7 +244,7 @@ def copy_ledger(settings: ApiSettings, file: Path) -> None:
     LedgerError
         When it cannot be read.
     """
-    ledger_copy.back_up(place_of(settings.ledger), file)
+    collection.back_up(place_of(settings.ledger), file)
 
 
 def restore_ledger(archive: Archive, settings: ApiSettings) -> list[str]:

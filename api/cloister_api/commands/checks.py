@@ -1,13 +1,26 @@
-"""What ``cloister doctor`` checks of the API's settings: keys, ledger, issuer, OpenID provider."""
+"""Commands that check an installation.
+
+``cloister ca``, ``uninstall-check`` and the API's part of ``doctor``.
+"""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
+import click
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloister_api.certificates.authority import AuthorityError
-from cloister_api.certificates.issuer import authority_of, check_issuer
+from cloister_api.certificates.authority import (
+    AuthorityError,
+    CertificateAuthority,
+    authority_of,
+    check_issuer,
+    make_key,
+)
+from cloister_api.certificates.settings import OwnAuthoritySettings
+from cloister_api.commands.options import config_option, finish, kubeconfig_option, settings_of
 from cloister_api.ledger.database import LedgerError, display_name, open_to_read, place_of
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.ledger.migrations.recorded import NEWEST, is_usable, version_of
@@ -17,9 +30,71 @@ from cloister_api.sessions.provider.settings import OpenIdSettings, read_client_
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.findings import Finding, failed, passed, warned
+from cloister_clients.kube import KubeClient, KubeConfig, NotFound
+from cloister_clients.kube.kinds import of
 from cloister_clients.settings import SettingsError, require_file
+from cloister_crds.kinds import Container, Enclave
 
-__all__ = ["checks"]
+
+@click.group()
+def ca() -> None:
+    """Certificate authorities: create, show, account-key."""
+
+
+@ca.command()
+@click.option("--name", default="Cloister own authority", show_default=True, help="Common name.")
+@config_option
+def create(name: str, config: Path) -> None:
+    """Create the authority that `certificates.own` of the settings names."""
+    own = own_of(config)
+    try:
+        CertificateAuthority.create(own.certificate, own.key, name=name, now=utc_now())
+    except AuthorityError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"authority written to {own.certificate}; its key to {own.key}, which is secret")
+
+
+@ca.command()
+@config_option
+def show(config: Path) -> None:
+    """Print the certificate that clients of enclaves are to trust, PEM."""
+    own = own_of(config)
+    try:
+        click.echo(CertificateAuthority.read(own.certificate, own.key).pem, nl=False)
+    except AuthorityError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@ca.command("account-key")
+@config_option
+def account_key(config: Path) -> None:
+    """Create the key of the account that `certificates.acme` of the settings names."""
+    certificates = settings_of(config).certificates
+    if certificates is None or certificates.acme is None:
+        raise click.ClickException(f"{config} names no account; set certificates.acme")
+    try:
+        make_key(certificates.acme.account_key)
+    except AuthorityError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"account key written to {certificates.acme.account_key}; it is secret")
+
+
+def own_of(config: Path) -> OwnAuthoritySettings:
+    """Return the settings of the own authority.
+
+    Raises
+    ------
+    ClickException
+        When there are none.
+    """
+    certificates = settings_of(config).certificates
+    if certificates is None or certificates.own is None:
+        raise click.ClickException(
+            f"{config} names no own authority; set certificates.issuer to own, and "
+            "certificates.own with `certificate` and `key`"
+        )
+    return certificates.own
+
 
 EXPIRES_SOON = timedelta(days=30)
 """Rest of the authority's validity from which on somebody should look."""
@@ -114,3 +189,72 @@ async def _provider(settings: OpenIdSettings) -> Finding:
     finally:
         await client.aclose()
     return passed(check, f"{settings.issuer} responds and has {len(keys)} keys")
+
+
+AGENT: Final = "cloister-uninstall-check"
+NAMED: Final = 5
+"""Objects that the refusal names at most."""
+
+
+@click.command("uninstall-check")
+@kubeconfig_option
+def uninstall_check(kubeconfig: Path | None) -> None:
+    """Fail while there are Containers or Enclaves: without Cloister they would run on alone."""
+    containers, enclaves = finish(remaining(kubeconfig))
+    if why := refusal(containers, enclaves):
+        raise click.ClickException(why)
+    click.echo("no Containers and no Enclaves: Cloister may be uninstalled")
+
+
+async def remaining(kubeconfig: Path | None) -> tuple[list[str], list[str]]:
+    """Return the Containers and Enclaves of all organizations, as ``namespace/name``.
+
+    Raises
+    ------
+    ConfigError
+        When no cluster is configured.
+    KubeError
+        When the cluster refuses or does not respond.
+    """
+    config = KubeConfig.load(kubeconfig)
+    async with KubeClient(config, field_manager=AGENT, user_agent=AGENT) as client:
+        return await names(client, Container), await names(client, Enclave)
+
+
+async def names(client: KubeClient, kind: type[Container] | type[Enclave]) -> list[str]:
+    """Return the objects of a kind as ``namespace/name``; none where the kind is not installed."""
+    try:
+        page = await client.list(of(kind), metadata_only=True)
+    except NotFound:
+        return []
+    found = (item["metadata"] for item in page.items)
+    return sorted(f"{each['namespace']}/{each['name']}" for each in found)
+
+
+def refusal(containers: Sequence[str], enclaves: Sequence[str]) -> str:
+    """Return why Cloister may not be uninstalled, with the remedy; empty = it may.
+
+    Parameters
+    ----------
+    containers, enclaves
+        What there is, as ``namespace/name``.
+    """
+    if containers:
+        return (
+            f"Cloister is not uninstalled while there are Containers ({listed(containers)}): their "
+            "enclaves would run on with nobody to update, meter or end them. Delete them first "
+            "(kubectl delete ctr --all -n NAMESPACE), or set uninstall.force by helm upgrade and "
+            "uninstall again"
+        )
+    if enclaves:
+        return (
+            f"Cloister is not uninstalled while Enclaves end ({listed(enclaves)}): without it "
+            "their finalizers would keep them. Wait until kubectl get encl -A shows none"
+        )
+    return ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names and how many follow."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

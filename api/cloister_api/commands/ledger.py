@@ -1,4 +1,4 @@
-"""``cloister ledger``: maintenance of the ledger."""
+"""``cloister ledger`` and ``cloister prices``: maintenance of the ledger, price lists."""
 
 import asyncio
 import dataclasses
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+import yaml
 from sqlalchemy import Engine
 
-from cloister_api.backup import ledger_copy
+from cloister_api.backup import collection
 from cloister_api.commands.options import (
     config_option,
     finish,
@@ -26,14 +27,14 @@ from cloister_api.ledger.keys import rotation
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
 from cloister_api.metering.store import MeteringStore, RunTime
 from cloister_api.settings import ApiSettings
-from cloister_api.usage import dead_letters
+from cloister_api.usage import retention
+from cloister_api.usage.prices import Price, PriceFileError, import_prices, read_prices
 from cloister_api.usage.retention import check
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import of
+from cloister_clients.settings import read_yaml
 from cloister_crds.kinds import Organization
-
-__all__ = ["ledger", "restore_copy"]
 
 T = TypeVar("T")
 
@@ -60,8 +61,8 @@ def back_up(file: Path, config: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="cloister-backup-") as folder, new_file(file) as raw:
         copied = Path(folder) / "ledger.db"
 
-        def work() -> ledger_copy.Sums:
-            return ledger_copy.back_up(place_of(settings.ledger), copied)
+        def work() -> collection.Sums:
+            return collection.back_up(place_of(settings.ledger), copied)
 
         sums = finish(asyncio.to_thread(work))
         with copied.open("rb") as opened:
@@ -104,7 +105,7 @@ def restore_copy(file: Path, settings: ApiSettings) -> list[str]:
         When the key material is not that of the backup.
     """
     place = place_of(settings.ledger)
-    ledger_copy.restore(file, place, KeyMaterial.read(settings.ledger.key_material))
+    collection.restore(file, place, KeyMaterial.read(settings.ledger.key_material))
     engine = open_to_read(place)
     try:
         return check(engine, utc_now())
@@ -134,7 +135,7 @@ def check_sums(config: Path) -> None:
 def check_and_describe(engine: Engine) -> tuple[list[str], list[str]]:
     """Return the differences of sums and events, and what was not counted."""
     with engine.connect() as connection:
-        uncounted = dead_letters.describe(connection)
+        uncounted = retention.describe(connection)
     return check(engine, utc_now()), uncounted
 
 
@@ -148,10 +149,10 @@ def show_dead_letters(config: Path) -> None:
         click.echo(json.dumps(shown, ensure_ascii=False))
 
 
-def all_dead_letters(engine: Engine) -> list[dead_letters.DeadLetter]:
+def all_dead_letters(engine: Engine) -> list[retention.DeadLetter]:
     """Return the dead letters, oldest first."""
     with engine.connect() as connection:
-        return list(dead_letters.kept(connection))
+        return list(retention.kept(connection))
 
 
 def read_ledger(settings: ApiSettings, query: Callable[[Engine], T]) -> T:
@@ -245,3 +246,29 @@ async def rotate(settings: ApiSettings, *, last: bool) -> int:
                 "`cloister ledger rotate-key`"
             )
         return await rotation.finish(engine, path)
+
+
+@click.group()
+def prices() -> None:
+    """Price lists: import."""
+
+
+@prices.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@config_option
+def import_file(file: Path, config: Path) -> None:
+    """Import the price list FILE (YAML) as a new version, in effect from its effectiveFrom."""
+    try:
+        effective_from, found = read_prices(read_yaml(file.read_bytes()))
+    except (PriceFileError, yaml.YAMLError, OSError) as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    version = finish(import_version(settings_of(config), effective_from, found))
+    click.echo(f"price list {version} with {len(found)} prices is imported")
+
+
+async def import_version(
+    settings: ApiSettings, effective_from: datetime, found: tuple[Price, ...]
+) -> int:
+    """Import a price list, and return its version."""
+    async with migrated_ledger(settings) as engine:
+        return await import_prices(engine, effective_from, found, utc_now())

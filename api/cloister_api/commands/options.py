@@ -22,16 +22,6 @@ from cloister_clients.clock import utc_now
 from cloister_clients.kube import ConfigError, KubeError
 from cloister_clients.settings import SettingsError
 
-__all__ = [
-    "config_option",
-    "finish",
-    "kubeconfig_option",
-    "migrated_ledger",
-    "new_file",
-    "record_command",
-    "settings_of",
-]
-
 T = TypeVar("T")
 
 config_option = click.option(

@@ -22,15 +22,13 @@ from starlette.types import ASGIApp
 from typing_extensions import override
 
 from cloister_api.catalog import Catalog, CatalogError
-from cloister_api.certificates.authority import AuthorityError
-from cloister_api.certificates.issuer import check_issuer
+from cloister_api.certificates.authority import AuthorityError, check_issuer
 from cloister_api.commands.options import config_option, settings_of
 from cloister_api.context import material_of
 from cloister_api.http.access_log import configure_logging
-from cloister_api.http.callers import Callers
 from cloister_api.http.connections import BoundedProtocol, Connections
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import Shutdown
+from cloister_api.http.middleware import Callers, Shutdown
 from cloister_api.ledger.database import LedgerError, place_of
 from cloister_api.ledger.keys.key_material import MaterialError
 from cloister_api.main import create_app
@@ -41,9 +39,7 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError, require_file
 from cloister_clients.sources import check_prerequisites
-from cloister_clients.tracing.process import traced
-
-__all__ = ["api"]
+from cloister_clients.tracing.spans import traced
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,6 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds.organization import Member
 
-__all__ = ["session"]
-
 NO_DASHBOARD = "the settings name no dashboard, so that nobody can sign in; set dashboard.address"
 
 

@@ -12,63 +12,49 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cloister_api.auth.admin_rate_limit import CallerRates
+from cloister_api.auth.admin_keys import CallerRates
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
-from cloister_api.dashboard.live.feed import Feed
-from cloister_api.dashboard.live.listed import ListedContainers
-from cloister_api.dashboard.live.session_watch import SessionWatch
+from cloister_api.dashboard.live import Feed, ListedContainers, SessionWatch
 from cloister_api.dashboard.pages import (
     admin_keys,
     api_keys,
-    container_actions,
-    container_details,
-    container_settings,
+    container_forms,
     containers,
-    deployments,
-    domains,
     information,
     members,
-    new_container,
-    organizations,
-    registries,
-    secrets,
+    resources,
     sign_in,
-    ssh_keys,
     stream,
-    usage,
 )
 from cloister_api.dashboard.rendering import Pages
 from cloister_api.dashboard.session_api import SessionApi
 from cloister_api.errors import ApiError, from_framework, from_kube
-from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import Shutdown
+from cloister_api.http.middleware import Callers, Shutdown, needs_key
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.dependencies import running_context
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
 
-__all__ = ["ByListener", "dashboard_app"]
-
 ROUTES = (
     *sign_in.ROUTES,
     *stream.ROUTES,
-    *organizations.ROUTES,
-    *new_container.ROUTES,
-    *containers.ROUTES,
-    *container_details.ROUTES,
-    *container_settings.ROUTES,
-    *deployments.ROUTES,
-    *container_actions.ROUTES,
+    *information.ORGANIZATION_ROUTES,
+    *container_forms.NEW_ROUTES,
+    *containers.LIST_ROUTES,
+    *containers.DETAIL_ROUTES,
+    *container_forms.SETTINGS_ROUTES,
+    *resources.DEPLOYMENT_ROUTES,
+    *containers.ACTION_ROUTES,
     *admin_keys.ROUTES,
     *members.ROUTES,
     *api_keys.ROUTES,
-    *usage.ROUTES,
-    *information.ROUTES,
-    *secrets.ROUTES,
-    *ssh_keys.ROUTES,
-    *domains.ROUTES,
-    *registries.ROUTES,
+    *information.USAGE_ROUTES,
+    *information.INFORMATION_ROUTES,
+    *resources.SECRET_ROUTES,
+    *resources.SSH_KEY_ROUTES,
+    *resources.DOMAIN_ROUTES,
+    *resources.REGISTRY_ROUTES,
 )
 """Routes of all pages."""
 

@@ -1,7 +1,6 @@
 """The guard in front of all pages, in pure ASGI.
 
-Order: request identifier, Host, origin, session. A page that needs somebody signed in sends a
-browser without a session to the sign-in page. Every request is logged and counted.
+Sessions, and protection against cross-site requests (CSRF).
 """
 
 import asyncio
@@ -17,26 +16,55 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cloister_api.dashboard.origin import origin_refusal
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
-from cloister_api.http.callers import SAFE_METHODS, Callers
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import ResponseSender, Shutdown, request_id_in
+from cloister_api.http.middleware import (
+    SAFE_METHODS,
+    Callers,
+    ResponseSender,
+    Shutdown,
+    request_id_in,
+)
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.sessions.provider.attempt import safe_next
 from cloister_api.sessions.settings import DashboardSettings
 
-__all__ = [
-    "DashboardGuard",
-    "FindSession",
-    "cookie_in",
-    "cookie_name",
-    "is_open",
-    "refuse_elsewhere",
-    "session_in",
-]
+
+def origin_refusal(
+    settings: DashboardSettings,
+    *,
+    method: str,
+    site: str | None,
+    mode: str | None,
+    destination: str | None,
+    origin: str | None,
+) -> str:
+    """Return why a request is not of the dashboard's own pages; empty = it is.
+
+    Parameters
+    ----------
+    settings
+        The dashboard's address.
+    method
+        HTTP method.
+    site, mode, destination
+        Headers Sec-Fetch-Site, Sec-Fetch-Mode and Sec-Fetch-Dest; None = it has none.
+    origin
+        Header Origin; None = it has none.
+    """
+    safe = method in SAFE_METHODS
+    if site is None:
+        if origin == settings.address or (safe and origin is None):
+            return ""
+        return "the request names no page of this dashboard; open it and try again"
+    if site == "same-origin" or (safe and site == "none"):
+        return ""
+    if safe and mode == "navigate" and destination == "document":
+        return ""
+    return "the request comes from a page of another address; open the dashboard and try again"
+
 
 logger = logging.getLogger(__name__)
 

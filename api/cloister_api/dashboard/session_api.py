@@ -15,13 +15,10 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.dashboard.guard import FindSession, refuse_elsewhere, session_in
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError, bad_request, forbidden
-from cloister_api.http.callers import DOOR, SAFE_METHODS
-from cloister_api.http.middleware import ORGANIZATION
+from cloister_api.http.middleware import DOOR, ORGANIZATION, SAFE_METHODS
 from cloister_api.sessions.sessions import MEMBERS_READ, Membership, Sessions
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_crds.kinds.organization import Role
-
-__all__ = ["SessionApi", "is_for_admins"]
 
 SESSION_PATH = "/api/session"
 """Path that says who is signed in, of which organization ever."""

@@ -1,23 +1,18 @@
-"""The access log: one line for each request, and the request id in every line that belongs to it.
-
-The line has the template of the path and identifiers in it, never the path itself: it may hold the
-value of an API key, or whatever a client took for a path.
-"""
+"""The access log, the request id of each log line, and the trace span of a request."""
 
 import logging
 import re
 import sys
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.types import Scope
 from typing_extensions import override
 
-from cloister_clients.telemetry.json_lines import JsonFormatter, LogFormat
-from cloister_clients.telemetry.log_lines import LineFormatter
-from cloister_clients.tracing.spans import trace_id
-
-__all__ = ["CURRENT_REQUEST", "configure_logging", "log_request", "route_of"]
+from cloister_clients.telemetry import JsonFormatter, LineFormatter, LogFormat
+from cloister_clients.tracing.spans import NO_SPAN, SpanKind, TraceSpan, is_on, span, trace_id
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +22,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 QUIET = frozenset({"/healthz", "/readyz", "/api/shim/validate-key"})
 """Paths that are requested all the time: their successes are logged at DEBUG alone."""
-FAILED = 400
+REFUSED = 400
 
 
 class _RequestIdFilter(logging.Filter):
@@ -78,7 +73,7 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
         How long it took.
     """
     route = route_of(scope)
-    quiet = status < FAILED and route in QUIET
+    quiet = status < REFUSED and route in QUIET
     level = logging.DEBUG if quiet else logging.INFO
     if not logger.isEnabledFor(level):
         return
@@ -103,3 +98,48 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
         who,
         extra={"object": named[0] if named else ""},
     )
+
+
+FAILED = 500
+"""The first status that is the facade's own failure."""
+
+
+def request_span(
+    scope: Scope, headers: Headers, request_id: str, *, follow_callers: bool
+) -> AbstractContextManager[TraceSpan]:
+    """Begin the span of a request; those that are sent all the time have none."""
+    if not is_on() or scope["path"] in QUIET:
+        return NO_SPAN
+    given = headers.get("traceparent", "")
+    return span(
+        scope["method"],
+        SpanKind.SERVER,
+        parent=given if follow_callers else "",
+        link="" if follow_callers else given,
+        attributes={"http.request.method": scope["method"], "cloister.request_id": request_id},
+    )
+
+
+def describe_response(current: TraceSpan, scope: Scope, status: int) -> None:
+    """Describe what a request was and how it ended.
+
+    Parameters
+    ----------
+    current
+        Its span.
+    scope
+        The request.
+    status
+        HTTP status; 0 = the client left before there was one.
+    """
+    if current is NO_SPAN:
+        return
+    route = route_of(scope)
+    current.rename(f"{scope['method']} {route or '(unknown path)'}")
+    current.set("http.route", route)
+    current.set("http.response.status_code", status)
+    principal: Any = scope["state"].get("principal")
+    if principal:
+        current.set("cloister.organization", principal.slug)
+    if status >= FAILED:
+        current.fail(str(status))

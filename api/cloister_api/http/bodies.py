@@ -13,8 +13,6 @@ from starlette.types import Message, Receive
 
 from cloister_api.errors import ApiError
 
-__all__ = ["MAX_BODY", "MAX_REPORT", "BodyLane", "declared_size", "replayed"]
-
 MAX_BODY = 1024 * 1024
 """Largest body in bytes."""
 MAX_REPORT = 4 * MAX_BODY

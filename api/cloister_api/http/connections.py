@@ -20,13 +20,11 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from cloister_api.errors import ApiError, unavailable
-from cloister_api.http.callers import ARRIVED
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.schemas.errors import ErrorResponse
+from cloister_api.http.middleware import ARRIVED
+from cloister_api.schemas.forms import ErrorResponse
 from cloister_api.settings import LimitSettings
-from cloister_api.wire.json_response import encode
-
-__all__ = ["MAX_HEADERS", "BoundedProtocol", "Connections"]
+from cloister_api.wire import encode
 
 MAX_HEADERS = 64 * 1024
 """Largest request line and headers in bytes."""

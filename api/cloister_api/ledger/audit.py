@@ -10,9 +10,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.tables.core import AUDIT
-
-__all__ = ["COMMAND_LINE", "AuditQuery", "AuditRow", "AuditTrail"]
+from cloister_api.ledger.tables import AUDIT
 
 COMMAND_LINE = "command line: "
 """What the actor of a command begins with, before the user of the machine."""

@@ -8,8 +8,6 @@ from sqlalchemy import Table
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-__all__ = ["add_to_sums", "insert_rows", "known"]
-
 PAGE = 20_000
 """Values in one query; SQLite accepts 32,766."""
 

@@ -1,6 +1,6 @@
 """Orders of certificates in the ledger, where a restart or another replica finds them.
 
-Added by `cloister_api.services.enclaves.certificates`, processed by the queue of the ACME account.
+Added by `cloister_api.services.enclaves`, processed by the queue of the ACME account.
 """
 
 import uuid
@@ -24,22 +24,12 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.ledger.tables.core import (
+from cloister_api.ledger.tables import (
     CERTIFICATE_KEYS,
     CERTIFICATE_ORDERS,
     CERTIFICATE_SUBMISSIONS,
     CERTIFICATE_TURNS,
 )
-
-__all__ = [
-    "CertificateOrder",
-    "CertificateOrders",
-    "DueOrders",
-    "OrderChoice",
-    "OrderState",
-    "OrderWait",
-    "Submission",
-]
 
 ORDERS, SUBMISSIONS = CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 KEYS = CERTIFICATE_KEYS

@@ -1,8 +1,4 @@
-"""Opens the ledger: engine, the database's settings, migrations.
-
-Called by the facade at start and by the commands. An SQLite file serves any number of processes on
-one machine; facades on several machines share a PostgreSQL database.
-"""
+"""The ledger's database: its settings, engine and migrations."""
 
 import asyncio
 import sqlite3
@@ -11,8 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Self
 
+from pydantic import model_validator
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
@@ -24,18 +21,33 @@ from cloister_api.ledger.migrations.recorded import (
     take_over_version,
     tell_earlier_releases,
 )
-from cloister_api.ledger.settings import LedgerSettings
+from cloister_clients.settings import SettingsSection
 
-__all__ = [
-    "LedgerError",
-    "Place",
-    "apply_migrations",
-    "migrate",
-    "open_ledger",
-    "open_to_read",
-    "open_writer",
-    "place_of",
-]
+
+class LedgerSettings(SettingsSection):
+    """Where the ledger is."""
+
+    path: Path | None = None
+    """SQLite file; one machine, any number of processes. Unset = PostgreSQL."""
+    url_file: Path | None = None
+    """File with the address of a PostgreSQL database, which holds a password: one line such as
+    postgresql://user:password@host/database. Unset = SQLite."""
+    key_material: Path
+    """File with the two secret keys, mode 0600; `cloister admin-key init` creates it."""
+
+    @model_validator(mode="after")
+    def one_place(self) -> Self:
+        """Refuse a ledger in two places, or in none.
+
+        Raises
+        ------
+        ValueError
+            When path and urlFile are both set or both unset.
+        """
+        if (self.path is None) == (self.url_file is None):
+            raise ValueError("name either path (SQLite) or urlFile (PostgreSQL)")
+        return self
+
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30

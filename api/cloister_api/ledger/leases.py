@@ -1,17 +1,13 @@
-"""Leases: which of several facades does a task that only one should do.
+"""How replicas of the facade share a ledger: leases, heartbeats, change counters."""
 
-A facade holds the lease of a task and renews it; when it is gone another takes the task over. Two
-may hold it for a moment if their clocks differ, so that the tasks must tolerate concurrency.
-"""
+from datetime import datetime, timedelta
+from typing import Literal
 
-from datetime import datetime
+from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sqlalchemy import or_, update
-from sqlalchemy.ext.asyncio import AsyncEngine
-
-from cloister_api.ledger.tables.utilization import LEASES
-
-__all__ = ["Lease"]
+from cloister_api.ledger.tables import REPLICAS, SEQUENCES
+from cloister_api.ledger.usage_tables import LEASES
 
 
 class Lease:
@@ -58,3 +54,55 @@ class Lease:
         )
         async with self._engine.begin() as connection:
             return bool((await connection.execute(taken)).rowcount)
+
+
+BEAT_SECONDS = 5.0
+"""Seconds between two heartbeats."""
+GONE_SECONDS = 15.0
+"""A replica without a heartbeat for this long does not count."""
+FORGOTTEN = timedelta(hours=1)
+"""Rows older than this are deleted."""
+
+
+class Replicas:
+    """The table of replicas."""
+
+    def __init__(self, engine: AsyncEngine, own: str) -> None:
+        self._engine = engine
+        self._own = own
+
+    async def beat(self, now: datetime) -> int:
+        """Write this replica's heartbeat, and return how many replicas run."""
+        row = REPLICAS.c.id == self._own
+        async with self._engine.begin() as connection:
+            done = await connection.execute(update(REPLICAS).where(row).values(seen_at=now))
+            if not done.rowcount:
+                await connection.execute(insert(REPLICAS).values(id=self._own, seen_at=now))
+                old = REPLICAS.c.seen_at < now - FORGOTTEN
+                await connection.execute(delete(REPLICAS).where(old))
+            fresh = REPLICAS.c.seen_at > now - timedelta(seconds=GONE_SECONDS)
+            found = await connection.execute(select(func.count()).where(fresh))
+            return int(found.scalar_one())
+
+    async def leave(self) -> None:
+        """Delete this replica's row at its shutdown."""
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(REPLICAS).where(REPLICAS.c.id == self._own))
+
+
+Sequence = Literal["api_keys", "usage"]
+"""Names of the counters."""
+
+
+async def advance(connection: AsyncConnection, name: Sequence) -> int:
+    """Increment a counter and return its value; other writers wait until the transaction ends."""
+    await connection.execute(
+        update(SEQUENCES).where(SEQUENCES.c.name == name).values(value=SEQUENCES.c.value + 1)
+    )
+    return await present(connection, name)
+
+
+async def present(connection: AsyncConnection, name: Sequence) -> int:
+    """Return the number of the last change."""
+    found = await connection.execute(select(SEQUENCES.c.value).where(SEQUENCES.c.name == name))
+    return int(found.scalar_one())

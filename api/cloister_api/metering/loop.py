@@ -16,15 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.cache import CachedEnclave, ClusterCache
 from cloister_api.ledger.leases import Lease
-from cloister_api.metering.slices import ServedEnclave, due_until, unfit
-from cloister_api.metering.store import PAGE, MeteringStore
+from cloister_api.metering.store import PAGE, MeteringStore, ServedEnclave, due_until, unfit
 from cloister_clients.clock import Clock
 from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Enclave
 from cloister_crds.lifecycle.metering import FINALIZER
-
-__all__ = ["Metering"]
 
 logger = logging.getLogger(__name__)
 

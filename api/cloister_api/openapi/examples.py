@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["EXAMPLES"]
-
 ID = "7d3c1a52-8a1e-4e0f-9b57-0c9d3a2f4e10"
 OTHER_ID = "2b9f0c64-51aa-4d0b-8e3c-6f1d2a7b9c01"
 KEY = "tk_made-up-value-of-an-example-key"

@@ -1,33 +1,58 @@
-"""What the facade does with Stripe: histories for administrators, statuses of Organizations.
-
-A webhook only triggers a check: whatever it contains, the customer's subscriptions are read again
-and written to the Organization's status. So a webhook that is duplicated, late or out of order does
-no harm.
-"""
+"""Stripe for the facade: subscriptions, histories for administrators, statuses of Organizations."""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from cloister_api.errors import ApiError, unavailable
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.payments.settings import StripeSecrets, StripeSettings, read_secrets
-from cloister_api.payments.subscriptions import billing_by
-from cloister_api.payments.transactions import transactions
-from cloister_api.schemas.account_responses import Transaction
+from cloister_api.payments.transactions import Subscription, transactions
+from cloister_api.schemas.accounts import Transaction
 from cloister_clients.clock import Clock
 from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, KubeError, NotFound, Reflector
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Billing
+
+ACTIVE = frozenset({"active", "trialing", "past_due"})
+"""Statuses of a subscription that counts. past_due: a payment failed and is tried again; when
+Stripe gives up, the subscription becomes canceled or unpaid, as its account is set up."""
+
+
+def billing_by(
+    subscriptions: Iterable[Subscription], customer: str, settings: StripeSettings
+) -> Billing:
+    """Return what a customer pays for.
+
+    Parameters
+    ----------
+    subscriptions
+        The customer's subscriptions.
+    customer
+        The customer.
+    settings
+        They define what products mean.
+    """
+    products = {
+        item.price.product
+        for each in subscriptions
+        if each.status in ACTIVE
+        for item in each.items.data
+    }
+    return Billing(
+        container_subscription=not products.isdisjoint(settings.container_products),
+        token_billing=not products.isdisjoint(settings.token_products),
+        customer_id=customer,
+    )
+
 
 if TYPE_CHECKING:
     from cloister_api.payments.processor import StripeReader
-
-__all__ = ["Payments", "open_payments"]
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,8 @@ import stripe
 from pydantic import BaseModel, ValidationError
 
 from cloister_api.errors import ApiError, unavailable
-from cloister_api.payments.records import Charge, Invoice, InvoicePayment, Subscription
 from cloister_api.payments.settings import StripeSettings
-
-__all__ = ["StripeReader"]
+from cloister_api.payments.transactions import Charge, Invoice, InvoicePayment, Subscription
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field
 
 from cloister_clients.settings import SettingsSection
 
-__all__ = ["PaymentsError", "StripeSecrets", "StripeSettings", "read_secrets"]
-
 KEY_PREFIXES = ("sk_", "rk_")
 """Prefixes of secret and restricted keys (Stripe, "API keys")."""
 WEBHOOK_PREFIX = "whsec_"

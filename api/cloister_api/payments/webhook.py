@@ -10,9 +10,7 @@ import msgspec
 import stripe
 
 from cloister_api.errors import ApiError, bad_request, too_deep
-from cloister_api.wire.strict_json import DepthError, decode
-
-__all__ = ["check_header", "customer_of", "verify"]
+from cloister_api.wire import DepthError, decode
 
 TOLERANCE_SECONDS = 300
 """Greatest age of a signature; Stripe signs every attempt of a delivery again."""

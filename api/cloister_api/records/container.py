@@ -1,24 +1,23 @@
-"""From a Container to its record in the API (spec 4, 21).
-
-Pure: the record follows from the objects alone.
-"""
+"""From a Container to its record in the API (spec 4, 21), with replacements and managers."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import NAMESPACE_OID, uuid5
 
 from pydantic import ValidationError
 
 from cloister_api.cache import CachedContainer
-from cloister_api.records.replacement_links import NO_LINKS, ReplacementLinks
-from cloister_api.records.timestamps import created_at
 from cloister_api.schemas.container_responses import (
     ContainerResponse,
     ContainerUpdateResponse,
     HostResponse,
+    ManagerResponse,
     ReleaseProblem,
 )
 from cloister_api.schemas.vocabulary import in_api_words
+from cloister_clients.clock import utc_text
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment, Host, Organization
 from cloister_crds.kinds.container import (
@@ -31,23 +30,108 @@ from cloister_crds.kinds.container import (
     UpdatePhase,
     UpdateType,
 )
-from cloister_crds.kinds.meta import GROUP
+from cloister_crds.kinds.meta import GROUP, ObjectMeta
 from cloister_crds.lifecycle.admission.host_selection import not_ready_condition
 from cloister_crds.lifecycle.kept_request import release_before, requested, requested_spec
+from cloister_crds.lifecycle.replacement import successors
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.names import generated_hostname
 
-__all__ = [
-    "ASKED_ANNOTATION",
-    "RecordSettings",
-    "ShownState",
-    "ShownUpdate",
-    "asked_resources",
-    "container_record",
-    "host_record",
-    "shown_state",
-    "update_record",
-]
+
+def timestamp(time: datetime) -> str:
+    """Return a time as RFC 3339 in UTC, in whole seconds."""
+    return utc_text(time, "seconds")
+
+
+def optional_timestamp(time: datetime | None) -> str | None:
+    """Return a time as `timestamp` does; None stays None."""
+    return None if time is None else timestamp(time)
+
+
+def created_at(meta: ObjectMeta) -> str:
+    """Return when an object was created, which the API server has written."""
+    assert meta.creation_timestamp is not None
+    return timestamp(meta.creation_timestamp)
+
+
+def moment_text(time: datetime | None) -> str | None:
+    """Return a time as the API writes it; None stays None."""
+    return None if time is None else utc_text(time)
+
+
+def manager_records(
+    owners: Mapping[str, frozenset[str]],
+    gitops_managers: Iterable[str],
+    name_of: Callable[[str], str] = str,
+) -> list[ManagerResponse]:
+    """Return the tools that manage fields, by name.
+
+    Parameters
+    ----------
+    owners
+        Wire names of the fields of spec -> managers that set them.
+    gitops_managers
+        Field managers whose fields the API leaves alone.
+    name_of
+        Name in the API of a field. Default the wire name.
+    """
+    found = {
+        manager: sorted({name_of(field) for field, by in owners.items() if manager in by})
+        for manager in sorted(gitops_managers)
+    }
+    return [
+        ManagerResponse(manager=manager, fields=fields)
+        for manager, fields in found.items()
+        if fields
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementLinks:
+    """How one container is connected with others."""
+
+    replaces: str | None = None
+    """Identifier of the container that it replaces; None = none, or that is gone."""
+    replaced_by: str | None = None
+    """Identifier of the container that replaces it; None = none does."""
+
+
+NO_LINKS = ReplacementLinks()
+"""Neither of the two."""
+
+
+def replacement_links(containers: Collection[CachedContainer]) -> Mapping[str, ReplacementLinks]:
+    """Return the links of those that have any, by uid.
+
+    Parameters
+    ----------
+    containers
+        All Containers of a namespace.
+    """
+    # Usually none replaces another: clients poll lists, and this is on their way.
+    if all(each.container.spec.replaces is None for each in containers):
+        return {}
+    by_uid = {each.container.metadata.uid: each for each in containers}
+    links: dict[str, ReplacementLinks] = {}
+    for old, new in successors(each.container for each in containers).items():
+        uid = new.metadata.uid
+        links[old] = replace(links.get(old, NO_LINKS), replaced_by=by_uid[uid].id)
+        links[uid] = replace(links.get(uid, NO_LINKS), replaces=by_uid[old].id)
+    return links
+
+
+def not_replaced(
+    containers: Collection[CachedContainer], links: Mapping[str, ReplacementLinks]
+) -> list[CachedContainer]:
+    """Return the containers that no other one replaces, in the same order."""
+    if not links:
+        return list(containers)
+    return [
+        each
+        for each in containers
+        if links.get(each.container.metadata.uid, NO_LINKS).replaced_by is None
+    ]
+
 
 ASKED_ANNOTATION = f"{GROUP}/asked-resources"
 """Resources of the file as the create read it, for the record until the operator reports them."""

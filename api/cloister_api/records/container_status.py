@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from cloister_api.cache import CachedContainer, CachedEnclave
-from cloister_api.records.container import shown_state
-from cloister_api.records.timestamps import optional_timestamp, timestamp
-from cloister_api.schemas.status_responses import (
+from cloister_api.records.container import optional_timestamp, shown_state, timestamp
+from cloister_api.schemas.container_responses import (
     BootStageResponse,
     ConditionResponse,
     ContainerStateResponse,
@@ -23,8 +22,6 @@ from cloister_clients.clock import utc_text
 from cloister_crds.kinds.container import ContainerStatus, LatestRelease
 from cloister_crds.kinds.meta import Condition
 from cloister_crds.lifecycle.state.reasons import REASONS
-
-__all__ = ["candidate_of", "event_record", "status_record"]
 
 
 def candidate_of(status: ContainerStatus) -> str:

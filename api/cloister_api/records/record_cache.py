@@ -7,12 +7,14 @@ replaced and never changed, so that "the same object" means "the same record".
 from dataclasses import dataclass
 
 from cloister_api.cache import CachedContainer
-from cloister_api.records.container import RecordSettings, container_record
-from cloister_api.records.replacement_links import NO_LINKS, ReplacementLinks
-from cloister_api.wire.json_response import encode
+from cloister_api.records.container import (
+    NO_LINKS,
+    RecordSettings,
+    ReplacementLinks,
+    container_record,
+)
+from cloister_api.wire import encode
 from cloister_crds.kinds import Deployment, Organization
-
-__all__ = ["RecordCache"]
 
 MAX_RECORDS = 50_000
 """Most records that are kept; beyond that the cache starts from scratch."""

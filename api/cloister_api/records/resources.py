@@ -1,39 +1,33 @@
-"""From custom resources beside containers to their records in the API (spec 24).
+"""Times and GitOps managers of objects, as the API reports them."""
 
-Pure: the record follows from the objects alone.
-"""
-
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Literal
 
 from cloister_api.cache import CachedResource
-from cloister_api.records.container import shown_state
-from cloister_api.records.timestamps import created_at, optional_timestamp
-from cloister_api.schemas.resource_responses import (
+from cloister_api.ledger.audit import COMMAND_LINE, AuditRow
+from cloister_api.ledger.keys.admin_keys import AdminKey
+from cloister_api.records.container import created_at, moment_text, optional_timestamp, shown_state
+from cloister_api.schemas.accounts import AuditRowResponse
+from cloister_api.schemas.forms import ContainerUser
+from cloister_api.schemas.organization_responses import AdminKeyResponse
+from cloister_api.schemas.resources import (
     DeploymentResponse,
     DomainResponse,
     RegistryStatusResponse,
     SecretResponse,
     SshKeyResponse,
 )
-from cloister_api.schemas.response import ContainerUser
+from cloister_clients.clock import utc_text
 from cloister_crds.kinds import Container, Deployment, Domain, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.domain import DomainRecords
 from cloister_crds.kinds.meta import GROUP, ObjectMeta
 from cloister_crds.lifecycle.state.conditions import condition
-from cloister_crds.repositories import RepositoryNames
-
-__all__ = [
-    "VALUE_ANNOTATION",
-    "deployment_record",
-    "domain_record",
-    "key_record",
-    "registry_record",
-    "secret_record",
-    "users_of",
-]
+from cloister_crds.names import RepositoryNames
 
 VALUE_ANNOTATION = f"{GROUP}/value-updated-at"
 """When the facade last wrote the value; it also triggers a reconcile."""
@@ -165,3 +159,76 @@ def deployment_record(
         stopped_count=counts["stopped_count"],
         deploying_count=counts["deploying_count"],
     )
+
+
+def admin_key_record(key: AdminKey, *, valid: bool) -> AdminKeyResponse:
+    """Return the record of an admin key, which has no value.
+
+    Parameters
+    ----------
+    key
+        The key.
+    valid
+        Whether it counts now.
+    """
+    return AdminKeyResponse(
+        id=key.id,
+        name=key.name,
+        last_four=key.last_four,
+        created_by=key.created_by,
+        created_at=utc_text(key.created_at),
+        expires_at=moment_text(key.expires_at),
+        last_used_at=moment_text(key.last_used_at),
+        revoked_at=moment_text(key.revoked_at),
+        revoked_because=key.revoked_because,
+        valid=valid,
+    )
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters by which a spreadsheet takes a text for a formula."""
+
+
+def audit_record(number: int, row: AuditRow) -> AuditRowResponse:
+    """Return the record of a row."""
+    return AuditRowResponse(
+        id=number,
+        at=utc_text(row.at),
+        request_id=row.request_id,
+        actor=row.actor,
+        via=via_of(row),
+        key_id=row.key_id,
+        session_id=row.session_id,
+        action=row.action,
+        target=row.target,
+        result=row.result,
+    )
+
+
+def via_of(row: AuditRow) -> Literal["key", "session", "command", "system"]:
+    """Return how something was attempted."""
+    if row.key_id is not None:
+        return "key"
+    if row.session_id is not None:
+        return "session"
+    return "command" if row.actor.startswith(COMMAND_LINE) else "system"
+
+
+def csv_text(records: Iterable[AuditRowResponse]) -> str:
+    """Return rows as CSV (RFC 4180) with a header line.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(AuditRowResponse.model_fields)
+    for record in records:
+        writer.writerow(harmless(value) for _, value in record)
+    return file.getvalue()
+
+
+def harmless(value: object) -> object:
+    """Return a cell that no spreadsheet runs."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value

@@ -1,18 +1,33 @@
-"""The audit row that every write leaves."""
+"""/api/audit, and the audit row that every write leaves."""
 
+import re
+from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
-from fastapi import Request
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import AfterValidator, BeforeValidator
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
 from cloister_api.errors import ApiError, from_kube, request_id_of
-from cloister_api.ledger.audit import AuditRow
-from cloister_api.routes.dependencies import context_of, principal_of
+from cloister_api.ledger.audit import AuditQuery, AuditRow
+from cloister_api.records.resources import audit_record, csv_text
+from cloister_api.routes.dependencies import StrictRoute, context_of, principal_of
+from cloister_api.routes.parameters import (
+    LINK,
+    MAX_LIMIT,
+    Cursor,
+    decode_cursor,
+    next_page,
+    not_a_cursor,
+    responses,
+)
+from cloister_api.schemas.accounts import AuditRowResponse
+from cloister_api.schemas.containers import without_nul
+from cloister_api.schemas.keys import moment
+from cloister_api.wire import JsonResponse
 from cloister_clients.kube import KubeError
-
-__all__ = ["AuditedAction", "AuditedWrite"]
 
 MAX_TARGET = 253
 """Most characters of a target: those of the column."""
@@ -103,3 +118,93 @@ def result_of(error: BaseException | None, success: int) -> str:
     if isinstance(error, ApiError):
         return error.result
     return "500 INTERNAL_ERROR"
+
+
+router = APIRouter(prefix="/api/audit", tags=["audit"], route_class=StrictRoute)
+
+CSV = "text/csv"
+NUMBER = re.compile("[0-9]{1,18}")
+"""Numbers of rows, all of which the database can compare."""
+MAX_TEXT = 253
+"""Most characters of what rows are chosen by: those of the columns."""
+Text = Annotated[str, AfterValidator(without_nul)]
+Actor = Annotated[
+    Text | None, Query(max_length=MAX_TEXT, description="Only what this user attempted.")
+]
+Action = Annotated[
+    Text | None,
+    Query(max_length=MAX_TEXT, description="Only this action, such as `container.create`."),
+]
+Target = Annotated[
+    Text | None, Query(max_length=MAX_TEXT, description="Only what was done to this identifier.")
+]
+Since = Annotated[
+    datetime | None,
+    BeforeValidator(lambda given: None if given is None else moment(given)),
+    Query(description="Only from this time on, RFC 3339."),
+]
+Rows = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows at most.")]
+# Documents name it by the media types of responses (OpenAPI 3.1, "Parameter Object").
+Accept = Annotated[str | None, Header(include_in_schema=False)]
+DECLARED = responses(400, headers=(LINK,))
+DECLARED[200]["content"] = {CSV: {"schema": {"type": "string"}}}
+
+
+@router.get("", responses=DECLARED)
+async def list_audit_rows(
+    request: Request,
+    actor: Actor = None,
+    action: Action = None,
+    target: Target = None,
+    since: Since = None,
+    limit: Rows = MAX_LIMIT,
+    cursor: Cursor = None,
+    accept: Accept = None,
+) -> JsonResponse[list[AuditRowResponse]] | Response:
+    """List attempted changes of the organization, newest first; as CSV where that is accepted."""
+    context, principal = context_of(request), principal_of(request)
+    query = AuditQuery(
+        organization=principal.slug,
+        organization_id=principal.organization_id,
+        present_since=principal.organization.metadata.creation_timestamp,
+        limit=limit + 1,
+        actor=actor,
+        action=action,
+        target=target,
+        since=since,
+        before=row_of(cursor),
+    )
+    found = await context.audit.page(query)
+    records = [audit_record(number, row) for number, row in found[:limit]]
+    headers = {}
+    if len(found) > limit:
+        kept = {"actor": actor, "action": action, "target": target}
+        since_text = None if since is None else since.isoformat()
+        last = (str(records[-1].id),)
+        headers = next_page(request, limit, last, {**kept, "since": since_text})
+    if wants_csv(accept):
+        return Response(csv_text(records), headers=headers, media_type=CSV)
+    return JsonResponse(records, headers=headers)
+
+
+def row_of(cursor: str | None) -> int | None:
+    """Return the number of the row that a cursor is about; None stays None.
+
+    Raises
+    ------
+    ApiError
+        400 when it is not a cursor of this list.
+    """
+    if cursor is None:
+        return None
+    number, *more = decode_cursor(cursor) or ("",)
+    if more or not NUMBER.fullmatch(number):
+        raise not_a_cursor()
+    return int(number)
+
+
+def wants_csv(accept: str | None) -> bool:
+    """Return whether the header Accept names CSV before anything that JSON is."""
+    kinds = [each.partition(";")[0].strip().lower() for each in (accept or "").split(",")]
+    known = [each for each in kinds if each in {CSV, "application/json", "application/*", "*/*"}]
+    return known[:1] == [CSV]

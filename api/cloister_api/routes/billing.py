@@ -1,29 +1,29 @@
-"""/api/billing (spec 10, 27)."""
+"""/api/billing (spec 10, 27) and /api/internal/usage-reports (spec 26.5, 26.8)."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from cloister_api.http.metrics import HttpMetrics
 from cloister_api.metering.store import RunTime
-from cloister_api.routes.dependencies import context_of, principal_of
-from cloister_api.routes.parameters import OptionalTime, Time, window_of
-from cloister_api.routes.responses import responses
-from cloister_api.routes.route_classes import StrictRoute
-from cloister_api.schemas.account_responses import (
+from cloister_api.routes.dependencies import StrictRoute, TypedRoute, context_of, principal_of
+from cloister_api.routes.parameters import OptionalTime, Time, json_body, responses, window_of
+from cloister_api.schemas.accounts import (
     BreakdownResponse,
     KeyUsageResponse,
+    RejectedUsageEvent,
     RunTimeRecord,
     RunTimeResponse,
     TimeSeriesResponse,
     TransactionsResponse,
+    UsageReportResponse,
     UsageResponse,
 )
 from cloister_api.schemas.keys import KeyUsageRequest
-from cloister_api.usage.breakdown import BreakdownBy
+from cloister_api.usage.ingest import PATH, SignedReport
+from cloister_api.usage.queries import BreakdownBy
 from cloister_api.usage.windows import Window, span_of
-from cloister_api.wire.json_response import JsonResponse
-
-__all__ = ["router", "run_time_record"]
+from cloister_api.wire import JsonResponse
 
 router = APIRouter(prefix="/api/billing", tags=["billing"], route_class=StrictRoute)
 
@@ -125,3 +125,35 @@ async def list_transactions(request: Request) -> JsonResponse[TransactionsRespon
     organization = principal_of(request).organization
     transactions = await context_of(request).payments.transactions(organization)
     return JsonResponse(TransactionsResponse(transactions=transactions))
+
+
+reports_router = APIRouter(tags=["usage"], route_class=TypedRoute)
+
+
+@reports_router.post(
+    PATH,
+    responses=responses(400, 401),
+    openapi_extra={
+        "security": [{"reporterSignature": []}],
+        **json_body("Report", "Events that are sent together."),
+    },
+)
+async def report_usage(request: Request) -> JsonResponse[UsageReportResponse]:
+    """Take a report; the response names the events that were not taken."""
+    report: SignedReport = request.scope["state"]["caller"]
+    receipt = await context_of(request).accounts.ingest.accept(report, await request.body())
+    metrics: HttpMetrics = request.app.state.metrics
+    metrics.usage_reported(
+        report.reporter,
+        accepted=receipt.accepted,
+        duplicate=receipt.duplicates,
+        rejected=len(receipt.rejected),
+    )
+    rejected = [
+        RejectedUsageEvent(index=each.index, reason=each.reason) for each in receipt.rejected
+    ]
+    return JsonResponse(
+        UsageReportResponse(
+            accepted=receipt.accepted, duplicates=receipt.duplicates, rejected=rejected
+        )
+    )

@@ -1,4 +1,4 @@
-"""/api/containers (spec 6, 21, 22)."""
+"""/api/containers (spec 6, 21, 22), with the status and the events of one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,17 +9,21 @@ from starlette.types import Receive, Scope, Send
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
-from cloister_api.records.container import container_record, update_record
-from cloister_api.records.replacement_links import (
+from cloister_api.records.container import (
     NO_LINKS,
     ReplacementLinks,
+    container_record,
     not_replaced,
     replacement_links,
+    update_record,
 )
 from cloister_api.routes.audit import AuditedAction
-from cloister_api.routes.dependencies import NO_FIELDS, context_of, principal_of
-from cloister_api.routes.pagination import paginate
+from cloister_api.routes.dependencies import NO_FIELDS, StrictRoute, context_of, principal_of
 from cloister_api.routes.parameters import (
+    CONSISTENCY_TOKEN,
+    ETAG,
+    LINK,
+    LOCATION,
     ConsistencyToken,
     ContainerId,
     Cursor,
@@ -30,14 +34,16 @@ from cloister_api.routes.parameters import (
     VersionHeaders,
     Versions,
     checked_idempotency_key,
+    paginate,
+    responses,
     window_of,
 )
-from cloister_api.routes.responses import CONSISTENCY_TOKEN, ETAG, LINK, LOCATION, responses
-from cloister_api.routes.route_classes import StrictRoute
 from cloister_api.schemas.container_responses import (
     ContainerMetricsResponse,
     ContainerResponse,
+    ContainerStatusResponse,
     ContainerUpdateResponse,
+    EventResponse,
     HostResponse,
     MeasurementResponse,
     NameVerdictResponse,
@@ -51,10 +57,8 @@ from cloister_api.schemas.containers import (
     ValidateNameRequest,
     ValidateReleaseRequest,
 )
-from cloister_api.wire.json_response import JsonResponse
+from cloister_api.wire import JsonResponse
 from cloister_crds.kinds import Deployment, Organization
-
-__all__ = ["LIST", "router", "shown_record", "shown_records"]
 
 router = APIRouter(prefix="/api/containers", tags=["containers"], route_class=StrictRoute)
 
@@ -413,3 +417,24 @@ async def cancel_update(
         held = await container_to_change(request, container_id, versions)
         changed = await context.updater.cancel(held)
     return Response(status_code=204, headers={CONSISTENCY_TOKEN.name: changed.version})
+
+
+@router.get("/{container_id}/status", responses=responses(400, 404, headers=(ETAG,)))
+async def get_status(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[ContainerStatusResponse]:
+    """Return how a container is: conditions, what serves, what is on its way."""
+    context = context_of(request)
+    held = await context.reader.get(principal_of(request), container_id, token)
+    record, version = context.statuses.of(held)
+    return JsonResponse(record, headers={"etag": version})
+
+
+@router.get("/{container_id}/events", responses=responses(400, 404))
+async def list_events(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[list[EventResponse]]:
+    """List what happened to a container in the last hour, newest first, at most 100 entries."""
+    context = context_of(request)
+    held = await context.reader.get(principal_of(request), container_id, token)
+    return JsonResponse(await context.statuses.events(held))

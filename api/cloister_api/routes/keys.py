@@ -5,23 +5,24 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from cloister_api.routes.audit import AuditedAction
-from cloister_api.routes.dependencies import context_of, principal_of
-from cloister_api.routes.pagination import decode_cursor, next_page, not_a_cursor
+from cloister_api.routes.dependencies import StrictRoute, context_of, principal_of
 from cloister_api.routes.parameters import (
+    CACHE_CONTROL,
+    LINK,
     MAX_LIMIT,
     Cursor,
     IdempotencyKey,
     Limit,
     checked_idempotency_key,
+    decode_cursor,
+    next_page,
+    not_a_cursor,
+    responses,
 )
-from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
-from cloister_api.routes.route_classes import StrictRoute
-from cloister_api.schemas.account_responses import ApiKeyResponse, MessageResponse
+from cloister_api.schemas.accounts import ApiKeyResponse, MessageResponse
 from cloister_api.schemas.keys import ChangeApiKeyRequest, CreateApiKeyRequest, UpdateApiKeyRequest
 from cloister_api.services.api_keys import NUMBER, veiled
-from cloister_api.wire.json_response import JsonResponse
-
-__all__ = ["router"]
+from cloister_api.wire import JsonResponse
 
 router = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StrictRoute)
 

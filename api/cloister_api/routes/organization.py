@@ -8,14 +8,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from cloister_api.records.admin_keys import admin_key_record
+from cloister_api.records.resources import admin_key_record
 from cloister_api.routes.audit import AuditedAction
-from cloister_api.routes.dependencies import NO_FIELDS, context_of, person_of, principal_of
-from cloister_api.routes.pagination import paginate
-from cloister_api.routes.parameters import Cursor, Limit
-from cloister_api.routes.responses import CACHE_CONTROL, LINK, responses
-from cloister_api.routes.route_classes import StrictRoute
-from cloister_api.schemas.administration import CreateAdminKeyRequest, PutMemberRequest
+from cloister_api.routes.dependencies import (
+    NO_FIELDS,
+    StrictRoute,
+    context_of,
+    person_of,
+    principal_of,
+)
+from cloister_api.routes.parameters import CACHE_CONTROL, LINK, Cursor, Limit, paginate, responses
+from cloister_api.schemas.accounts import CreateAdminKeyRequest, PutMemberRequest
 from cloister_api.schemas.organization_responses import (
     AdminKeyResponse,
     AdminKeyValueResponse,
@@ -23,11 +26,9 @@ from cloister_api.schemas.organization_responses import (
     OrganizationResponse,
     SessionResponse,
 )
-from cloister_api.services.resources.admin_keys import is_valid
-from cloister_api.wire.json_response import JsonResponse
+from cloister_api.services.resources.organization import is_valid
+from cloister_api.wire import JsonResponse
 from cloister_crds.kinds.organization import Role
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["organization"], route_class=StrictRoute)
 

@@ -1,34 +1,18 @@
-"""Parameters of path, query and header, declared once and used by every route that reads them.
+"""Parameters, pagination (RFC 8288) and responses, declared once for all routes."""
 
-Their descriptions and bounds are those of the OpenAPI document. What the framework could only
-refuse with a general message is judged by the functions here.
-"""
-
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlencode
 
-from fastapi import Depends, Header, Path, Query
+import msgspec
+from fastapi import Depends, Header, Path, Query, Request
 
-from cloister_api.errors import bad_request
+from cloister_api.errors import ApiError, bad_request
+from cloister_api.schemas.forms import ErrorResponse
 from cloister_api.usage.windows import WINDOWS, Window
-
-__all__ = [
-    "ConsistencyToken",
-    "ContainerId",
-    "Cursor",
-    "DeploymentId",
-    "IdempotencyKey",
-    "IfMatch",
-    "Include",
-    "Limit",
-    "Name",
-    "OptionalTime",
-    "Time",
-    "VersionHeaders",
-    "Versions",
-    "checked_idempotency_key",
-    "window_of",
-]
 
 MAX_LIMIT = 100
 """Most entries of a page."""
@@ -134,3 +118,209 @@ def window_of(time: str) -> Window:
     if time not in WINDOWS:
         raise bad_request("time", f"time is one of {', '.join(WINDOWS)}")
     return WINDOWS[time]
+
+
+SortKey = tuple[str, ...]
+T = TypeVar("T")
+
+
+def paginate(
+    request: Request,
+    entries: Iterable[T],
+    sort_key: Callable[[T], SortKey],
+    limit: int | None,
+    cursor: str | None,
+    kept: Mapping[str, str | None] | None = None,
+) -> tuple[list[T], dict[str, str]]:
+    """Return the requested page of a list, and the headers that lead to the next one.
+
+    Parameters
+    ----------
+    request
+        The request.
+    entries
+        The whole list, in the order in which it is returned without pages.
+    sort_key
+        Returns what orders the entries; no two have the same.
+    limit
+        Entries at most; None = all, or `MAX_LIMIT` with a cursor.
+    cursor
+        Start of the page; None = at the beginning.
+    kept
+        Other parameters of the query that the next page needs too; None = none.
+
+    Raises
+    ------
+    ApiError
+        400 when the cursor is not of this API.
+    """
+    if limit is None and cursor is None:
+        return list(entries), {}
+    ordered = sorted(entries, key=sort_key)
+    if cursor is not None:
+        last = decode_cursor(cursor)
+        ordered = [entry for entry in ordered if sort_key(entry) > last]
+    size = limit or MAX_LIMIT
+    if len(ordered) <= size:
+        return ordered, {}
+    page = ordered[:size]
+    return page, next_page(request, size, sort_key(page[-1]), kept)
+
+
+def next_page(
+    request: Request, size: int, last: SortKey, kept: Mapping[str, str | None] | None = None
+) -> dict[str, str]:
+    """Return the header that leads to the next page.
+
+    Parameters
+    ----------
+    request
+        The request.
+    size
+        Entries of a page.
+    last
+        Sort key of the last entry of this one.
+    kept
+        Other parameters of the query that the next page needs too; None = none.
+    """
+    others = {name: value for name, value in (kept or {}).items() if value is not None}
+    query = urlencode({**others, "limit": size, "cursor": encode_cursor(last)})
+    return {"link": f'<{request.url.path}?{query}>; rel="next"'}
+
+
+def encode_cursor(key: SortKey) -> str:
+    """Return a sort key as a cursor."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> SortKey:
+    """Return the sort key of a cursor.
+
+    Raises
+    ------
+    ApiError
+        400 when it is not of this API.
+    """
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(text, type=SortKey)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise not_a_cursor() from error
+
+
+def not_a_cursor() -> ApiError:
+    """Build a 400: the cursor is not of this API."""
+    return bad_request(
+        "cursor", "cursor: is not one of this API; take it from the header Link of a list"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHeader:
+    """A header of responses."""
+
+    name: str
+    """Name on the wire."""
+    description: str
+    """What it says."""
+    minimum: int | None = None
+    """Least value of a number; None = it is a text."""
+    required: bool = False
+    """Whether every response has it."""
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Description in the document."""
+        number = {"type": "integer", "minimum": self.minimum}
+        schema = {"type": "string"} if self.minimum is None else number
+        required = {"required": True} if self.required else {}
+        return {"description": self.description, **required, "schema": schema}
+
+
+REQUEST_ID = ResponseHeader(
+    "X-Request-Id",
+    "Identifier of the request: yours, if you sent one of letters, digits, `.`, `_` and `-`.",
+    required=True,
+)
+RETRY_AFTER = ResponseHeader(
+    "Retry-After", "Seconds after which the request may be tried again.", minimum=1
+)
+ETAG = ResponseHeader(
+    "ETag", "Version of the record, for If-Match; one that begins with `W/` is for none."
+)
+RATE_LIMIT_POLICY = ResponseHeader(
+    "RateLimit-Policy",
+    "Requests `q` that may be made in `w` seconds; only where there is a limit.",
+)
+RATE_LIMIT = ResponseHeader(
+    "RateLimit", "Requests `r` that are left, and seconds `t` until all are there again."
+)
+LINK = ResponseHeader(
+    "Link", 'The next page of the list, with `rel="next"`; only where there is one.'
+)
+LOCATION = ResponseHeader("Location", "Path of the record.")
+CONSISTENCY_TOKEN = ResponseHeader(
+    "X-Consistency-Token",
+    "Version of what was written; a read that sends it back, at any replica, sees at least that.",
+)
+ISSUER_CHAINS = tuple(
+    ResponseHeader(name, "Certificates of the issuer in PEM, percent-encoded, as Intel sends them.")
+    for name in (
+        "TCB-Info-Issuer-Chain",
+        "SGX-Enclave-Identity-Issuer-Chain",
+        "SGX-PCK-CRL-Issuer-Chain",
+    )
+)
+CACHE_CONTROL = ResponseHeader("Cache-Control", "`no-store`: the body holds values of keys.")
+WWW_AUTHENTICATE = ResponseHeader("WWW-Authenticate", "`Bearer`.")
+RESPONSE_HEADERS = (
+    REQUEST_ID,
+    RETRY_AFTER,
+    ETAG,
+    RATE_LIMIT_POLICY,
+    RATE_LIMIT,
+    LINK,
+    LOCATION,
+    CONSISTENCY_TOKEN,
+    CACHE_CONTROL,
+    WWW_AUTHENTICATE,
+    *ISSUER_CHAINS,
+)
+
+
+def headers_of(*headers: ResponseHeader) -> dict[str, Any]:
+    """Return the headers of a response in the document."""
+    return {header.name: {"$ref": f"#/components/headers/{header.name}"} for header in headers}
+
+
+def responses(
+    *errors: int, status: int = 200, headers: tuple[ResponseHeader, ...] = ()
+) -> dict[int | str, dict[str, Any]]:
+    """Declare the responses of a route.
+
+    Parameters
+    ----------
+    errors
+        Statuses of errors that are its own.
+    status
+        Status of its success.
+    headers
+        Headers of its success.
+    """
+    declared: dict[int | str, dict[str, Any]] = {status: {"headers": headers_of(*headers)}}
+    return declared | {error: {"model": ErrorResponse} for error in errors}
+
+
+def json_body(schema: str, description: str) -> dict[str, Any]:
+    """Declare a body that a route parses by itself.
+
+    Parameters
+    ----------
+    schema
+        Name of its schema among the components of the document.
+    description
+        What it is.
+    """
+    form = {"$ref": f"#/components/schemas/{schema}"}
+    content = {"application/json": {"schema": form}}
+    return {"requestBody": {"description": description, "required": True, "content": content}}

@@ -1,8 +1,8 @@
-"""The records of the model catalog (spec 11.2), as its file must hold them."""
+"""The records of the model catalog (spec 11.2), and responses to enclaves, probes and webhooks."""
 
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,9 +15,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.response import is_none
-
-__all__ = ["ModelRecord", "ModelType", "UsageMetric"]
+from cloister_api.schemas.forms import Count, Omittable, ResponseBody, Timestamp, is_none
 
 
 class Part(BaseModel):
@@ -302,3 +300,53 @@ class ModelRecord(Part):
     def chats(self) -> bool:
         """Whether it is a model for chats."""
         return self.type is ModelType.CHAT if self.chat is None else self.chat
+
+
+class CertificateResponse(ResponseBody):
+    """A signed certificate."""
+
+    certificate: str
+    """Chain in PEM."""
+    not_after: Timestamp
+    """When it expires."""
+
+
+class QueuedCertificateResponse(ResponseBody):
+    """The order of a certificate waits."""
+
+    status: Literal["queued"]
+    """Always `queued`."""
+    message: str
+    """What it waits for."""
+    retry_after: int
+    """Seconds until the next try, also in Retry-After."""
+
+
+class ReleaseEventResponse(ResponseBody):
+    """What a release event did."""
+
+    deployments: Count
+    """Deployments whose source is checked now."""
+
+
+class PaymentEventResponse(ResponseBody):
+    """What an event of the payment processor did."""
+
+    organizations: Count
+    """Organizations whose subscriptions were checked."""
+
+
+class HealthResponse(ResponseBody):
+    """The process lives."""
+
+    status: Literal["ok"]
+    """Always `ok`."""
+
+
+class ReadinessResponse(ResponseBody):
+    """What the process waits for."""
+
+    status: Literal["waiting", "ending"]
+    """Why it takes no requests."""
+    for_: Omittable[list[str]] = Field(default=None, alias="for")
+    """What it waits for."""

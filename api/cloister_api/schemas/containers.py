@@ -12,24 +12,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.request import RequestBody, whole
+from cloister_api.schemas.forms import RequestBody, whole
 from cloister_crds.kinds.container import HOSTNAME_PATTERN, NAME_PATTERN, REPO_PATTERN
-
-__all__ = [
-    "PATTERN_WORDS",
-    "AutoUpdateRequest",
-    "ContainerChanges",
-    "CreateContainerRequest",
-    "GithubConnectionRequest",
-    "Id",
-    "RelaunchRequest",
-    "Repo",
-    "Tag",
-    "ValidateNameRequest",
-    "ValidateReleaseRequest",
-    "api_name",
-    "without_nul",
-]
 
 CONTRACT_TO_API = {
     "host": "host_name",

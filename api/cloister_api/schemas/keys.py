@@ -1,4 +1,4 @@
-"""Bodies of the key endpoints (spec 9, 25)."""
+"""Bodies of the key endpoints (spec 9, 25) and of the certificate endpoint (spec 26.1)."""
 
 import json
 import re
@@ -8,17 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from cloister_api.schemas.request import RequestBody, whole
-
-__all__ = [
-    "KEY_PATTERN_WORDS",
-    "METADATA_BYTES",
-    "ChangeApiKeyRequest",
-    "CreateApiKeyRequest",
-    "KeyUsageRequest",
-    "UpdateApiKeyRequest",
-    "compact",
-]
+from cloister_api.schemas.forms import RequestBody, whole
 
 KEY_NAME_PATTERN = r"^[A-Za-z0-9._ -]+$"
 """Names of keys (spec 12.2); several keys may have one."""
@@ -126,3 +116,10 @@ class KeyUsageRequest(RequestBody):
 
     key: str
     """Full value of the key."""
+
+
+class SignCertificateRequest(RequestBody):
+    """What an enclave sends."""
+
+    csr: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
+    """Certificate signing request, one PEM block."""

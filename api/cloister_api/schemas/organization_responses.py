@@ -2,22 +2,9 @@
 
 from typing import Literal
 
-from cloister_api.schemas.response import Count, ResponseBody, Timestamp, Uuid
-from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_api.schemas.container_responses import ManagerResponse
+from cloister_api.schemas.forms import Count, ResponseBody, Timestamp, Uuid
 from cloister_crds.kinds.organization import Role
-
-__all__ = [
-    "AdminKeyResponse",
-    "AdminKeyValueResponse",
-    "BillingResponse",
-    "CountsResponse",
-    "EntitlementsResponse",
-    "LimitsResponse",
-    "MemberResponse",
-    "MembershipResponse",
-    "OrganizationResponse",
-    "SessionResponse",
-]
 
 
 class MemberResponse(ResponseBody):

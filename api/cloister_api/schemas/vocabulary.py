@@ -10,8 +10,6 @@ import re
 from cloister_api.schemas.containers import CreateContainerRequest, api_name
 from cloister_crds.kinds.container import ContainerSpec
 
-__all__ = ["in_api_words"]
-
 SHOWN = {"auto_update", "github_connected", *CreateContainerRequest.model_fields}
 """Fields of a Container's spec that the API has too."""
 WORDS = {

@@ -11,23 +11,20 @@ from typing import Any
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError, bad_request, not_found
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, masked, well_formed
-from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.records.timestamps import moment_text
-from cloister_api.schemas.account_responses import ApiKeyResponse
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, KeySealer, masked, well_formed
+from cloister_api.records.container import moment_text
+from cloister_api.schemas.accounts import ApiKeyResponse
 from cloister_api.schemas.keys import (
     ChangeApiKeyRequest,
     CreateApiKeyRequest,
     UpdateApiKeyRequest,
     compact,
 )
-from cloister_api.services.idempotency import CreateRequest
+from cloister_api.services.preconditions import CreateRequest
 from cloister_api.services.quotas import limits_of, require_place
 from cloister_clients.clock import Clock, utc_text
 from cloister_crds.installation import DefaultLimits
 from cloister_crds.lifecycle.admission.limits import billing_of
-
-__all__ = ["NUMBER", "ApiKeyService", "veiled"]
 
 NUMBER = re.compile("[1-9][0-9]{0,17}")
 """Numbers of keys, all of which the database can compare."""

@@ -4,7 +4,7 @@ Values go from the request into a core Secret and nowhere else: no log, event, e
 The value is written first, into a core Secret without an owner; then the object that references it
 is created, so that it is never visible without its value; then it becomes the owner of the core
 Secret, which is garbage-collected with it. An interrupted create leaves an orphaned core Secret,
-which the operator deletes (`cloister_operator.reconcile.orphaned_secrets`).
+which the operator deletes (`cloister_operator.reconcile.orphans`).
 """
 
 from base64 import b64decode, b64encode
@@ -27,8 +27,6 @@ from cloister_clients.kube.kinds import SECRET, of
 from cloister_crds.kinds import RegistryCredential, Secret
 from cloister_crds.kinds.meta import Resource
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL, VALUE_LABEL
-
-__all__ = ["CoreSecretType", "CoreSecrets"]
 
 T = TypeVar("T", Secret, RegistryCredential)
 

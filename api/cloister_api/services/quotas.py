@@ -14,8 +14,6 @@ from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds.meta import Resource
 from cloister_crds.lifecycle.admission.quotas import effective_limits, quota_reached
 
-__all__ = ["exists", "limits_of", "require_place"]
-
 
 async def exists(
     client: KubeClient, cached: Reflector[Any], kind: type[Resource], name: str, namespace: str

@@ -19,16 +19,14 @@ from cachetools import LRUCache
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, too_deep
-from cloister_api.wire.strict_json import DepthError, decode
+from cloister_api.wire import DepthError, decode
 from cloister_clients.clock import Clock
 from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
-from cloister_crds.repositories import RepositoryNames
-
-__all__ = ["ReleaseWebhooks", "WebhookError", "read_webhook_secret"]
+from cloister_crds.names import RepositoryNames
 
 logger = logging.getLogger(__name__)
 

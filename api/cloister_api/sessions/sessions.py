@@ -19,16 +19,6 @@ from cloister_clients.clock import Clock
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
 
-__all__ = [
-    "MEMBERS_READ",
-    "Membership",
-    "Sessions",
-    "is_over",
-    "is_recent",
-    "memberships_of",
-    "not_recent",
-]
-
 SEEN_EVERY = timedelta(minutes=1)
 """How often the use of a session is written at most."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,12 +6,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from cloister_api.sessions.hosts import is_host, is_local
-from cloister_api.sessions.provider.settings import OpenIdSettings
+from cloister_api.sessions.provider.settings import OpenIdSettings, is_host, is_local
 from cloister_clients.settings import SettingsError, SettingsSection
 from cloister_crds.lifecycle.names.hostnames import is_below
-
-__all__ = ["DashboardListenSettings", "DashboardSettings", "SessionSettings", "StreamSettings"]
 
 USUAL_PORTS = {"https": 443, "http": 80}
 """Ports that browsers leave out."""

@@ -13,16 +13,7 @@ import msgspec
 from typing_extensions import override
 
 from cloister_api.errors import ApiError, bad_request, too_deep
-from cloister_api.wire.strict_json import DepthError, decode
-
-__all__ = [
-    "MAX_EVENTS",
-    "CountedEvent",
-    "RejectedEvent",
-    "UsageReport",
-    "judge_events",
-    "read_report",
-]
+from cloister_api.wire import DepthError, decode
 
 MAX_EVENTS = 1_000
 """Events in one report."""

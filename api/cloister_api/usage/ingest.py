@@ -1,28 +1,144 @@
-"""Ingests reports of usage: verifies them, and writes many of them in one transaction.
-
-A report is acknowledged after its events are committed. When the queue is full, reports are refused
-with 429 before their events are parsed; the reporter keeps them and retries. Bodies count from
-their arrival, whatever they wait for, so that a stalled ledger does not use more memory.
-"""
+"""Ingests reports of usage: verifies signatures (spec 26.8), writes many at a time."""
 
 import asyncio
+import hashlib
+import hmac
 import logging
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
-from cloister_api.ledger.keys.reporters import Reporter, Reporters
+from cloister_api.ledger.keys.admin_keys import Reporter, Reporters
 from cloister_api.usage.events import RejectedEvent, judge_events, read_report
-from cloister_api.usage.signature import WRONG, ReportSignature, refused
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 from cloister_clients.clock import Clock
 from cloister_clients.foreign_json import parse_apart
 
-__all__ = ["PATH", "Ingest", "ReportReceipt", "SignedReport"]
+SKEW = timedelta(minutes=10)
+"""How far the clock of a reporter may be off."""
+SIGNATURE = re.compile(r"[0-9a-fA-F]{64}")
+RFC_3339_UTC = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|\+00:00)$")
+
+
+def refused(message: str) -> ApiError:
+    """Build a 401 with the reason; a reporter retries later, or its administrator fixes it."""
+    return ApiError(401, "UNAUTHORIZED", message)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSignature:
+    """The signature headers of a report."""
+
+    reporter: str
+    """Its reporter."""
+    timestamp: str
+    """When, as it was sent."""
+    nonce: str
+    """Identifier of the delivery."""
+    signature: str
+    """The signature in hex."""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str], service: str) -> Self:
+        """Read the headers.
+
+        Parameters
+        ----------
+        headers
+            Headers, by names in lower case.
+        service
+            Name of the installation, which is part of the names of the headers.
+
+        Raises
+        ------
+        ApiError
+            401 when one is missing.
+        """
+        names = [
+            f"x-{service}-{part}" for part in ("reporter-id", "timestamp", "nonce", "signature")
+        ]
+        values = [headers.get(name, "") for name in names]
+        missing = [name for name, value in zip(names, values, strict=True) if not value]
+        if missing:
+            raise refused(f"the report is not signed: {', '.join(missing)} is missing")
+        return cls(*values)
+
+    def check_form(self) -> None:
+        """Refuse what is no signature, whatever the body is.
+
+        Raises
+        ------
+        ApiError
+            401 when it is none.
+        """
+        if not SIGNATURE.fullmatch(self.signature):
+            raise WRONG
+
+    def check_time(self, now: datetime) -> None:
+        """Refuse a report whose time is too far off.
+
+        Raises
+        ------
+        ApiError
+            401 when it is, or is not a time.
+        """
+        found = RFC_3339_UTC.match(self.timestamp)
+        if found is None:
+            raise refused("the timestamp is not RFC 3339 in UTC, such as 2027-01-31T00:00:00.5Z")
+        try:
+            at = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+        except ValueError as error:
+            raise refused("the timestamp is not a time") from error
+        if abs(at - now) > SKEW:
+            raise refused("the timestamp is more than 10 minutes off; set the reporter's clock")
+
+    def check(self, secret: bytes, method: str, path: str, body: bytes) -> bytes:
+        """Refuse a wrong signature, and return the digest of the body.
+
+        Raises
+        ------
+        ApiError
+            401 when it is wrong.
+        """
+        digest = hashlib.sha256(body)
+        right = signature_of(secret, method, path, self, digest.hexdigest())
+        if not hmac.compare_digest(right.encode(), self.signature.lower().encode()):
+            raise WRONG
+        return digest.digest()
+
+
+WRONG = refused("unknown reporter or wrong signature")
+"""One response for both: it must not reveal which reporters exist."""
+
+
+def signature_of(
+    secret: bytes, method: str, path: str, signed: ReportSignature, digest: str
+) -> str:
+    """Return the signature that a report must have.
+
+    Parameters
+    ----------
+    secret
+        Secret of the reporter.
+    method
+        HTTP method.
+    path
+        Path of the request.
+    signed
+        The headers.
+    digest
+        SHA-256 of the body in hex.
+    """
+    parts = (method, path, signed.reporter, signed.timestamp, signed.nonce, digest)
+    return hmac.new(secret, "\n".join(parts).encode(), hashlib.sha256).hexdigest()
+
 
 logger = logging.getLogger(__name__)
 

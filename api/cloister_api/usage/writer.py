@@ -17,15 +17,12 @@ from sqlalchemy.exc import IntegrityError
 
 from cloister_api.ledger.bulk import add_to_sums, insert_rows, known
 from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
-from cloister_api.ledger.tables.usage import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
-from cloister_api.usage import dead_letters
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.usage_tables import DELIVERIES, EVENTS, NAMES, POINTS, ROLLUPS, SUMS
+from cloister_api.usage import retention
 from cloister_api.usage.events import CountedEvent, RejectedEvent
-from cloister_api.usage.levels import EVER, CollectedSums, Place, Sums, add
-from cloister_api.usage.price_lists import price_count, read_all
-from cloister_api.usage.prices import Prices, cost_of
-
-__all__ = ["ReportOutcome", "UsageWriter", "VerifiedReport"]
+from cloister_api.usage.prices import Prices, cost_of, price_count, read_all
+from cloister_api.usage.windows import EVER, CollectedSums, Place, Sums, add
 
 EVENT_COLUMNS = (
     "event_key",
@@ -141,7 +138,7 @@ class UsageWriter:
         index_of = self._material.index
         for delivery, _ in fresh:
             if delivery.rejected:
-                dead_letters.keep(
+                retention.keep(
                     connection,
                     delivery.reporter,
                     delivery.received_at,

@@ -3,21 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from cloister_api.usage.levels import DAY, HOUR, Level
-from cloister_api.utilization.gpu_exposition import GpuTotals
-from cloister_api.utilization.pod_metrics import PodUsage
-
-__all__ = [
-    "LEVELS",
-    "Amounts",
-    "GpuInterval",
-    "GpuSample",
-    "SeriesKey",
-    "UsageInterval",
-    "add_interval",
-    "gpu_interval_between",
-    "interval_of",
-]
+from cloister_api.usage.windows import DAY, HOUR, Level
+from cloister_api.utilization.samples import GpuTotals, PodUsage
 
 MINUTE = 60
 LEVELS = (

@@ -21,16 +21,14 @@ from cloister_api.utilization.buckets import (
     add_interval,
     interval_of,
 )
-from cloister_api.utilization.gpu_collector import GpuCollector, ScrapeTarget, sample_key
-from cloister_api.utilization.pod_metrics import Place, PodUsage, read_pod_metrics
+from cloister_api.utilization.gpus import GpuCollector, ScrapeTarget, sample_key
+from cloister_api.utilization.samples import Place, PodUsage, read_pod_metrics
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock
 from cloister_clients.foreign_json import parse_apart
 from cloister_clients.kube import KubeClient, KubeError
 from cloister_clients.kube.kinds import POD_METRICS
 from cloister_crds.names import ENCLAVE_LABEL
-
-__all__ = ["LEASE", "PERIODS", "UtilizationCollector"]
 
 logger = logging.getLogger(__name__)
 

@@ -16,13 +16,10 @@ from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.bulk import add_to_sums
-from cloister_api.ledger.tables.usage import NAMES
-from cloister_api.ledger.tables.utilization import AMOUNTS, UTILIZATION
+from cloister_api.ledger.usage_tables import AMOUNTS, NAMES, UTILIZATION
 from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
 from cloister_api.usage.windows import Span, Window, duration_text, span_of
 from cloister_api.utilization.buckets import LEVELS, SeriesKey
-
-__all__ = ["UtilizationStore"]
 
 logger = logging.getLogger(__name__)
 

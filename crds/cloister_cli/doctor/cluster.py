@@ -1,20 +1,129 @@
-"""Checks of the API server: its version, its clock, and the kinds."""
+"""Checks of the cluster: API server, clock, kinds, nodes, admission policies."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 import yaml
 
 from cloister_clients.findings import Finding, failed, passed, warned
-from cloister_clients.kube import KubeClient, NotFound
-from cloister_clients.kube.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE
+from cloister_clients.kube import Forbidden, KubeClient, NotFound
+from cloister_clients.kube.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    LEASE,
+    POLICY,
+    POLICY_BINDING,
+    SECRET,
+    lapsed_policies,
+)
 from cloister_crds.crd_manifests import manifests
 from cloister_crds.kinds.meta import GROUP, VERSION
 from cloister_crds.names import RESTORE_HOLDER, RESTORES_ANNOTATION
 
-__all__ = ["check_clock", "check_kinds", "check_restore", "check_server", "kind_findings"]
+USER_NAMESPACES: Final = (
+    "use Linux 6.3 or newer with containerd 2.0 and runc 1.2 or newer; or Hosts whose Pods are "
+    "virtual machines, or that allow a privileged launcher"
+)
+
+
+def check_nodes(nodes: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """Check that nodes are ready, and run Pods in user namespaces of their own."""
+    found, good = [], 0
+    for node in nodes:
+        name, status = node["metadata"]["name"], node.get("status") or {}
+        problems = [*_not_ready(name, status), *_without_user_namespaces(name, status)]
+        good += not problems
+        found += problems
+    if good:
+        found.append(passed("nodes", f"{good} nodes are ready and have user namespaces"))
+    if not found:
+        found.append(warned("nodes", "there is no node", "join one: enclaves need a place"))
+    return found
+
+
+def _not_ready(name: str, status: Mapping[str, Any]) -> list[Finding]:
+    """Return that a node is not ready."""
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    if conditions.get("Ready") == "True":
+        return []
+    remedy = f"see why: kubectl describe node {name}"
+    return [warned(f"node {name}", "it is not ready", remedy)]
+
+
+def _without_user_namespaces(name: str, status: Mapping[str, Any]) -> list[Finding]:
+    """Return that a node's default runtime has no user namespaces, where the kubelet says so."""
+    defaults = [each for each in status.get("runtimeHandlers") or () if not each.get("name")]
+    if any((each.get("features") or {}).get("userNamespaces") for each in defaults):
+        return []
+    info = status.get("nodeInfo") or {}
+    runs = f"kernel {info.get('kernelVersion')}, {info.get('containerRuntimeVersion')}"
+    return [warned(f"node {name}", f"it has no user namespaces ({runs})", USER_NAMESPACES)]
+
+
+APPLY_POLICIES: Final = "apply crds/manifests/policies of this version, or upgrade the chart"
+POLICY_WORDS: Final = "ValidatingAdmissionPolicy 'cloister-"
+"""What the API server begins the denial of one of our policies with."""
+FORBIDDEN: Final[dict[str, Any]] = {
+    "metadata": {
+        "name": "cloister-doctor",
+        "annotations": {"kubernetes.io/service-account.name": "default"},
+    },
+    "type": "kubernetes.io/service-account-token",
+}
+"""What nobody may write in the namespace of an organization, whatever rights they have."""
+
+
+async def check_policies(client: KubeClient) -> list[Finding]:
+    """Check that every policy exists, fails closed and denies.
+
+    Raises
+    ------
+    KubeError
+        When the server does not respond, or refuses.
+    """
+    policies = await client.list(POLICY)
+    bindings = await client.list(POLICY_BINDING)
+    lapsed = lapsed_policies(policies.items, bindings.items)
+    wrong = [failed(f"policy {name}", why, APPLY_POLICIES) for name, why in lapsed.items()]
+    return wrong or [passed("policies", "all admission policies are bound and fail closed")]
+
+
+async def try_policy(client: KubeClient, namespace: str | None) -> Finding:
+    """Try a forbidden write, without anything being kept.
+
+    Parameters
+    ----------
+    client
+        Whoever tries.
+    namespace
+        Namespace of an organization; None = there is none yet.
+
+    Raises
+    ------
+    KubeError
+        When the server does not respond.
+    """
+    check = "forbidden write"
+    if namespace is None:
+        return warned(
+            check,
+            "no namespace of an organization exists, so that none could be tried",
+            "run this again when there is an organization",
+        )
+    try:
+        await client.create(SECRET, FORBIDDEN, namespace, dry_run=True)
+    except Forbidden as error:
+        # An account of ours is refused by the policy of its account too, and one of both is named.
+        if POLICY_WORDS in str(error):
+            return passed(check, f"a token of an account is refused in {namespace}")
+        return warned(check, f"it could not be tried: {error}", "run this as an administrator")
+    return failed(
+        check,
+        f"{namespace} takes a Secret that the control plane fills with a token of an account",
+        APPLY_POLICIES,
+    )
+
 
 OLDEST: Final = (1, 35)
 """Oldest version of Kubernetes that has what enclaves need."""

@@ -1,4 +1,4 @@
-"""``cloister doctor``: runs the checks and prints what they found."""
+"""``cloister doctor``: its options, and the run of all checks."""
 
 import asyncio
 import json
@@ -6,21 +6,47 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import entry_points, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from cloister_cli.doctor.access import DEFAULT_NAMES, check_access
-from cloister_cli.doctor.cluster import check_clock, check_kinds, check_restore, check_server
-from cloister_cli.doctor.nodes import check_nodes
-from cloister_cli.doctor.options import cluster_options
-from cloister_cli.doctor.policies import check_policies, try_policy
+from cloister_cli.doctor.cluster import (
+    check_clock,
+    check_kinds,
+    check_nodes,
+    check_policies,
+    check_restore,
+    check_server,
+    try_policy,
+)
 from cloister_cli.verdict import printable
 from cloister_clients.findings import Finding, FindingLevel, failed, warned
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
 from cloister_clients.kube.kinds import NAMESPACE, NODE
 
-__all__ = ["diagnose", "doctor", "document", "print_findings"]
+OPTIONS = (
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Kubeconfig file; where not given $KUBECONFIG, the Pod's account, ~/.kube/config.",
+    ),
+    click.option("--context", help="Context of the kubeconfig file; default its current one."),
+    click.option(
+        "--namespace",
+        default="cloister-system",
+        show_default=True,
+        help="Namespace of the operator.",
+    ),
+)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command with the options ``--kubeconfig``, ``--context`` and ``--namespace``."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
 
 GROUP: Final = "cloister.checks"
 """Group of entry points that the programs' own checks come from, by program."""

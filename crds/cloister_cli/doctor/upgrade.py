@@ -13,14 +13,12 @@ from typing import Any, Final
 import click
 import yaml
 
-from cloister_cli.doctor.options import cluster_options
+from cloister_cli.doctor.command import cluster_options
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError, NotFound
 from cloister_clients.kube.kinds import CUSTOM_RESOURCE_DEFINITION, KindRef
 from cloister_clients.settings import SettingsError
 from cloister_crds.crd_manifests import manifests
 from cloister_crds.kinds.meta import GROUP
-
-__all__ = ["dropped_versions", "skew_refusal", "upgrade_check"]
 
 AGENT: Final = "cloister-upgrade-check"
 DEPLOYMENT: Final = KindRef("apps", "v1", "deployments", "Deployment")

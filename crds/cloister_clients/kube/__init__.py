@@ -16,8 +16,7 @@ from cloister_clients.kube.errors import (
     Unauthorized,
     Unavailable,
 )
-from cloister_clients.kube.events import Object, WatchEvent, WatchEventType
-from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import KindRef, Object, WatchEvent, WatchEventType
 from cloister_clients.kube.reflector import ReflectedObject, Reflector
 
 __all__ = [

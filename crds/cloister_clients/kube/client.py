@@ -12,11 +12,10 @@ from typing import Self
 
 import msgspec
 
+from cloister_clients.clock import ServerClock
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.errors import Unavailable
-from cloister_clients.kube.events import Object, WatchEvent, read_event
-from cloister_clients.kube.kinds import KindRef
-from cloister_clients.kube.requests import complete, selectors
+from cloister_clients.kube.kinds import KindRef, Object, WatchEvent, complete, read_event, selectors
 from cloister_clients.kube.transport import (
     ApiRequest,
     ResponseObserver,
@@ -24,7 +23,6 @@ from cloister_clients.kube.transport import (
     TransportLimits,
     encode,
 )
-from cloister_clients.server_clock import ServerClock
 
 __all__ = ["KubeClient", "ListPage", "Object", "WatchEvent"]
 

@@ -1,9 +1,15 @@
-"""Paths of kinds in the API: group, version, path. Ours come from the contract's models."""
+"""Paths of kinds in the API, parts of requests, events of watches, installed policies."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
+from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
+from cloister_clients.kube.errors import Unavailable, error_from_status
 from cloister_crds.kinds.meta import GROUP, VERSION, Resource
 
 __all__ = [
@@ -18,6 +24,7 @@ __all__ = [
     "POD",
     "POD_DISRUPTION_BUDGET",
     "POD_METRICS",
+    "POLICIES",
     "POLICY",
     "POLICY_BINDING",
     "PRIORITY_CLASS",
@@ -30,7 +37,14 @@ __all__ = [
     "TLS_ROUTES",
     "TOKEN_REVIEW",
     "KindRef",
+    "Object",
+    "WatchEvent",
+    "WatchEventType",
+    "complete",
+    "lapsed_policies",
     "of",
+    "read_event",
+    "selectors",
 ]
 
 
@@ -154,3 +168,106 @@ REFERENCE_GRANTS = tuple(
     for version in ("v1", "v1beta1")
 )
 """ReferenceGrant in the same way."""
+
+
+POLICIES = (
+    "cloister-enclave-parts",
+    "cloister-enclave-tokens",
+    "cloister-facade",
+    "cloister-immutable",
+    "cloister-no-entry",
+    "cloister-operator",
+    "cloister-operator-cluster",
+    "cloister-organizations",
+    "cloister-secret-finalizers",
+    "cloister-snapshots",
+    "cloister-status",
+    "cloister-tenant-metadata",
+    "cloister-tokens",
+)
+"""Names of the ValidatingAdmissionPolicies (`crds/manifests/policies`)."""
+
+
+def lapsed_policies(
+    policies: Iterable[Mapping[str, Any]], bindings: Iterable[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Return the policies that are not in force, by name, and why.
+
+    Parameters
+    ----------
+    policies
+        The ValidatingAdmissionPolicies of the cluster.
+    bindings
+        Its ValidatingAdmissionPolicyBindings.
+    """
+    found = {each["metadata"]["name"]: each["spec"] for each in policies}
+    denying = {
+        each["spec"]["policyName"]
+        for each in bindings
+        if "Deny" in each["spec"].get("validationActions", ())
+    }
+    lapsed = {}
+    for name in POLICIES:
+        if name not in found:
+            lapsed[name] = "it does not exist"
+        elif found[name].get("failurePolicy", "Fail") != "Fail":
+            lapsed[name] = "its failurePolicy is not Fail"
+        elif name not in denying:
+            lapsed[name] = "no binding with the action Deny names it"
+    return lapsed
+
+
+Object = dict[str, Any]
+"""An object of the API as JSON data."""
+
+
+class WatchEventType(StrEnum):
+    """Type of an event."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch."""
+
+    type: WatchEventType
+    """What happened."""
+    object: Object
+    """The object after it; of a bookmark only its resourceVersion means something."""
+
+
+def read_event(line: bytes) -> WatchEvent:
+    """Read one line of a watch.
+
+    Raises
+    ------
+    KubeError
+        When it is an ERROR event, such as `Gone`.
+    Unavailable
+        When the line is not an event.
+    """
+    try:
+        body = msgspec.json.decode(line)
+        kind, item = body["type"], body["object"]
+        if kind == "ERROR":
+            raise error_from_status(item)
+        return WatchEvent(WatchEventType(kind), item)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise Unavailable(
+            0, "BadResponse", "the watch sent something that is not an event"
+        ) from error
+
+
+def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
+    """Return the query parameters of the selectors that are given."""
+    query = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in query.items() if value}
+
+
+def complete(ref: KindRef, body: Object) -> Object:
+    """Return the body with apiVersion and kind."""
+    return {"apiVersion": ref.api_version, "kind": ref.kind, **body}

@@ -17,8 +17,7 @@ from typing import Generic, TypeVar
 
 from cloister_clients.kube.client import KubeClient
 from cloister_clients.kube.errors import Gone, KubeError
-from cloister_clients.kube.events import Object, WatchEvent, WatchEventType
-from cloister_clients.kube.kinds import KindRef
+from cloister_clients.kube.kinds import KindRef, Object, WatchEvent, WatchEventType
 from cloister_crds.backoff import Backoff
 
 __all__ = ["ReflectedObject", "Reflector", "reduced"]

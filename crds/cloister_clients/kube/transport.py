@@ -17,10 +17,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from cloister_clients.clock import ServerClock
 from cloister_clients.kube.config import KubeConfig
 from cloister_clients.kube.credentials import CredentialError
 from cloister_clients.kube.errors import KubeError, Unavailable, error_from_response
-from cloister_clients.server_clock import ServerClock
 from cloister_clients.tracing.spans import SpanKind, is_on, span
 from cloister_crds.backoff import Backoff
 

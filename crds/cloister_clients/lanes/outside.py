@@ -6,8 +6,7 @@ from typing import TypeVar
 import httpx
 
 from cloister_clients.clock import Clock
-from cloister_clients.lanes.fair_queue import Shares
-from cloister_clients.lanes.lane import Lane
+from cloister_clients.lanes.lane import Lane, Shares
 from cloister_clients.registry import RegistryError, parse_reference
 from cloister_clients.sources import SourceError, SourceKind, SourceSettings
 

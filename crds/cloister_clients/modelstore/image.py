@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import yaml
 
-from cloister_crds.config.rules.models import BLOCK, MPK_PATTERN, REPO_PATTERN
+from cloister_crds.config.rules.images import BLOCK, MPK_PATTERN, REPO_PATTERN
 
 __all__ = [
     "SUFFIX",

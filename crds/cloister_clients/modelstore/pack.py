@@ -22,7 +22,7 @@ from cloister_clients.modelstore.image import (
     derived_uuid,
     read_entry,
 )
-from cloister_crds.config.rules.models import BLOCK, NAME_PATTERN, REPO_PATTERN
+from cloister_crds.config.rules.images import BLOCK, NAME_PATTERN, REPO_PATTERN
 
 __all__ = ["pack"]
 

@@ -1,12 +1,9 @@
-"""Resolves images: whether a digest exists, for which platform, and what the image starts.
-
-Speaks the OCI distribution specification 1.1 with registries and their mirrors. The operator's
-resolver and the facade's validation call it. It pulls no layer.
-"""
+"""Resolves images: digest, platform, start command, with an organization's credentials."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from base64 import b64decode
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +13,8 @@ import httpx
 from cloister_clients.address_guard import AddressRefused, Guard, named
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.foreign_json import parse_apart
+from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube.kinds import SECRET
 from cloister_clients.outbound import (
     HttpResponse,
     ResponseTooLarge,
@@ -26,8 +25,9 @@ from cloister_clients.outbound import (
     trust,
 )
 from cloister_clients.registry.auth import Audience, RegistryAuthenticator, parse_challenges
-from cloister_clients.registry.credentials import Credentials
+from cloister_clients.registry.credentials import Credentials, PrivateRegistry, credentials_in
 from cloister_clients.registry.errors import (
+    CredentialsInvalid,
     ImageNotFound,
     ManifestInvalid,
     RegistryError,
@@ -49,8 +49,87 @@ from cloister_clients.registry.manifest import (
 )
 from cloister_clients.registry.reference import DOCKER_HUB, ImageReference, parse_reference
 from cloister_clients.registry.settings import RegistrySettings
+from cloister_crds.lifecycle.state.observed import SecretRefKey
 
-__all__ = ["LINUX_AMD64", "RegistryClient", "ResolvedImage"]
+__all__ = [
+    "LINUX_AMD64",
+    "RegistryClient",
+    "ResolvedImage",
+    "StoredCredentials",
+    "fitting_credentials",
+    "stored_credentials",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCredentials:
+    """Credentials and where they were read."""
+
+    place: SecretRefKey
+    """The core Secret; its `name` is the registry."""
+    version: str
+    """resourceVersion of the core Secret."""
+    credentials: Credentials
+    """The credentials."""
+
+
+async def stored_credentials(
+    client: KubeClient,
+    namespace: str,
+    places: Iterable[SecretRefKey],
+    further: Mapping[PrivateRegistry, tuple[str, ...]],
+) -> tuple[StoredCredentials, ...]:
+    """Read an organization's credentials.
+
+    Parameters
+    ----------
+    client
+        Client of the cluster.
+    namespace
+        Namespace of the organization.
+    places
+        Where they lie.
+    further
+        Hosts beside the registries' own that they may be for.
+
+    Returns
+    -------
+    tuple[StoredCredentials, ...]
+        Those that can be used; what is wrong with the others is in the conditions of their
+        RegistryCredential.
+
+    Raises
+    ------
+    KubeError
+        When the cluster does not respond.
+    """
+    found: list[StoredCredentials] = []
+    for place in places:
+        registry = PrivateRegistry(place.name)
+        try:
+            body = await client.get(SECRET, place.secret, namespace)
+            document = b64decode((body.get("data") or {}).get(place.key) or "")
+            usable = credentials_in(registry, document, further.get(registry, ()))
+        except (NotFound, CredentialsInvalid):
+            continue
+        version = str(body["metadata"]["resourceVersion"])
+        found += [StoredCredentials(place, version, each) for each in usable]
+    return tuple(found)
+
+
+def fitting_credentials(
+    image: str, stored: Iterable[StoredCredentials]
+) -> StoredCredentials | None:
+    """Choose the credentials that may be sent for an image; None when none may.
+
+    Raises
+    ------
+    ReferenceInvalid
+        When the text is not a reference.
+    """
+    registry = parse_reference(image).registry
+    return next((each for each in stored if each.credentials.fit(registry)), None)
+
 
 LINUX_AMD64 = Platform("linux", "amd64")
 """The platform of confidential hosts."""

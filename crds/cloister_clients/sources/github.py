@@ -19,11 +19,14 @@ from cloister_clients.sources.errors import (
     SourceUnavailable,
     TagNotFound,
 )
-from cloister_clients.sources.names import check_question, check_repository, check_tag, is_commit
 from cloister_clients.sources.release import (
     ListedRelease,
     PublishedRelease,
     PublishedTag,
+    check_question,
+    check_repository,
+    check_tag,
+    is_commit,
     pinned_commit,
     reading,
 )

@@ -38,8 +38,7 @@ from cloister_clients.sources.errors import (
     SourceUnauthorized,
     SourceUnavailable,
 )
-from cloister_clients.sources.names import is_tag
-from cloister_clients.sources.release import ListedRelease
+from cloister_clients.sources.release import ListedRelease, is_tag
 from cloister_clients.sources.settings import SourceSettings
 from cloister_crds.lifecycle.state.release_order import release_order
 

@@ -1,14 +1,13 @@
-"""Spans: what code calls to say what it does. While tracing is off, nothing happens.
+"""Spans of a program, their settings, start and end. While tracing is off, nothing happens."""
 
-Attributes are names, identifiers, counts and statuses. Never the text of a body, a header, a
-query, an error or a secret: who reads traces need not be who may read these.
-"""
-
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
+
+from cloister_clients.tracing.settings import TracingSettings
 
 __all__ = [
     "NO_SPAN",
@@ -21,6 +20,7 @@ __all__ = [
     "is_on",
     "span",
     "trace_id",
+    "traced",
     "traceparent",
 ]
 
@@ -167,3 +167,35 @@ def trace_id() -> str:
     """Return the identifier of the current trace, 32 hexadecimal digits; empty = there is none."""
     tracer = _Process.tracer
     return tracer.trace_id() if tracer is not None else ""
+
+
+@contextlib.contextmanager
+def traced(settings: TracingSettings | None, component: str) -> Iterator[None]:
+    """Record spans while the block runs, and send what is left at its end.
+
+    Parameters
+    ----------
+    settings
+        Where they are sent; None = nothing is recorded, and nothing imported.
+    component
+        The program: ``operator`` or ``api``.
+
+    Raises
+    ------
+    SettingsError
+        When a file that the settings name cannot be used.
+    """
+    if settings is None:
+        yield
+        return
+    from cloister_clients.tracing.open_telemetry import (  # noqa: PLC0415 - paid for only if used
+        OpenTelemetryTracer,
+    )
+
+    tracer = OpenTelemetryTracer(settings, component)
+    install(tracer)
+    try:
+        yield
+    finally:
+        install(None)
+        tracer.close()

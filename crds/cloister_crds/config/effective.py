@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from cloister_crds.config.limits import secret_is_file
 from cloister_crds.config.model import ContainerConfig, Egress, Healthcheck, Ipc, ServiceConfig
-from cloister_crds.config.naming import secret_is_file
 
 __all__ = [
     "MEGABYTE",

@@ -21,8 +21,14 @@ from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import override
 
 from cloister_crds.kinds.scalars import ObjectName, Text, Timestamp, Uuid, Whole
-from cloister_crds.schema.descriptions import describe_fields
-from cloister_crds.schema.markers import VALIDATIONS, Cel, Column, ListType, matches
+from cloister_crds.schema.markers import (
+    VALIDATIONS,
+    Cel,
+    Column,
+    ListType,
+    describe_fields,
+    matches,
+)
 
 __all__ = [
     "GROUP",

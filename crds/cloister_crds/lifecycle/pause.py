@@ -2,7 +2,7 @@
 
 The annotation is refused to tenants by an admission policy. A Domain, a HostnameClaim and a route
 are not paused: they decide who may have a host name, and another organization may wait for it. What
-of a paused Container goes on is decided in `cloister_operator.rollout.pause`.
+of a paused Container goes on is decided in `cloister_operator.rollout.decide`.
 """
 
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION, Resource

@@ -11,20 +11,22 @@ from cloister_crds.measurement.document import (
     MeasurementDocument,
     canonical,
 )
-from cloister_crds.measurement.enclave import Measurement, PlatformImages, measure
+from cloister_crds.measurement.enclave import (
+    INITDATA_FILE,
+    PUBLISHED,
+    Measurement,
+    PlatformImages,
+    Publication,
+    entries,
+    measure,
+    published,
+)
 from cloister_crds.measurement.initdata import (
     Initdata,
     digest_of,
     field_value,
     initdata_text,
     to_annotation,
-)
-from cloister_crds.measurement.publication import (
-    INITDATA_FILE,
-    PUBLISHED,
-    Publication,
-    entries,
-    published,
 )
 
 __all__ = [

@@ -1,8 +1,11 @@
-"""From a file, a Host and the platform's images to what identifies their enclave."""
+"""The measurement of an enclave, and its publication in the ConfigMap of the Enclave."""
 
 import hashlib
+import json
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEE, HostSpec, TEEUnit
@@ -13,16 +16,27 @@ from cloister_crds.measurement.document import (
     MeasurementDocument,
     canonical,
 )
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT, policy_text, rules_text
-from cloister_crds.measurement.initdata import Initdata, initdata_text
+from cloister_crds.measurement.initdata import (
+    POD_DOCUMENT,
+    Initdata,
+    initdata_text,
+    pod_of,
+    policy_text,
+    rules_text,
+)
 
 __all__ = [
+    "INITDATA_FILE",
     "POLICY_FILE",
     "POLICY_NAME",
+    "PUBLISHED",
     "Measurement",
     "PlatformImages",
+    "Publication",
+    "entries",
     "gets_rules",
     "measure",
+    "published",
 ]
 
 POLICY_FILE = "policy.rego"
@@ -148,3 +162,67 @@ def measure(
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+INITDATA_FILE = "initdata.toml"
+"""Key of the initdata's exact text."""
+PUBLISHED = frozenset({DOCUMENT_FILE, INITDATA_FILE})
+"""All keys that a measurement may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A measurement as it was published; nothing in it is recomputed but the digests."""
+
+    text: str
+    """The document's canonical form."""
+    initdata: Initdata | None
+    """The initdata; None = none is measured."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """The documents that the measurement names, by name."""
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` and the hash of the text."""
+        return f"sha256:{hashlib.sha256(self.text.encode()).hexdigest()}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The document as data."""
+        document: dict[str, Any] = json.loads(self.text)
+        return document
+
+
+def entries(measurement: Measurement) -> dict[str, str]:
+    """Write a measurement as entries of a ConfigMap."""
+    kept = {DOCUMENT_FILE: measurement.text.decode()}
+    if measurement.initdata is not None:
+        kept[INITDATA_FILE] = measurement.initdata.text.decode()
+    return kept
+
+
+def published(data: Mapping[str, str]) -> Publication | None:
+    """Read a measurement from entries of a ConfigMap.
+
+    Parameters
+    ----------
+    data
+        ``data`` of the ConfigMap.
+
+    Returns
+    -------
+    Publication | None
+        None when the enclave was made before measurements were published.
+    """
+    text = data.get(DOCUMENT_FILE)
+    if text is None:
+        return None
+    document = json.loads(text)
+    documents = {name: data[name] for name in document.get("documents", ()) if name in data}
+    toml = data.get(INITDATA_FILE)
+    if toml is None:
+        return Publication(text, None, documents)
+    if POD_DOCUMENT in document.get("documents", ()):
+        # It is kept once, in the initdata: it is as large as all other documents together.
+        documents[POD_DOCUMENT] = pod_of(tomllib.loads(toml)["data"][POLICY_FILE])
+    return Publication(text, Initdata(TEE(document["host"]["tee"]), toml.encode()), documents)

@@ -22,8 +22,6 @@ from dev.cluster.versions import load
 from dev.plain_http import NO_TRUST
 from tests.support.waiting import until
 
-__all__ = ["run_rollouts"]
-
 PROGRAM: Final = "rollouts-controller"
 ROLLOUT: Final = KindRef("argoproj.io", "v1alpha1", "rollouts", "Rollout")
 _NAMESPACE: Final = "argo-rollouts"

@@ -17,8 +17,6 @@ from dev.bench.scale.measurements import ProcessUsage, Readiness, Write, usage
 from tests.support.programs.operator import OperatorProcess, manifest
 from tests.support.waiting import until
 
-__all__ = ["SideResult", "Takeover", "follow", "quiet", "run_cloister", "take_over"]
-
 CONTAINER: Final = kind_of(Container)
 _QUIET_SECONDS: Final = 4.0
 """Seconds without a write after which no more are expected: aggregates are written after 2."""

@@ -17,8 +17,6 @@ from dev.bench.scale.environment import open_environment
 from dev.bench.scale.report import Report, as_json, plot, table
 from dev.cluster import binaries
 
-__all__ = ["main", "measure"]
-
 WRITES: Final = 12
 """Maximum of writes per Container, from creation to readiness."""
 SHARE: Final = 2 / 3

@@ -18,8 +18,6 @@ from dev.cluster.simulated import ANNOTATION
 from tests.support.cluster.clusters import install_mutations
 from tests.support.programs.operator import Installation, file_text, manifest
 
-__all__ = ["REPO", "TAG", "BenchEnvironment", "clear", "create_all", "open_environment"]
-
 CLAIM: Final = kind_of(HostnameClaim)
 HOST: Final = kind_of(Host)
 ORGANIZATION: Final = kind_of(Organization)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["AuditLog", "ProcessUsage", "Readiness", "Write", "percentile", "usage"]
-
 Object = dict[str, Any]
 Write = tuple[str, str, str]
 """User agent, verb, and resource with subresource."""

@@ -7,8 +7,6 @@ from typing import Any, Final
 from dev.bench.scale.cloister import SideResult, Takeover
 from dev.bench.scale.measurements import percentile
 
-__all__ = ["Report", "as_json", "plot", "table"]
-
 _OURS: Final = {"Cloister": "cloister-operator", "Argo Rollouts": "rollouts-controller"}
 """Side -> the user agent of its controller."""
 _SHARED: Final = (

@@ -22,21 +22,6 @@ from dev.cluster.node import may_raise_limits
 from dev.cluster.progress import Progress
 from dev.cluster.versions import load as versions
 
-__all__ = [
-    "HOSTS",
-    "Kind",
-    "cluster_name",
-    "configuration",
-    "container",
-    "down",
-    "host_address",
-    "load",
-    "makes_node",
-    "pod_registry",
-    "programs",
-    "runs",
-]
-
 HOSTS: Final = "/etc/containerd/certs.d"
 """Where containerd in a kind node looks for registries."""
 REGISTRY_CONFIG: Final = {

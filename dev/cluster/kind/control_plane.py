@@ -12,8 +12,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.images import Image
 from dev.cluster.versions import load
 
-__all__ = ["PROGRAMS", "architecture", "images"]
-
 PROGRAMS = (
     *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
     *("etcd", "coredns", "pause"),

@@ -14,8 +14,6 @@ from dev.cluster.errors import LocalClusterError
 from dev.cluster.images import json_bytes
 from dev.cluster.kind.control_plane import architecture
 
-__all__ = ["answers", "has_image", "load", "run", "write_archive"]
-
 
 def answers() -> bool:
     """Return whether a Docker daemon responds within three seconds."""

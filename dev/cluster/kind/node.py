@@ -25,8 +25,6 @@ from dev.cluster.progress import Progress, duration
 from dev.cluster.toolchain import environment, go_version
 from dev.cluster.versions import load
 
-__all__ = ["PROGRAMS", "archive", "name"]
-
 PLACES: Final = {
     "usr/bin": ("kubeadm", "kubelet", "kubectl"),
     "usr/local/bin": ("containerd", "containerd-shim-runc-v2", "ctr"),

@@ -14,8 +14,6 @@ from dev.cluster.kind.control_plane import architecture
 from dev.cluster.progress import Progress
 from dev.cluster.requirements import debian_mirrors, install_packages
 
-__all__ = ["folders", "key", "tar"]
-
 SUITE: Final = "trixie"
 KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MIRRORS: Final = {

@@ -1,15 +1,83 @@
-"""Containers that are gone while Pods of theirs may still run, noted as the informer cache changes.
+"""Counts and order of Containers, and deleted ones whose Pods may still run.
 
-Between the end of a Container and the deletion of its Pods, by the garbage collector or by the
-operator itself, nothing else in the cache tells that they still take its place.
+All are kept as the cache changes.
 """
 
-from cloister_clients.kube.kinds import POD
-from cloister_crds.names import service_name
-from cloister_operator.cache.projections import CONTAINER, ENCLAVE
-from cloister_operator.cache.store import CachedObject, Store, StoreChange
+from collections import Counter
 
-__all__ = ["DepartedContainers"]
+from cloister_clients.kube.kinds import POD
+from cloister_crds.lifecycle.admission.limits import PlaceOrder
+from cloister_crds.names import service_name
+from cloister_operator.cache.projections import CONTAINER, ENCLAVE, STATE_INDEX
+from cloister_operator.cache.store import CachedObject, Store, StoreChange
+from cloister_operator.telemetry.metrics import CountedState
+
+
+class ContainerCounts:
+    """Counts the Containers of a store; written in the event loop, read by any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        store.subscribe(self._changed)
+
+    def __call__(self) -> dict[CountedState, int]:
+        """Return how many Containers are in each state that any is in."""
+        return {_state(*state): count for state, count in self._counts.copy().items() if count}
+
+    def _changed(self, change: StoreChange) -> None:
+        """Count a change."""
+        if change.ref != CONTAINER:
+            return
+        before, after = _indexed(change.before), _indexed(change.after)
+        if before == after:
+            return
+        if before is not None:
+            self._counts[before] -= 1
+            if not self._counts[before]:
+                del self._counts[before]
+        if after is not None:
+            self._counts[after] += 1
+
+
+def _indexed(entry: CachedObject | None) -> tuple[str, str] | None:
+    """Return the namespace and the indexed state of a Container; None = there is none."""
+    if entry is None:
+        return None
+    return entry.namespace, dict(entry.index_values)[STATE_INDEX]
+
+
+def _state(namespace: str, indexed: str) -> CountedState:
+    """Read an indexed state."""
+    status, stalled, reason = indexed.split("/")
+    return CountedState(namespace, status, reason, stalled=bool(stalled))
+
+
+class ContainerOrder:
+    """Places of the Containers of a store that are not being deleted, by namespace."""
+
+    def __init__(self, store: Store) -> None:
+        self._orders: dict[str, PlaceOrder] = {}
+        store.subscribe(self._changed)
+
+    def of(self, namespace: str) -> PlaceOrder:
+        """Return the places of a namespace."""
+        return self._orders.get(namespace) or PlaceOrder()
+
+    def _changed(self, change: StoreChange) -> None:
+        """Note a Container that came, went, or is being deleted."""
+        if change.ref != CONTAINER:
+            return
+        before = change.before.place if change.before is not None else None
+        after = change.after.place if change.after is not None else None
+        if before == after:
+            return
+        order = self._orders.setdefault(change.namespace, PlaceOrder())
+        if before is not None:
+            order.remove(before)
+        if after is not None:
+            order.add(after)
+        if not order:
+            del self._orders[change.namespace]
 
 
 class DepartedContainers:

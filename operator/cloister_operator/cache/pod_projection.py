@@ -1,12 +1,13 @@
-"""Reads the projection of a Pod into the facts that the status of an Enclave depends on; pure."""
+"""Reads the projections of Pods and TLSRoutes into the facts that decisions depend on. Pure."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from cloister_crds.config import object_name
 from cloister_crds.kinds.enclave import ContainerStateName
+from cloister_crds.lifecycle.state.observed import Gateway, RouteFacts, RouteState
 from cloister_operator.enclave.built import SKIPPED_ANNOTATION
 from cloister_operator.enclave.guest_config.measurement import (
     INITDATA_ANNOTATION,
@@ -15,8 +16,6 @@ from cloister_operator.enclave.guest_config.measurement import (
 )
 from cloister_operator.enclave.sidecars import AGENT, CERTIFICATE, NET, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
-
-__all__ = ["node_is_gone", "read_pod"]
 
 _STAGES = {NET: ("network", "firewall"), CERTIFICATE: ("identity", "certificate")}
 """Stages of the boot that the probe of one of our sidecars waits for, and those before them."""
@@ -156,3 +155,61 @@ def _unschedulable(condition: Mapping[str, Any]) -> str:
 def _disruption(condition: Mapping[str, Any]) -> str:
     """Return why the Pod is being disrupted (Kubernetes, "Pod disruption conditions")."""
     return str(condition.get("reason") or "") if condition.get("status") == "True" else ""
+
+
+_ACCEPTED, _RESOLVED = "Accepted", "ResolvedRefs"
+
+
+def read_route(body: Mapping[str, Any], namespace: str) -> RouteFacts:
+    """Read the projection of a TLSRoute that should lead to a Container of a namespace."""
+    metadata, spec = body["metadata"], body["spec"]
+    parents = [_gateway(each, metadata["namespace"]) for each in spec.get("parentRefs") or ()]
+    gateway = parents[0] if len(parents) == 1 else None
+    backends = [each for rule in spec.get("rules") or () for each in rule.get("backendRefs") or ()]
+    single = len(backends) == 1 and backends[0].get("namespace") == namespace
+    state, message = _standing(body, gateway)
+    return RouteFacts(
+        hostnames=tuple(spec.get("hostnames") or ()),
+        service=backends[0]["name"] if single else "",
+        gateway=gateway,
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        state=state,
+        message=message,
+    )
+
+
+def _gateway(reference: Mapping[str, Any], namespace: str) -> Gateway:
+    """Read the Gateway that a reference names, by default in the route's own namespace."""
+    return Gateway(
+        reference["name"],
+        reference.get("namespace") or namespace,
+        reference.get("sectionName") or "",
+    )
+
+
+def _standing(body: Mapping[str, Any], gateway: Gateway | None) -> tuple[RouteState, str]:
+    """Evaluate the conditions that gateway controllers wrote about the present generation."""
+    conditions = [
+        each for each in _conditions(body, gateway) if each["type"] in {_ACCEPTED, _RESOLVED}
+    ]
+    for each in conditions:
+        if each["status"] == "False":
+            message = each.get("message") or "no reason is given"
+            return RouteState.REFUSED, f"{each.get('reason', each['type'])}: {message}"
+    accepted = {each["type"] for each in conditions if each["status"] == "True"}
+    if _ACCEPTED in accepted:
+        return RouteState.ACCEPTED, ""
+    return RouteState.PENDING, ""
+
+
+def _conditions(body: Mapping[str, Any], gateway: Gateway | None) -> Iterator[Mapping[str, Any]]:
+    """Return the conditions about a Gateway; those of an older generation do not count."""
+    metadata = body["metadata"]
+    generation = metadata.get("generation", 0)
+    for parent in body["status"]["parents"]:
+        if _gateway(parent["parentRef"], metadata["namespace"]) != gateway:
+            continue
+        for each in parent.get("conditions") or ():
+            if each.get("observedGeneration", generation) >= generation:
+                yield each

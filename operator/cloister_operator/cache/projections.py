@@ -31,27 +31,6 @@ from cloister_crds.names import (
     MANAGED_BY_LABEL,
 )
 
-__all__ = [
-    "CLAIM",
-    "CONTAINER",
-    "DEPLOYMENT",
-    "DOMAIN",
-    "ENCLAVE",
-    "HOST",
-    "ORGANIZATION",
-    "REGISTRY_CREDENTIAL",
-    "SECRET_KIND",
-    "SSH_KEY",
-    "STATE_INDEX",
-    "WATCHED_KINDS",
-    "Body",
-    "WatchedKind",
-    "domain_index",
-    "project",
-    "repo_index",
-    "watched_kinds",
-]
-
 Body = Mapping[str, Any]
 """An object of the API as JSON data."""
 

@@ -1,36 +1,129 @@
-"""What reconciles remember between one another: all state of the operator that is not a cache.
+"""What reconciles remember between runs: parsed objects and files, within a bound in bytes."""
 
-An entry belongs to an object and is dropped when that object leaves the informer cache. Nothing
-here is needed for correctness; what a restart or a new leader loses is made up for:
-
-========================  ==========================================================================
-lost                      consequence
-========================  ==========================================================================
-`children_complete`       the snapshot of secrets is read once more before the Pod is created; an
-                          Enclave without its children is noticed again by the same read
-`missing_api`             noticed again when the children cannot be built again
-built Enclave             its ConfigMap is read and it is built again before the Pod is created
-deferred status           progress is written up to 15 seconds later
-refused Enclave           it is created, and refused, once more
-`refused`                 as above
-`applied`                 the NetworkPolicies and the PodDisruptionBudget are applied once more
-`kinds_counted`           quotas are applied with the default counts some seconds later
-========================  ==========================================================================
-"""
-
+import asyncio
 import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
-from cachetools import FIFOCache
+from cachetools import FIFOCache, LRUCache
+from pydantic import BaseModel
 
 from cloister_clients.kube import KindRef
+from cloister_crds.config import ParsedConfig, Rules, parse
 from cloister_crds.kinds import Container, Enclave, Organization
+from cloister_crds.kinds.meta import Resource
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION
-from cloister_operator.cache.store import Store, StoreChange
+from cloister_operator.cache.store import CachedObject, Store, StoreChange
 from cloister_operator.enclave.built import BuiltEnclave
 
-__all__ = ["AttemptState", "OrganizationState", "ReconcileMemory"]
+
+def memory_size(value: object) -> int:
+    """Return the bytes that a value and everything that it refers to take.
+
+    What is referred to several times is counted once. Records, models, containers and their
+    elements are followed; any other object counts for itself alone.
+    """
+    seen: set[int] = set()
+    total, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        total += sys.getsizeof(each)
+        rest.extend(_parts(each))
+    return total
+
+
+def _parts(value: object) -> Iterable[object]:
+    """Return what a value refers to."""
+    if isinstance(value, str | bytes):
+        return ()
+    if isinstance(value, dict):
+        return (*value.keys(), *value.values())
+    if isinstance(value, tuple | list | set | frozenset):
+        return value
+    if isinstance(value, BaseModel):
+        return (value.__dict__, value.model_fields_set, *value.__dict__.values())
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, each.name) for each in dataclasses.fields(value)]
+    return ()
+
+
+R = TypeVar("R", bound=Resource)
+
+_KEPT = 8192
+"""Models that are cached at most; the least recently used are dropped first."""
+
+
+class ModelCache:
+    """A bounded cache of parsed objects."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._models: LRUCache[str, tuple[int, Resource]] = LRUCache(kept)
+
+    def read(self, kind: type[R], entry: CachedObject) -> R:
+        """Return an object of the store as a model of its kind.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            When the object breaks a rule of its kind, which the server refuses.
+        """
+        kept = self._models.get(entry.uid)
+        if kept is not None and kept[0] == entry.version and isinstance(kept[1], kind):
+            return kept[1]
+        model = kind.read(entry.decode())
+        self._models[entry.uid] = (entry.version, model)
+        return model
+
+    def forget(self, uid: str) -> None:
+        """Drop the model of an object that is gone."""
+        self._models.pop(uid, None)
+
+
+_ANY = range(2**31)
+_STORED = Rules(cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY, service=None)
+_KEPT_BYTES = 64 * 1024**2
+"""Memory of cached files with what they were parsed to; the least recently used are dropped."""
+
+
+class ConfigCache:
+    """A bounded cache of parsed files of Enclaves.
+
+    Each was admitted when its Enclave was created, by the settings of that time. No later setting
+    refuses it here: every amount is valid, and strict rules are warnings.
+    """
+
+    def __init__(self, *, max_bytes: int = _KEPT_BYTES) -> None:
+        self._parsed: LRUCache[bytes, tuple[ParsedConfig, int]] = LRUCache(
+            max_bytes, getsizeof=lambda kept: kept[1]
+        )
+
+    @property
+    def size(self) -> int:
+        """Memory of the files that are kept, in bytes."""
+        return int(self._parsed.currsize)
+
+    async def parse(self, raw: bytes) -> ParsedConfig:
+        """Parse the bytes of a file, outside the event loop."""
+        kept = self._parsed.get(raw)
+        if kept is None:
+            # A large file takes milliseconds, which would block the event loop.
+            kept = await asyncio.to_thread(self._parse, raw)
+            if kept[1] <= self._parsed.maxsize:
+                self._parsed[raw] = kept
+        return kept[0]
+
+    def _parse(self, raw: bytes) -> tuple[ParsedConfig, int]:
+        """Parse a file; return with it the memory that both take."""
+        parsed = parse(raw, rules=_STORED)
+        return parsed, memory_size((raw, parsed))
+
 
 _BUILT_BYTES = 64 * 1024**2
 """Built Enclaves at most, in bytes; one that was dropped is built again."""

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable
 from cloister_clients.kube import KindRef, KubeClient, KubeError, ListPage
 from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind
 from cloister_operator.cache.store import Store
-from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.health import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
-
-__all__ = ["Relister"]
 
 logger = logging.getLogger(__name__)
 

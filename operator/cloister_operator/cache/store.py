@@ -17,8 +17,6 @@ from cloister_clients.kube.kinds import KindRef
 from cloister_crds.lifecycle.admission.limits import Place
 from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind, project
 
-__all__ = ["CachedObject", "Store", "StoreChange"]
-
 _TOMBSTONES = 20_000
 """Removals that are remembered at most, so that a late event does not bring an object back."""
 _TOMBSTONE_SECONDS = 600.0

@@ -1,7 +1,11 @@
-"""What ``cloister doctor`` checks of the operator's settings: whether what they name responds."""
+"""The operator's checks for ``cloister doctor``.
+
+What its settings name, and the images that nodes have.
+"""
 
 import asyncio
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +21,44 @@ from cloister_clients.registry.errors import RegistryError
 from cloister_clients.settings import SettingsError
 from cloister_clients.sources import provider_from
 from cloister_clients.sources.errors import SourceError, SourceRefused, SourceUnavailable
-from cloister_operator.commands.loaded_images import unless_loaded
 from cloister_operator.context import USER_AGENT
-from cloister_operator.lookups.gateway_api_versions import (
+from cloister_operator.lookups.cluster import (
     OUTDATED_REMEDY,
     GatewayKindsMissing,
     find_gateway_kinds,
 )
 from cloister_operator.settings import OperatorSettings, read_settings
-from cloister_operator.writer.writer import FIELD_MANAGER
+from cloister_operator.writer import FIELD_MANAGER
 
-__all__ = ["checks"]
+LOADED = "every node has it; "
+REMEDY = "load it on every node that joins, or push it and correct the settings under registry"
+
+
+def on_every_node(image: str, nodes: Iterable[dict[str, Any]]) -> bool:
+    """Return whether there are nodes, and each of them reports an image.
+
+    Parameters
+    ----------
+    image
+        Reference with a digest.
+    nodes
+        Nodes. A kubelet reports its fifty largest images alone, by their whole names.
+    """
+    held = [{name for each in _images(node) for name in each.get("names") or ()} for node in nodes]
+    return bool(held) and all(image in names for names in held)
+
+
+def unless_loaded(finding: Finding, image: str, nodes: Iterable[dict[str, Any]]) -> Finding:
+    """Return what a registry said of an image, which is no failure where no node needs to ask."""
+    if finding.level is not FindingLevel.FAIL or not on_every_node(image, nodes):
+        return finding
+    return warned(finding.check, LOADED + finding.message, REMEDY)
+
+
+def _images(node: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (node.get("status") or {}).get("images") or []
+    return found
+
 
 PROBE = "cloister-doctor/no-such-repository"
 """A repository that nobody has: a source that says so works."""
@@ -45,7 +76,7 @@ async def checks(path: Path) -> list[Finding]:
         return [failed("settings of the operator", str(error), "correct the file")]
     found = [passed("settings of the operator", f"{path} is valid")]
     found.append(await _source(settings))
-    found += await _images(settings)
+    found += await _images_of(settings)
     found += await asyncio.gather(
         *(_resolver(str(address)) for address in settings.enclave_network.resolvers)
     )
@@ -76,7 +107,7 @@ async def _source(settings: OperatorSettings) -> Finding:
     return passed(check, f"{settings.sources.base or settings.sources.kind.value} responds")
 
 
-async def _images(settings: OperatorSettings) -> list[Finding]:
+async def _images_of(settings: OperatorSettings) -> list[Finding]:
     """Ask the registries for the images that every enclave has, and the nodes when they fail."""
     wanted = {"shimImage": settings.shim_image, "guestImage": settings.guest_image}
     registry = RegistryClient(settings.registry)

@@ -14,17 +14,14 @@ import click
 from pydantic import Field, ValidationError
 
 from cloister_clients.registry import Platform, RegistryClient, RegistryError, RegistrySettings
-from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file
-from cloister_clients.yaml_file import read_yaml
+from cloister_clients.settings import SettingsError, SettingsSection, read_settings_file, read_yaml
 from cloister_crds.config import Rules, ServiceConfig, parse
 from cloister_crds.config.limits import CPU_TIERS, GPU_COUNTS, MEMORY_TIERS
 from cloister_crds.kinds import Enclave, Host
-from cloister_crds.lifecycle.admission.gpus import gpu_count as requested_gpus
+from cloister_crds.lifecycle.admission.host_requirements import gpu_count as requested_gpus
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_operator.enclave.built import build_enclave
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
-
-__all__ = ["documents", "public_plan"]
 
 INVALID: Final = 1
 UNREADABLE: Final = 2

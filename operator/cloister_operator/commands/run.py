@@ -7,12 +7,10 @@ import click
 
 from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError
-from cloister_clients.tracing.process import traced
+from cloister_clients.tracing.spans import traced
 from cloister_operator.process.process import run
 from cloister_operator.settings import CONFIG_VARIABLE, read_settings
-from cloister_operator.telemetry.logging import configure_logging
-
-__all__ = ["operator"]
+from cloister_operator.telemetry.health import configure_logging
 
 
 @click.command()

@@ -17,8 +17,8 @@ import msgspec
 from cloister_crds.config import object_name
 from cloister_crds.measurement import PUBLISHED, Measurement, PlatformImages, entries, measure
 from cloister_crds.measurement.enclave import gets_rules
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT, pod_text
-from cloister_operator.enclave.container.document import container_document, document_key
+from cloister_crds.measurement.initdata import POD_DOCUMENT, pod_text
+from cloister_operator.enclave.container import container_document, document_key
 from cloister_operator.enclave.guest_config.agent import (
     AGENT_KEY,
     CONFIG_KEY,
@@ -28,24 +28,26 @@ from cloister_operator.enclave.guest_config.agent import (
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
     CERTIFICATE_KEY,
+    GATE_KEY,
     certificate_document,
+    gate_document,
     is_signed,
 )
-from cloister_operator.enclave.guest_config.key_gate import GATE_KEY, gate_document
-from cloister_operator.enclave.guest_config.measurement import annotations
+from cloister_operator.enclave.guest_config.measurement import (
+    UNMEASURED_KEY,
+    annotations,
+    unmeasured_document,
+)
 from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
 from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, shells_document
-from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY, unmeasured_document
-from cloister_operator.enclave.guest_policy.pod_data import pod_data
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.guest_policy import pod_data
+from cloister_operator.enclave.network.addresses import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
-from cloister_operator.enclave.shim.document import SHIM_KEY, shim_document
+from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_document
 from cloister_operator.enclave.shim.encrypted_bodies import BODIES_KEY, bodies_document
 from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
-
-__all__ = ["SKIPPED_ANNOTATION", "BuiltEnclave", "build_enclave"]
 
 SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
 """Annotation of the Pod: JSON list of the stages of the boot that are skipped, so that its status
@@ -176,3 +178,34 @@ def _documents(
 def _written(document: dict[str, Any]) -> str:
     """Write a document as short as it can be: etcd and the kubelet hold one of each enclave."""
     return msgspec.json.encode(document, order="sorted").decode()
+
+
+def build_snapshot(plan: EnclavePlan, values: Mapping[str, bytes]) -> dict[str, Any]:
+    """Build the immutable core Secret that the Pod's environment and files refer to.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    values
+        Value of each secret that the file names.
+
+    Returns
+    -------
+    dict[str, Any]
+        Manifest of the Secret; it holds the named secrets, and nothing else of `values`.
+
+    Raises
+    ------
+    KeyError
+        When a secret of the file is missing in `values`; the decision has looked all of them up.
+    """
+    data = {name: b64encode(values[name]).decode() for name in plan.secrets}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": plan.metadata(plan.snapshot),
+        "immutable": True,
+        "data": data,
+    }

@@ -12,8 +12,6 @@ is spelled otherwise is not found. Whether it needs a key is lenient (`reaching_
 import re
 from collections.abc import Iterator
 
-__all__ = ["ALL_PATHS", "AMBIGUOUS", "DOT_SEGMENTS", "path_pattern", "reaching_pattern"]
-
 ALL_PATHS = "/*"
 """The rule that every path matches."""
 

@@ -21,8 +21,6 @@ from cloister_crds.names import (
     snapshot_name,
 )
 
-__all__ = ["ApiIdentity", "BuildSettings", "EnclavePlan"]
-
 
 @dataclass(frozen=True, slots=True)
 class ApiIdentity:

@@ -1,45 +1,76 @@
-"""Our sidecars in an enclave's Pod: their names, users, order and destinations.
+"""Our sidecars that an Enclave needs, and how its shim speaks TLS."""
 
-One table for all of them. docs/enclave.md describes what each does; the module of each part builds
-its container.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cloister_crds.config import ServiceConfig, Shim, object_name
 from cloister_crds.kinds.host import Host, NetworkIsolation
-from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
-from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
+from cloister_operator.enclave.network.addresses import (
+    SHIM_PORT,
+    SSH_PORT,
+    TARGET_ADDRESS,
+    ApiEndpoint,
+)
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 
-__all__ = [
-    "AGENT",
-    "BODIES_DIRECTORY",
-    "BODIES_SOCKET",
-    "CERTIFICATE",
-    "EHBP",
-    "GATE",
-    "GUEST",
-    "KEEP",
-    "LOOPBACK",
-    "MODELS",
-    "NET",
-    "ORDER",
-    "SHIM",
-    "SSH",
-    "SideCar",
-    "destinations",
-    "inbound_ports",
-    "isolates_containers",
-    "needs_key_gate",
-    "sidecar",
-    "sidecar_name",
-    "sidecar_names",
-    "unprivileged",
-]
+_ISSUER = "certificate.invalid-directory"
+"""Folder of an issuer in Caddy's storage: host and path of `_NOBODY`."""
+_NOBODY = "https://certificate.invalid/directory"
+"""An issuer that cannot be reached (RFC 6761): Caddy never gets a certificate by itself."""
+_RENEW_INTERVAL = "10s"
+"""Time between two checks for certificates that expire soon."""
+_RENEWAL_WINDOW = 0.3
+"""Remaining part of a certificate's lifetime in which the storage is checked. The sidecar renews
+when a third is left."""
+
+
+def certificate_folder(storage: str) -> str:
+    """Return the folder in Caddy's storage with a folder for each name.
+
+    Parameters
+    ----------
+    storage
+        Root of the storage.
+    """
+    return f"{storage}/certificates/{_ISSUER}"
+
+
+def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
+    """Build the certificates part of the configuration.
+
+    Parameters
+    ----------
+    hostnames
+        Host names of the enclave.
+    storage
+        Root of the storage that ``guest certificate`` fills; None = Caddy signs by an authority of
+        its own, which no client knows.
+
+    Returns
+    -------
+    dict[str, Any]
+        ``apps.tls``. With a storage nothing else is ever served: without its certificate no
+        handshake succeeds.
+    """
+    names = list(hostnames)
+    if storage is None:
+        policy: dict[str, Any] = {"subjects": names, "issuers": [{"module": "internal"}]}
+        return {"certificates": {"automate": names}, "automation": {"policies": [policy]}}
+    policy = {
+        "subjects": names,
+        "issuers": [{"module": "acme", "ca": _NOBODY}],
+        "storage": {"module": "file_system", "root": storage},
+        "renewal_window_ratio": _RENEWAL_WINDOW,
+        "disable_ocsp_stapling": True,
+    }
+    return {
+        "certificates": {"automate": names},
+        "automation": {"policies": [policy], "renew_interval": _RENEW_INTERVAL},
+        "disable_storage_check": True,
+        "disable_storage_clean": True,
+    }
+
 
 BODIES_DIRECTORY = "/run/cloister/ehbp"
 """Directory of the socket and the public key of `EHBP`; the shim and the agent read it."""

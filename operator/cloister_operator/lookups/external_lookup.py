@@ -1,20 +1,35 @@
-"""Performs lookups at the source provider, registries, name servers and the API server."""
+"""Lookups at the source provider, registries and name servers."""
 
 import asyncio
 from base64 import b64decode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
+
+from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.dns import AuthoritativeDns, DnsError
 from cloister_clients.kube import KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import SECRET
-from cloister_clients.registry import Platform, RegistryError
+from cloister_clients.registry import (
+    Platform,
+    PrivateRegistry,
+    RegistryClient,
+    RegistryError,
+    RegistryUnauthorized,
+    ResolvedImage,
+)
+from cloister_clients.registry.client import (
+    StoredCredentials,
+    fitting_credentials,
+    stored_credentials,
+)
 from cloister_clients.sources import SourceError, SourceProvider
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds.container import LatestRelease
-from cloister_crds.lifecycle.admission.secret_values import value_error
+from cloister_crds.lifecycle.admission.secrets import value_error
 from cloister_crds.lifecycle.state.observed import (
     DnsFacts,
     Failed,
@@ -31,10 +46,71 @@ from cloister_crds.lifecycle.state.observed import (
     ReleaseFacts,
     SecretValues,
 )
-from cloister_operator.enclave.pod.unenforced import unenforced
-from cloister_operator.lookups.image_credentials import ImageLookup
+from cloister_operator.enclave.pod.pod import unenforced
+from cloister_operator.workqueue.triggers import Key
 
-__all__ = ["ExternalLookup", "Lookup", "TimedOut"]
+_REMEMBERED = 4096
+"""Core Secrets of which it is remembered whether a registry refused them; status has it too."""
+
+
+class ImageLookup:
+    """Looks images up, with an organization's credentials where they fit."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        registry: RegistryClient,
+        *,
+        further: Mapping[PrivateRegistry, tuple[str, ...]],
+        enqueue: Callable[[Key], None],
+    ) -> None:
+        self._client = client
+        self._registry = registry
+        self._further = further
+        self._enqueue = enqueue
+        self._refused: LRUCache[tuple[str, str], tuple[str, bool]] = LRUCache(_REMEMBERED)
+
+    async def resolve(self, need: NeedImage, platform: Platform) -> ResolvedImage:
+        """Resolve an image.
+
+        Raises
+        ------
+        RegistryError
+            When the registry does not have it, refuses, or cannot be reached.
+        KubeError
+            When the credentials cannot be read.
+        """
+        stored = await stored_credentials(
+            self._client, need.namespace, need.credentials, self._further
+        )
+        chosen = fitting_credentials(need.image, stored)
+        credentials = chosen.credentials if chosen is not None else None
+        try:
+            found = await self._registry.resolve(
+                need.image, platform=platform, credentials=credentials
+            )
+        except RegistryUnauthorized:
+            self._remember(need.namespace, chosen, refused=True)
+            raise
+        self._remember(need.namespace, chosen, refused=False)
+        return found
+
+    def refused(self, namespace: str, secret: str, version: str) -> bool | None:
+        """Return whether a registry refused the credentials in a version of a core Secret.
+
+        None = this process has not used that version yet.
+        """
+        known = self._refused.get((namespace, secret))
+        return known[1] if known is not None and known[0] == version else None
+
+    def _remember(self, namespace: str, chosen: StoredCredentials | None, *, refused: bool) -> None:
+        """Remember whether a registry refused, and have the status written when that changed."""
+        if chosen is None:
+            return
+        place, outcome = (namespace, chosen.place.secret), (chosen.version, refused)
+        if self._refused.get(place) != outcome:
+            self._refused[place] = outcome
+            self._enqueue(Key("RegistryCredential", namespace, chosen.place.name))
 
 
 @dataclass(frozen=True, slots=True)

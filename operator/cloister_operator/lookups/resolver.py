@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.lanes.lane import HostLeftAlone
-from cloister_crds.lifecycle.backoff import backoff_delay
+from cloister_crds.backoff import backoff_delay
 from cloister_crds.lifecycle.state.observed import (
     Failed,
     Known,
@@ -29,15 +29,11 @@ from cloister_crds.lifecycle.state.observed import (
     NeedSecretValues,
     SecretRefKey,
 )
-from cloister_operator.cache.memory_size import memory_size
+from cloister_operator.cache.reconcile_memory import memory_size
 from cloister_operator.lookups.external_lookup import Lookup, TimedOut
-from cloister_operator.lookups.lanes import Lanes
-from cloister_operator.lookups.lookup_users import LookupUsers
-from cloister_operator.lookups.result_cache import ResultCache
+from cloister_operator.lookups.lanes import Lanes, LookupUsers, ResultCache
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.workqueue.keys import Key
-
-__all__ = ["LookupResolver"]
+from cloister_operator.workqueue.triggers import Key
 
 logger = logging.getLogger(__name__)
 

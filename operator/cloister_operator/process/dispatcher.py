@@ -27,25 +27,23 @@ from cloister_operator.cache.projections import (
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.children import ChildrenMissing
 from cloister_operator.reconcile.container import reconcile_container
+from cloister_operator.reconcile.credentials import (
+    reconcile_credential,
+    reconcile_secret,
+    reconcile_ssh_key,
+)
 from cloister_operator.reconcile.deployment import reconcile_deployment
-from cloister_operator.reconcile.domain import reconcile_domain
+from cloister_operator.reconcile.domain import reconcile_domain, reconcile_route
 from cloister_operator.reconcile.enclave import reconcile_enclave
 from cloister_operator.reconcile.host import reconcile_host
 from cloister_operator.reconcile.hostname_claims import reconcile_claim
-from cloister_operator.reconcile.invalid_object import report_invalid
 from cloister_operator.reconcile.organization import reconcile_organization
 from cloister_operator.reconcile.orphans import reconcile_service
-from cloister_operator.reconcile.registry_credential import reconcile_credential
-from cloister_operator.reconcile.result import Result
-from cloister_operator.reconcile.route import reconcile_route
-from cloister_operator.reconcile.secret import reconcile_secret
-from cloister_operator.reconcile.ssh_key import reconcile_ssh_key
-from cloister_operator.telemetry.logging import CURRENT_OBJECT
+from cloister_operator.reconcile.results import Result, report_invalid
+from cloister_operator.telemetry.health import CURRENT_OBJECT
 from cloister_operator.telemetry.metrics import FAILURES
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.writer import LeadershipLost
-
-__all__ = ["RECONCILERS", "all_keys", "resync", "run_worker"]
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import LeadershipLost
 
 logger = logging.getLogger(__name__)
 

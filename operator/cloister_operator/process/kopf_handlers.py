@@ -1,7 +1,6 @@
 """kopf as the watch stream of the informer: events update the cache, changes enqueue keys.
 
-The registry is explicit, so that importing this module has no effect. Nothing is decided here, and
-kopf writes nothing: no high-level handler, no finalizer, no posted event.
+Its storages are empty: what kopf would write into objects is not even computed.
 """
 
 import logging
@@ -10,15 +9,60 @@ from typing import Any
 
 import aiohttp
 import kopf
+from typing_extensions import override
 
 from cloister_clients.kube import KubeConfig
 from cloister_operator.cache.projections import WatchedKind
 from cloister_operator.cache.store import StoreChange
 from cloister_operator.context import USER_AGENT, ProcessContext
-from cloister_operator.process.kopf_storage import NullDiffBaseStorage, NullProgressStorage
 from cloister_operator.workqueue.triggers import is_low_priority, triggers_of
 
-__all__ = ["kopf_settings", "make_registry"]
+
+class NullDiffBaseStorage(kopf.DiffBaseStorage):
+    """A diff base under which all objects are equal."""
+
+    @override
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None
+    ) -> kopf.BodyEssence:
+        """Return the part of an object that is compared: nothing."""
+        return kopf.BodyEssence()
+
+    @override
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        """Return what was stored: nothing."""
+        return None
+
+    @override
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Store nothing."""
+
+
+class NullProgressStorage(kopf.ProgressStorage):
+    """A progress storage without content: handlers for events have no progress."""
+
+    @override
+    def fetch(self, *, key: Any, body: kopf.Body) -> Any:
+        """Return what was stored: nothing."""
+        return None
+
+    @override
+    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Store nothing."""
+
+    @override
+    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Remove nothing."""
+
+    @override
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        """Change nothing."""
+
+    @override
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        """Return the compared part unchanged."""
+        return essence
+
 
 logger = logging.getLogger(__name__)
 

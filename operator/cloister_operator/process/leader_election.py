@@ -23,8 +23,6 @@ from cloister_clients.kube import AlreadyExists, Conflict, KubeClient, KubeError
 from cloister_clients.kube.kinds import LEASE
 from cloister_operator.settings import LeaseSettings
 
-__all__ = ["Election", "ElectionThread", "new_identity"]
-
 logger = logging.getLogger(__name__)
 
 _MICRO = "%Y-%m-%dT%H:%M:%S.%fZ"

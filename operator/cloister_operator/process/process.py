@@ -1,10 +1,8 @@
-"""The life of the process: stand for election, lead, exit.
-
-`cloister operator` calls `run`; everything below it is started and stopped here.
-"""
+"""The life of the process: stand for election, publish the settings, lead, exit."""
 
 import asyncio
 import gc
+import itertools
 import logging
 import os
 import threading
@@ -16,30 +14,130 @@ import kopf
 import uvloop
 from prometheus_client import disable_created_metrics
 
-from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.kube import KubeClient, KubeConfig, KubeError
+from cloister_clients.kube.kinds import (
+    CONFIG_MAP,
+    POLICY,
+    POLICY_BINDING,
+    RESOURCE_QUOTA,
+    lapsed_policies,
+)
+from cloister_crds.backoff import Backoff
+from cloister_operator.cache.projections import ORGANIZATION
 from cloister_operator.context import USER_AGENT, ProcessContext
-from cloister_operator.lookups.gateway_api_versions import (
+from cloister_operator.enclave.tenant import is_counted
+from cloister_operator.lookups.cluster import (
     OUTDATED_REMEDY,
     GatewayKinds,
     GatewayKindsMissing,
     find_gateway_kinds,
 )
-from cloister_operator.process.counted_kinds import await_counted_kinds, look_for_counts
 from cloister_operator.process.dispatcher import all_keys, resync, run_worker
-from cloister_operator.process.installed_policies import watch_policies
 from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
 from cloister_operator.process.leader_election import Election, ElectionThread, new_identity
-from cloister_operator.process.published_settings import publish_settings
-from cloister_operator.reconcile.orphaned_secrets import collect_garbage
+from cloister_operator.reconcile.orphans import collect_garbage
 from cloister_operator.settings import OperatorSettings
-from cloister_operator.telemetry.health import HealthServer
-from cloister_operator.telemetry.liveness import Liveness, Stage
+from cloister_operator.telemetry.health import HealthServer, Liveness, Stage
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.writer.writer import FIELD_MANAGER
-
-__all__ = ["FAILED", "LOST", "run"]
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import FIELD_MANAGER
 
 logger = logging.getLogger(__name__)
+
+KINDS_QUOTA = "cloister-kinds"
+"""Name of the quota in the operator's namespace; it is part of the roles' manifest."""
+_POLL, _POLLS = 10.0, 60
+"""Seconds between two looks, and how many there are of these."""
+_RARE_POLL = 300.0
+"""Seconds between two looks later: somebody has to do something first."""
+
+
+async def look_for_counts(context: ProcessContext) -> bool:
+    """Remember and return whether our kinds are counted.
+
+    Called before the first reconcile, so that a restart does not take the counts out of the quotas.
+    """
+    namespace = context.settings.operator_namespace
+    try:
+        quota = await context.client.get(RESOURCE_QUOTA, KINDS_QUOTA, namespace)
+    except KubeError as error:
+        logger.warning(
+            "the quota %s cannot be read, and default limits do not apply to kubectl: %s; apply "
+            "crds/manifests/roles or upgrade the chart",
+            KINDS_QUOTA,
+            error,
+        )
+        return False
+    context.memory.kinds_counted = is_counted(quota)
+    return context.memory.kinds_counted
+
+
+async def await_counted_kinds(context: ProcessContext) -> None:
+    """Wait for the counts, then have the guards of all namespaces applied again."""
+    delays = itertools.chain(itertools.repeat(_POLL, _POLLS), itertools.repeat(_RARE_POLL))
+    for delay in delays:
+        await asyncio.sleep(delay)
+        if await look_for_counts(context):
+            break
+    logger.info("the cluster counts the kinds that quotas name")
+    context.memory.forget_applied()
+    for entry in context.store.entries(ORGANIZATION):
+        context.queue.add(Key("Organization", entry.namespace, entry.name), low_priority=True)
+
+
+async def watch_policies(context: ProcessContext) -> None:
+    """Check the policies now and as often as the cache is compared with the server."""
+    reported: dict[str, str] = {}
+    while True:
+        try:
+            lapsed = await _lapsed(context.client)
+        except KubeError as error:
+            logger.warning("cannot check the admission policies: %s", error)
+        else:
+            context.metrics.policies_lapsed(len(lapsed))
+            if lapsed != reported:
+                _report(lapsed)
+                reported = lapsed
+        await asyncio.sleep(context.settings.relist_seconds)
+
+
+async def _lapsed(client: KubeClient) -> dict[str, str]:
+    """Return the policies that are not in force, and why."""
+    policies = await client.list(POLICY)
+    bindings = await client.list(POLICY_BINDING)
+    return lapsed_policies(policies.items, bindings.items)
+
+
+def _report(lapsed: dict[str, str]) -> None:
+    """Log which policies are not in force."""
+    if not lapsed:
+        logger.info("all admission policies are in force")
+        return
+    reasons = ", ".join(f"{name} ({why})" for name, why in lapsed.items())
+    logger.error(
+        "admission policies are not in force: %s; apply crds/manifests/policies, or whoever may "
+        "write in a namespace of an organization can enter enclaves",
+        reasons,
+    )
+
+
+_BACKOFF = Backoff(first=1.0, longest=60.0, jitter=(0.5, 1.0))
+"""Delays between failed attempts."""
+
+
+async def publish_settings(context: ProcessContext) -> None:
+    """Publish the settings of this operator, which leads, and restore them at each resync."""
+    settings, failures = context.settings, 0
+    manifest = settings.installation().manifest(settings.operator_namespace)
+    while True:
+        try:
+            await context.client.apply(CONFIG_MAP, manifest)
+            failures = 0
+        except KubeError as error:
+            failures += 1
+            logger.warning("the settings for the API were not published: %s", error)
+        await asyncio.sleep(_BACKOFF.jittered(failures) if failures else settings.resync_seconds)
+
 
 FAILED = 1
 """Exit code after an error."""

@@ -32,8 +32,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.built import BuiltEnclave
 from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
-from cloister_operator.enclave.network.service import build_preview, build_service
-from cloister_operator.enclave.network.tls_route import build_tls_route
+from cloister_operator.enclave.network.service import build_preview, build_service, build_tls_route
 from cloister_operator.reconcile.children import (
     ApiUnresolved,
     EnclaveRefused,
@@ -63,10 +62,8 @@ from cloister_operator.rollout.decision import (
     RouteTo,
     TransferHostname,
 )
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.merge_patch import merge_patch
-
-__all__ = ["apply_action"]
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import merge_patch
 
 logger = logging.getLogger(__name__)
 

@@ -13,30 +13,16 @@ from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
 from cloister_operator.cache.store import CachedObject
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.built import BuiltEnclave, build_enclave
-from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
+from cloister_operator.enclave.built import BuiltEnclave, build_enclave, build_snapshot
+from cloister_operator.enclave.container import build_gpu_claims
 from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.snapshot import build_snapshot
-from cloister_operator.enclave.tenant.priority_class import build_priority_class
-from cloister_operator.lookups.api_endpoint import unresolved
+from cloister_operator.enclave.tenant import build_priority_class
+from cloister_operator.lookups.cluster import unresolved
 from cloister_operator.reconcile.gather import organization_of
 from cloister_operator.reconcile.tenant_isolation import ensure_isolation
-from cloister_operator.workqueue.keys import Key
-
-__all__ = [
-    "ApiUnresolved",
-    "ChildrenMissing",
-    "EnclaveRefused",
-    "build_children",
-    "ensure_config_map",
-    "ensure_pod",
-    "ensure_snapshot",
-    "load_children",
-    "needs_snapshot",
-    "translated_refusal",
-]
+from cloister_operator.workqueue.triggers import Key
 
 
 class ChildrenMissing(Exception):  # noqa: N818 - it names the state

@@ -10,15 +10,12 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.actions import apply_action
 from cloister_operator.reconcile.children import ApiUnresolved
 from cloister_operator.reconcile.gather import observe
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_timing import defer_status
+from cloister_operator.reconcile.results import DONE, Result, defer_status
 from cloister_operator.rollout.decide import decide
 from cloister_operator.rollout.decision import ClaimHostname, Decision
 from cloister_operator.rollout.status import is_progress
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.merge_patch import merge_patch
-
-__all__ = ["reconcile_container"]
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import merge_patch
 
 logger = logging.getLogger(__name__)
 

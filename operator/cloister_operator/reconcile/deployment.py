@@ -12,13 +12,9 @@ from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
 from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.grace_period import wait_for_age
-from cloister_operator.reconcile.repositories import containers_of
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_timing import write_status_throttled
-from cloister_operator.workqueue.keys import Key
-
-__all__ = ["reconcile_deployment"]
+from cloister_operator.reconcile.metering import wait_for_age
+from cloister_operator.reconcile.results import DONE, Result, containers_of, write_status_throttled
+from cloister_operator.workqueue.triggers import Key
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,19 @@
-"""The reconciler of a Domain: the records it needs, their state in DNS, who uses it."""
+"""The reconcilers of Domains and of orphaned TLSRoutes."""
 
+import logging
 from collections.abc import Mapping
 
+from cloister_clients.kube import NotFound
 from cloister_crds.kinds import Container, Domain
 from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
+from cloister_crds.names import CONTAINER_ANNOTATION
 from cloister_operator.cache.projections import CONTAINER, DOMAIN, domain_index
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.gather import organization_of
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.merge_patch import merge_patch
-
-__all__ = ["reconcile_domain"]
+from cloister_operator.reconcile.results import DONE, Result
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import merge_patch
 
 _UNSET = (
     "This installation has no settings for custom domains; ask the administrator to set domains in "
@@ -71,3 +72,42 @@ def _decide(context: ProcessContext, domain: Domain) -> DomainDecision:
         context.domains,
         now,
     )
+
+
+logger = logging.getLogger(__name__)
+
+
+async def reconcile_route(context: ProcessContext, key: Key) -> Result:
+    """Delete a route when its Container is gone.
+
+    Raises
+    ------
+    KubeError
+        When a write or a confirming read fails; the key is then retried.
+    """
+    if context.gateway is None or key.namespace != context.settings.operator_namespace:
+        return DONE
+    entry = context.store.get(context.gateway.route, key.namespace, key.name)
+    if entry is None:
+        return DONE
+    metadata = entry.decode()["metadata"]
+    annotations = metadata.get("annotations", {})
+    namespace, _, name = annotations.get(CONTAINER_ANNOTATION, "").partition("/")
+    if not name:
+        return DONE
+    if context.store.get(CONTAINER, namespace, name) is not None:
+        return DONE
+    try:
+        context.store.put(CONTAINER, await context.client.get(CONTAINER, name, namespace))
+    except NotFound:
+        logger.info("%s: its container is gone", key.text)
+        await context.writer.delete(
+            key,
+            context.gateway.route,
+            key.namespace,
+            key.name,
+            uid=entry.uid,
+            resource_version=metadata["resourceVersion"],
+        )
+        return Result(wrote=True)
+    return DONE

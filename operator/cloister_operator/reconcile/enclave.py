@@ -22,18 +22,15 @@ from cloister_operator.reconcile.orphans import (
     delete_orphan,
     delete_ownerless_pod,
 )
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_timing import defer_status
+from cloister_operator.reconcile.results import DONE, Result, defer_status
 from cloister_operator.rollout.enclave_status import (
     PodAction,
     is_under_way,
     pod_action,
     reevaluate_after,
 )
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.merge_patch import merge_patch
-
-__all__ = ["reconcile_enclave"]
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import merge_patch
 
 logger = logging.getLogger(__name__)
 

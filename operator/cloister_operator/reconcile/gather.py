@@ -28,7 +28,7 @@ from cloister_crds.names import (
     service_name,
     shells_service_name,
 )
-from cloister_operator.cache.pod_projection import node_is_gone, read_pod
+from cloister_operator.cache.pod_projection import node_is_gone, read_pod, read_route
 from cloister_operator.cache.projections import (
     CLAIM,
     CONTAINER,
@@ -40,15 +40,12 @@ from cloister_operator.cache.projections import (
     SECRET_KIND,
     SSH_KEY,
 )
-from cloister_operator.cache.tls_route_projection import read_route
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.hostname_claims import claim_of
-from cloister_operator.reconcile.repositories import deployment_of
+from cloister_operator.reconcile.results import deployment_of
 from cloister_operator.rollout.enclave_status import evaluate_enclave
 from cloister_operator.rollout.pod_facts import PodFacts
 from cloister_operator.rollout.rollout_state import RolloutState
-
-__all__ = ["observe", "organization_of", "pod_facts", "running_of", "with_newest_status"]
 
 
 def observe(context: ProcessContext, container: Container, now: datetime) -> Observed:

@@ -6,18 +6,15 @@ from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import NODE
 from cloister_crds.kinds import Host
 from cloister_crds.kinds.host import HostCapacity
-from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
+from cloister_crds.lifecycle.admission.keys import api_reachable_condition
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_operator.cache.projections import HOST
 from cloister_operator.context import ProcessContext
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.network.addresses import ClusterNetwork
 from cloister_operator.enclave.sidecars import isolates_containers
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.status_timing import write_status_throttled
-from cloister_operator.workqueue.keys import Key
-
-__all__ = ["reconcile_host"]
+from cloister_operator.reconcile.results import DONE, Result, write_status_throttled
+from cloister_operator.workqueue.triggers import Key
 
 _RECHECK = timedelta(minutes=1)
 """No watch reports a name server or a RuntimeClass that is created later, nor the API's state."""

@@ -16,11 +16,9 @@ from cloister_crds.lifecycle.names.hostnames import container_named_in
 from cloister_crds.names import service_name
 from cloister_operator.cache.projections import CLAIM, CONTAINER, ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.grace_period import wait_for_age
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.workqueue.keys import Key
-
-__all__ = ["claim_of", "reconcile_claim"]
+from cloister_operator.reconcile.metering import wait_for_age
+from cloister_operator.reconcile.results import DONE, Result
+from cloister_operator.workqueue.triggers import Key
 
 _POD_RECHECK = timedelta(seconds=5)
 """Time until a claim whose last Pod is terminating is checked again."""

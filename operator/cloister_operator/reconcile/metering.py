@@ -1,4 +1,4 @@
-"""Metering in reconciles: when an Enclave ceased to serve, and its finalizer."""
+"""Metering in reconciles: when an Enclave ceased to serve, its finalizer, and grace periods."""
 
 import logging
 from datetime import datetime, timedelta
@@ -17,11 +17,31 @@ from cloister_crds.lifecycle.metering import (
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.result import Result
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.writer import FIELD_MANAGER
+from cloister_operator.reconcile.results import Result
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import FIELD_MANAGER
 
-__all__ = ["record_demoted", "remove_finalizer"]
+
+def wait_for_age(created: datetime | None, seconds: float, now: datetime) -> timedelta | None:
+    """Return the time until an object has reached an age.
+
+    Parameters
+    ----------
+    created
+        When it was created, in UTC; None = not known, and taken as just now.
+    seconds
+        Age to reach.
+    now
+        The present, in UTC.
+
+    Returns
+    -------
+    timedelta | None
+        None when it is old enough.
+    """
+    left = timedelta(seconds=seconds) - (now - (created or now))
+    return left if left > timedelta(0) else None
+
 
 logger = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
     build_shells_policy,
 )
-from cloister_operator.enclave.network.tls_route import build_reference_grant
-from cloister_operator.enclave.tenant.pod_disruption_budget import build_disruption_budget
-from cloister_operator.enclave.tenant.resource_quota import build_resource_quota
-from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
-from cloister_operator.workqueue.keys import Key
-
-__all__ = ["delete_isolation", "ensure_isolation"]
+from cloister_operator.enclave.network.service import build_reference_grant
+from cloister_operator.enclave.tenant import (
+    build_disruption_budget,
+    build_resource_quota,
+    build_role_bindings,
+)
+from cloister_operator.workqueue.triggers import Key
 
 
 async def ensure_isolation(context: ProcessContext, key: Key, organization: Organization) -> None:

@@ -8,21 +8,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cloister_crds.backoff import SHORTEST_BACKOFF
 from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.host import Host
 from cloister_crds.kinds.meta import ConditionStatus
-from cloister_crds.lifecycle.admission.image_size import ImageSize
-from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
-from cloister_crds.lifecycle.admission.secret_bindings import bind, named_secrets
+from cloister_crds.lifecycle.admission.limits import ImageSize
+from cloister_crds.lifecycle.admission.secrets import bind, named_secrets, pull_credentials
 from cloister_crds.lifecycle.admission.validation import (
     RequestFacts,
     errors_of,
     file_problems,
     spec_problems,
 )
-from cloister_crds.lifecycle.backoff import SHORTEST_BACKOFF
-from cloister_crds.lifecycle.kept_request import is_present_release, pinned_commit
-from cloister_crds.lifecycle.state.conditions import condition, holds
+from cloister_crds.lifecycle.kept_request import (
+    is_present_release,
+    moved_tag_message,
+    pinned_commit,
+)
+from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, holds
 from cloister_crds.lifecycle.state.observed import (
     Failed,
     Known,
@@ -40,16 +43,6 @@ from cloister_crds.lifecycle.state.observed import (
 from cloister_crds.lifecycle.state.reasons import is_final, is_transient, reason_for
 from cloister_crds.problems import Problem
 from cloister_operator.rollout.rollout_state import RolloutState
-
-__all__ = [
-    "Admission",
-    "AdmissionDelayed",
-    "AdmissionGranted",
-    "AdmissionRefused",
-    "AdmissionUnresolved",
-    "admit",
-    "release_need",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +310,49 @@ def _waiting_for_values(
                 needs=(need,) if retry_at <= state.now else (),
             )
     return None
+
+
+def moved_tag_condition(state: RolloutState, tag: str, commit: str) -> list[ConditionUpdate]:
+    """Return the condition TagMoved; empty while the tag points to the commit, or nothing served.
+
+    Parameters
+    ----------
+    state
+        The state of the rollout.
+    tag
+        Tag that serves or last served.
+    commit
+        Its commit; empty = nothing has served.
+    """
+    if not commit:
+        return []
+    target = _target(state, tag)
+    if target is None:
+        known = condition(state.status.conditions, "TagMoved")
+        same = (tag, commit) == (state.status.current_tag, state.status.current_commit)
+        if known is None or not same:
+            return []
+        holds = known.status is ConditionStatus.TRUE
+        return [ConditionUpdate(known.type, holds, known.reason, known.message)]
+    if target == commit:
+        return []
+    text = moved_tag_message(state.wanted.repo, tag, commit=commit, target=target)
+    return [ConditionUpdate("TagMoved", status=True, reason="TagMoved", message=text)]
+
+
+def _target(state: RolloutState, tag: str) -> str | None:
+    """Return the commit that a tag points to by the latest lookup; None = none reports it."""
+    found: list[tuple[datetime, str]] = []
+    result = state.observed.results.get(release_need(state))
+    if isinstance(result, Known) and isinstance(result.value, ReleaseFacts):
+        release = result.value
+        if release.tag == tag:
+            found.append((result.at, release.tag_commit or release.commit))
+    followed = state.followed_release.found
+    if followed is not None:
+        newest, than = followed.value.newest, followed.value.than_commit
+        if newest is not None and newest.tag == tag:
+            found.append((followed.at, newest.commit))
+        elif than and state.container.spec.tag == tag:
+            found.append((followed.at, than))
+    return max(found)[1] if found else None

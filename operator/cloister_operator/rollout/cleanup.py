@@ -14,6 +14,7 @@ from cloister_crds.kinds.enclave import Enclave
 from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.lifecycle.names.hostnames import is_held_by
 from cloister_crds.lifecycle.state.observed import Need
+from cloister_operator.rollout.auto_update import RolloutPlan
 from cloister_operator.rollout.decision import (
     Action,
     ClaimHostname,
@@ -32,17 +33,7 @@ from cloister_operator.rollout.decision import (
 )
 from cloister_operator.rollout.gateway_routes import changed_routes, wanted_routes
 from cloister_operator.rollout.new_attempt import completed_attempt
-from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
-
-__all__ = [
-    "HISTORY_LIMIT",
-    "clean_up",
-    "enclaves_to_delete",
-    "routed_hostnames",
-    "ssh_enclave",
-    "unneeded_claims",
-]
 
 HISTORY_LIMIT = 10
 """Entries that the history of a Container keeps."""

@@ -1,34 +1,122 @@
 """The decision about one Container: from the observed state to actions and status. Pure.
 
-The operator calls `decide` in every reconcile; nothing is kept between two calls. Guarantees: the
-same observation and time give the same decision; when nothing has changed the status is equal and
-there are no actions; ``activeEnclave`` only ever moves to an Enclave that is ready; Ready is true
-only when the Service routes to what spec requests.
+Also what continues while it is paused, and the rollback to what served before.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloister_crds.kinds.container import ContainerPhase
+from cloister_crds.lifecycle import request as requests
 from cloister_crds.lifecycle.state.observed import Observed
 from cloister_operator.rollout.admission import admit
+from cloister_operator.rollout.auto_update import RolloutPlan, earliest
 from cloister_operator.rollout.cleanup import clean_up
-from cloister_operator.rollout.decision import Decision
-from cloister_operator.rollout.pause import (
-    allowed_while_paused,
-    paused_container_is_left_alone,
+from cloister_operator.rollout.decision import (
+    Action,
+    Decision,
+    DeleteEnclave,
+    DeleteRoute,
+    RecordDemoted,
+    RecordServing,
+    ReleaseHostname,
+    RouteTo,
+)
+from cloister_operator.rollout.new_attempt import (
+    next_attempt,
+    serving_enclave_moves_off_a_cordoned_node,
 )
 from cloister_operator.rollout.replacement import replaced_container_deletes_its_enclaves
-from cloister_operator.rollout.rollback import roll_back
-from cloister_operator.rollout.rollout_plan import RolloutPlan, earliest
-from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
+from cloister_operator.rollout.rollout_state import (
+    RevisionAttempts,
+    RolloutState,
+    enclave_names,
+    is_draining,
+)
 from cloister_operator.rollout.rules import (
     ADMISSION_RULES,
     RULES,
     deleted_container_deletes_its_enclaves,
+    is_lost,
 )
 from cloister_operator.rollout.status import next_status, paused_status
 
-__all__ = ["decide"]
+_ALLOWED = (DeleteEnclave, DeleteRoute, RecordDemoted, RecordServing, ReleaseHostname, RouteTo)
+"""Actions that no pause holds, as long as nothing has to move."""
+
+
+def paused_container_is_left_alone(state: RolloutState) -> RolloutPlan:
+    """Keep every Enclave but those that were replaced; move what serves off a cordoned node.
+
+    For a paused Container `RolloutState.wanted` is what serves, whatever spec requests.
+    """
+    stays = [each for each in state.enclaves if not is_draining(each)]
+    move = serving_enclave_moves_off_a_cordoned_node(state)
+    if move is not None:
+        others = (e for e in stays if not requests.is_made_for(e.spec, state.wanted))
+        return _with_preview(state, move.keeping(enclave_names(*others)))
+    serving = state.serving
+    plan = RolloutPlan(
+        progress=state.status.phase or ContainerPhase.PENDING,
+        reason="Paused",
+        candidate=state.status.candidate,
+        keep=enclave_names(*stays),
+        route=serving.metadata.name if serving is not None and not state.is_routed else "",
+    )
+    return _with_preview(state, plan)
+
+
+def allowed_while_paused(
+    state: RolloutState, plan: RolloutPlan, actions: tuple[Action, ...]
+) -> tuple[Action, ...]:
+    """Return which actions of a paused Container's complete plan are done: all that a move needs.
+
+    Parameters
+    ----------
+    state
+        The state that was decided about.
+    plan
+        The plan, as `paused_container_is_left_alone` made it.
+    actions
+        The actions after cleanup.
+    """
+    if plan.reason != "Paused" and state.serving is not None:
+        return actions
+    return tuple(each for each in actions if isinstance(each, _ALLOWED))
+
+
+def _with_preview(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
+    preview = state.observed.preview
+    return replace(plan, preview=preview.selects) if preview is not None else plan
+
+
+def roll_back(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
+    """Add to a plan what the request needs that serves or served, where it is not the wanted one.
+
+    A plan that already names the serving Enclave, or none, is left as it is.
+    """
+    attempts = state.served_attempts
+    if plan.active is not None or attempts is None:
+        return plan
+    if state.serving is not None:
+        plan = plan.keeping(enclave_names(state.serving))
+        return plan if state.is_routed else plan.routing_to(state.serving.metadata.name)
+    ready = attempts.ready
+    if ready is not None and state.routes_to(ready):
+        return replace(plan, active=ready.metadata.name).keeping(enclave_names(ready))
+    plan = plan.keeping(enclave_names(state.active, attempts.newest))
+    if ready is not None:
+        return plan.routing_to(ready.metadata.name)
+    return _retry(state, attempts, plan) if is_lost(state, attempts) else plan
+
+
+def _retry(state: RolloutState, attempts: RevisionAttempts, plan: RolloutPlan) -> RolloutPlan:
+    retry_at = attempts.retry_at(state.now)
+    if retry_at > state.now:
+        return plan.retrying_at(retry_at)
+    created = next_attempt(state, attempts)
+    return plan.keeping(frozenset({created.name})).with_actions(created)
+
 
 SHORTEST_REQUEUE = timedelta(seconds=1)
 """Shortest time until the next reconcile."""

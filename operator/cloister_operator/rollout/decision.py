@@ -1,37 +1,151 @@
-"""The decision of a reconcile: the next status, actions in order, lookups, when to requeue.
+"""The form of a decision.
 
-`decide` makes it, the operator applies it: first `Decision.actions` in order, then one write of
-`Decision.status` with the resourceVersion that was observed. Every action is idempotent.
+The next status, actions, lookups, requeue; the table of phases; Events. Pure.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from cloister_crds.kinds.container import ContainerStatus
+from pydantic import TypeAdapter
+
+from cloister_crds.kinds.container import ContainerPhase, ContainerStatus
 from cloister_crds.kinds.enclave import EnclaveSpec
+from cloister_crds.kinds.meta import Condition
+from cloister_crds.lifecycle.state.conditions import ReasonKind, condition, holds
 from cloister_crds.lifecycle.state.observed import Need, SecretRefKey
+from cloister_crds.lifecycle.state.reasons import REASONS
 
-__all__ = [
-    "Action",
-    "ClaimHostname",
-    "CreateEnclave",
-    "Decision",
-    "DeleteEnclave",
-    "DeletePreview",
-    "DeleteRoute",
-    "DeleteService",
-    "DeleteShells",
-    "EnsureDeployment",
-    "RecordDemoted",
-    "RecordServing",
-    "ReleaseHostname",
-    "RouteHostname",
-    "RoutePreview",
-    "RouteShells",
-    "RouteTo",
-    "TransferHostname",
-]
+_PENDING = ContainerPhase.PENDING
+_DEPLOYING = ContainerPhase.DEPLOYING
+_STARTED = ContainerPhase.STARTED
+_READY = ContainerPhase.READY
+_FAILED = ContainerPhase.FAILED
+_STOPPING = ContainerPhase.STOPPING
+_STOPPED = ContainerPhase.STOPPED
+
+_STARTING = frozenset({_PENDING, _DEPLOYING, _STARTED})
+
+TRANSITIONS: dict[ContainerPhase | None, frozenset[ContainerPhase]] = {
+    None: frozenset(ContainerPhase),
+    _PENDING: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _DEPLOYING: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _STARTED: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _READY: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _FAILED: _STARTING | {_READY, _FAILED, _STOPPING, _STOPPED},
+    _STOPPING: _STARTING | {_FAILED, _STOPPING, _STOPPED},
+    _STOPPED: _STARTING | {_FAILED, _STOPPING, _STOPPED},
+}
+"""Phases that may follow each phase. What is stopped never becomes ready without having started: an
+Enclave from before the stop never serves again."""
+
+
+def may_move(before: ContainerPhase | None, after: ContainerPhase) -> bool:
+    """Return whether a phase may follow another; None = none was written yet."""
+    return after in TRANSITIONS[before]
+
+
+def move(before: ContainerPhase | None, after: ContainerPhase) -> ContainerPhase:
+    """Return the phase to write; `before` is None when none was written yet.
+
+    Raises
+    ------
+    ValueError
+        When the table does not have the transition: a rule is wrong.
+    """
+    if not may_move(before, after):
+        raise ValueError(f"a container cannot move from {before} to {after}")
+    return after
+
+
+_CONDITIONS = TypeAdapter(tuple[Condition, ...])
+
+Part = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """An Event to record."""
+
+    reason: str
+    """Reason from the reasons table."""
+    message: str
+    """Sentence for people."""
+    warning: bool
+    """Whether something is wrong."""
+
+
+def status_event(before: Part, after: Part) -> StatusEvent | None:
+    """Return the Event that a written status calls for.
+
+    Parameters
+    ----------
+    before
+        The status before the write, of any kind but Enclave.
+    after
+        The status after it.
+
+    Returns
+    -------
+    StatusEvent | None
+        The new reason of Ready, when it differs from the one before and the table gives it an
+        Event; where the old release serves on after a failed update, UpdateFailed with the cause;
+        else Drained, when that is new. None = no Event.
+    """
+    conditions = _CONDITIONS.validate_python(after.get("conditions") or ())
+    old, new = _reason(_CONDITIONS.validate_python(before.get("conditions") or ())), None
+    ready = condition(conditions, "Ready")
+    if ready is not None and (word := _reason(conditions)) != old:
+        new = REASONS.get(word)
+    # An attempt may go back to Deploying each time that a pull is tried again: one Event for each.
+    if new is not None and new.word == "Deploying" and _same(before, after, "candidate"):
+        new = None
+    if ready is None or new is None or (new.kind is ReasonKind.STATE and not new.event):
+        return _drained(before, after)
+    return StatusEvent(new.word, ready.message, warning=new.kind is not ReasonKind.STATE)
+
+
+def enclave_event(spec: Part, before: Part, after: Part) -> StatusEvent | None:
+    """Return the Event of an Enclave that a written status calls for; None = there is none.
+
+    What is wrong with it is reported by its Container.
+    """
+    if after.get("serving") and not before.get("serving"):
+        names = spec.get("hostnames") or ("",)
+        return StatusEvent("Serving", f"Tag {spec['tag']} serves at {names[0]}.", warning=False)
+    if before.get("serving") and not after.get("serving") and after.get("phase") == "Ready":
+        message = "Requests go to the next enclave; this one is deleted once it has drained."
+        return StatusEvent("Draining", message, warning=False)
+    if after.get("readyAt") and not before.get("readyAt"):
+        message = "Every container has started and is healthy."
+        return StatusEvent("Healthy", message, warning=False)
+    return None
+
+
+def _drained(before: Part, after: Part) -> StatusEvent | None:
+    """Return that an Enclave that served has drained: it is in the history once it is to go."""
+    known = {each["enclave"] for each in before.get("history") or ()}
+    added = (each for each in after.get("history") or () if each["enclave"] not in known)
+    drained = next((each for each in added if each["outcome"] == "Served"), None)
+    if drained is None or not after.get("activeEnclave"):
+        return None
+    message = f"Enclave {drained['enclave']} with tag {drained['tag']} has drained and is deleted."
+    return StatusEvent("Drained", message, warning=False)
+
+
+def _same(before: Part, after: Part, field: str) -> bool:
+    return (before.get(field) or "") == (after.get(field) or "")
+
+
+def _reason(conditions: Iterable[Condition]) -> str:
+    """Return the reason that sums up the conditions; empty = there is none yet."""
+    conditions = tuple(conditions)
+    stalled = condition(conditions, "Stalled")
+    if holds(conditions, "Stalled") and stalled is not None and stalled.reason == "UpdateFailed":
+        return stalled.reason
+    ready = condition(conditions, "Ready")
+    return ready.reason if ready is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Pod does.
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from cloister_crds.backoff import due
 from cloister_crds.kinds.enclave import (
     ContainerState,
     ContainerStateName,
@@ -17,18 +18,17 @@ from cloister_crds.kinds.enclave import (
     EnclavePhase,
     EnclaveStatus,
 )
-from cloister_crds.lifecycle.backoff import due
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import DecisionSettings
-from cloister_operator.rollout.boot_stages import (
+from cloister_operator.rollout.pod_facts import (
+    PodContainer,
+    PodFacts,
+    PodPhase,
     boot_failure,
     boot_stages,
     measurement_failure,
     sidecar_failure,
 )
-from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
-
-__all__ = ["PodAction", "evaluate_enclave", "is_under_way", "pod_action", "reevaluate_after"]
 
 CRASHES = 5
 """Restarts in the kubelet's backoff (about five minutes) after which a boot has failed."""

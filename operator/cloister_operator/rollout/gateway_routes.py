@@ -14,8 +14,6 @@ from cloister_crds.names import preview_service_name, service_name
 from cloister_operator.rollout.decision import DeleteRoute, RouteHostname
 from cloister_operator.rollout.rollout_state import RolloutState
 
-__all__ = ["changed_routes", "routed_condition", "wanted_routes"]
-
 REMEDY = (
     "Ask the administrator: the listener of Gateway {gateway} has to be of protocol TLS in mode "
     "Passthrough, and to take TLSRoutes of the operator's namespace for that host name."

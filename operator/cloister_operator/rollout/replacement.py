@@ -10,14 +10,9 @@ from cloister_crds.kinds.container import Container, ContainerPhase
 from cloister_crds.lifecycle.names.hostnames import is_held_by
 from cloister_crds.lifecycle.replacement import has_taken_over
 from cloister_crds.lifecycle.state.conditions import condition
+from cloister_operator.rollout.auto_update import RolloutPlan
 from cloister_operator.rollout.decision import ClaimHostname, TransferHostname
-from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
-
-__all__ = [
-    "hostnames_transfer_to_the_ready_replacement",
-    "replaced_container_deletes_its_enclaves",
-]
 
 
 def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:

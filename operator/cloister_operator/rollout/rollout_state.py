@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from cloister_crds.backoff import backoff_delay
 from cloister_crds.kinds.container import (
     Container,
     ContainerPhase,
@@ -19,7 +20,6 @@ from cloister_crds.kinds.container import (
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.request import RequestRecord
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.kept_request import kept_request, request_instead
 from cloister_crds.lifecycle.names.domains import find_domain, may_serve
 from cloister_crds.lifecycle.names.hostnames import (
@@ -31,17 +31,7 @@ from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Observed
 from cloister_crds.lifecycle.state.reasons import is_transient
-from cloister_operator.rollout.auto_update import FollowedRelease, follow_release
-from cloister_operator.rollout.rollout_plan import RolloutPlan
-
-__all__ = [
-    "RevisionAttempts",
-    "RolloutState",
-    "enclave_names",
-    "has_failed",
-    "is_draining",
-    "is_ready",
-]
+from cloister_operator.rollout.auto_update import FollowedRelease, RolloutPlan, follow_release
 
 STEADY = timedelta(minutes=5)
 """An attempt that was ready for this long is retried without backoff when it is lost."""

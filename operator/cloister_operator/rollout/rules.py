@@ -27,30 +27,21 @@ from cloister_operator.rollout.admission import (
     AdmissionRefused,
     AdmissionUnresolved,
 )
-from cloister_operator.rollout.decision import ClaimHostname
-from cloister_operator.rollout.new_attempt import first_attempt, next_attempt
-from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
-from cloister_operator.rollout.phases import may_move
-from cloister_operator.rollout.recreate_strategy import (
+from cloister_operator.rollout.auto_update import RolloutPlan
+from cloister_operator.rollout.decision import ClaimHostname, may_move
+from cloister_operator.rollout.new_attempt import (
+    first_attempt,
     most_gpus,
     needs_recreate,
+    next_attempt,
     recreate_deletes_the_present_release,
+    serving_enclave_moves_off_a_cordoned_node,
 )
 from cloister_operator.rollout.replacement import (
     hostnames_transfer_to_the_ready_replacement,
     replaced_container_deletes_its_enclaves,
 )
-from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RevisionAttempts, RolloutState, enclave_names
-
-__all__ = [
-    "ADMISSION_RULES",
-    "RULES",
-    "AdmissionRule",
-    "Rule",
-    "deleted_container_deletes_its_enclaves",
-    "is_lost",
-]
 
 Rule = Callable[[RolloutState], RolloutPlan | None]
 """A rule about the Enclaves that exist."""

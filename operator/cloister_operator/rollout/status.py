@@ -16,27 +16,26 @@ from cloister_crds.kinds.container import (
 )
 from cloister_crds.kinds.enclave import Enclave, EnclaveSpec
 from cloister_crds.lifecycle import request as requests
-from cloister_crds.lifecycle.admission.confidentiality import confidentiality_conditions
-from cloister_crds.lifecycle.admission.host_selection import find_host, host_conditions
-from cloister_crds.lifecycle.admission.key_check import keys_checked_condition
+from cloister_crds.lifecycle.admission.host_selection import (
+    confidentiality_conditions,
+    find_host,
+    host_conditions,
+)
+from cloister_crds.lifecycle.admission.keys import keys_checked_condition
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, holds, merge
 from cloister_crds.lifecycle.state.reasons import is_transient
+from cloister_operator.rollout.admission import moved_tag_condition
+from cloister_operator.rollout.auto_update import RolloutPlan
 from cloister_operator.rollout.cleanup import (
     HISTORY_LIMIT,
     enclaves_to_delete,
     routed_hostnames,
     ssh_enclave,
 )
-from cloister_operator.rollout.decision import CreateEnclave
+from cloister_operator.rollout.decision import CreateEnclave, move
 from cloister_operator.rollout.gateway_routes import routed_condition
-from cloister_operator.rollout.moved_tag import moved_tag_condition
-from cloister_operator.rollout.phases import move
-from cloister_operator.rollout.rollout_plan import RolloutPlan
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
-
-__all__ = ["is_progress", "next_status", "paused_status"]
-
 
 _UPDATE_PHASES = {
     ContainerPhase.PENDING: UpdatePhase.PENDING,

@@ -1,20 +1,110 @@
-"""Liveness, readiness and metrics over HTTP, from a thread of its own.
+"""Liveness, readiness and metrics over HTTP, heartbeats, and the log."""
 
-A server in the event loop could not report that the loop hangs.
-"""
-
+import logging
+import sys
 import threading
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from typing_extensions import override
 
-from cloister_operator.settings import HealthSettings
-from cloister_operator.telemetry.liveness import Liveness, Stage
+from cloister_clients.telemetry import JsonFormatter, LineFormatter, LogFormat
+from cloister_clients.tracing.spans import trace_id
+from cloister_operator.settings import HealthSettings, LogSettings
 from cloister_operator.telemetry.metrics import OperatorMetrics
 
-__all__ = ["HealthServer"]
+
+class Stage(StrEnum):
+    """How far the process is."""
+
+    STANDBY = "standby"
+    """It waits for the Lease."""
+    SYNCING = "syncing"
+    """It leads, and its informer cache has not synced yet."""
+    WORKING = "working"
+    """It leads and reconciles."""
+    STOPPING = "stopping"
+    """It was told to stop."""
+
+
+@dataclass(slots=True)
+class Liveness:
+    """The heartbeats of one process."""
+
+    stale: float
+    """Seconds after which a heartbeat is too old."""
+    clock: Callable[[], float] = time.monotonic
+    """Clock of the heartbeats, in seconds."""
+    stage: Stage = Stage.STANDBY
+    """How far the process is."""
+    _heartbeats: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _problems: dict[str, str] = field(default_factory=dict)
+
+    def heartbeat(self, what: str, *, stale: float | None = None) -> None:
+        """Record that a part of the process made progress just now.
+
+        Parameters
+        ----------
+        what
+            The part, as `unhealthy_reason` names it.
+        stale
+            Seconds after which the heartbeat is too old; None = as for all.
+        """
+        self._heartbeats[what] = (self.clock(), self.stale if stale is None else stale)
+
+    def report_problem(self, what: str, text: str) -> None:
+        """Record a problem of a part; an empty text clears it."""
+        if text:
+            self._problems[what] = text
+        else:
+            self._problems.pop(what, None)
+
+    def unhealthy_reason(self) -> str:
+        """Return what has a problem or was silent for too long; empty = the process is healthy."""
+        now = self.clock()
+        silent = [
+            f"{what} silent for {now - seen:.0f} s"
+            for what, (seen, stale) in sorted(self._heartbeats.items())
+            if now - seen > stale
+        ]
+        return "; ".join([*silent, *(text for _, text in sorted(self._problems.items()))])
+
+
+CURRENT_OBJECT: ContextVar[str] = ContextVar("object", default="")
+"""The object that is reconciled; empty = none is."""
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_QUIET = ("kopf.objects", "httpx", "httpcore", "asyncio", "aiohttp")
+"""Loggers of libraries that log each request; only their warnings are written."""
+
+
+class _ObjectFilter(logging.Filter):
+    """Adds the object that is reconciled, and the trace, to every record."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add them."""
+        record.object = CURRENT_OBJECT.get()
+        record.trace_id = trace_id()
+        return True
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """Write all log records to standard error in the format of the settings."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_ObjectFilter())
+    json_lines = settings.format is LogFormat.JSON
+    handler.setFormatter(JsonFormatter() if json_lines else LineFormatter(_TEXT))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
 
 _OK, _NOT_FOUND, _UNAVAILABLE = 200, 404, 503
 

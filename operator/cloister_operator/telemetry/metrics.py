@@ -14,9 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from cloister_clients.telemetry.process_metrics import register_process_metrics
-
-__all__ = ["FAILURES", "CountedState", "LaneState", "OperatorMetrics", "QueueMetrics"]
+from cloister_clients.telemetry import register_process_metrics
 
 _RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 """Bounds of a reconcile: from one that reads the cache alone to one that waits for retries."""

@@ -1,12 +1,9 @@
-"""Which keys a change of an object enqueues: the mapping from watch events to reconciles.
-
-Pure but for reading the store; called by `process.kopf_handlers` for every change of the store.
-"""
+"""Keys of the work queue, and which of them a change of an object enqueues."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from cloister_clients.kube.kinds import (
     ENDPOINT_SLICE,
@@ -18,7 +15,7 @@ from cloister_clients.kube.kinds import (
     KindRef,
 )
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
-from cloister_crds.lifecycle.admission.key_check import API_REACHABLE
+from cloister_crds.lifecycle.admission.keys import API_REACHABLE
 from cloister_crds.names import CONTAINER_ANNOTATION
 from cloister_operator.cache.projections import (
     CLAIM,
@@ -35,9 +32,29 @@ from cloister_operator.cache.projections import (
     repo_index,
 )
 from cloister_operator.cache.store import Store, StoreChange
-from cloister_operator.workqueue.keys import Key
 
-__all__ = ["COUNTS_DELAY", "Trigger", "is_low_priority", "triggers_of"]
+
+class Key(NamedTuple):
+    """One object of one kind."""
+
+    kind: str
+    """Kind, such as ``Container``."""
+    namespace: str
+    """Its namespace; empty for kinds without."""
+    name: str
+    """Its name."""
+
+    @property
+    def text(self) -> str:
+        """The key as it is logged."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+def group_of(key: Key) -> str:
+    """Return what takes turns in the queue: a namespace, or a kind without namespaces."""
+    return key.namespace or key.kind
+
 
 COUNTS_DELAY = timedelta(seconds=2)
 """Debounce of counts over many objects: one write for a burst of changes."""

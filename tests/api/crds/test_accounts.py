@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 
 from cloister_crds.installation import CONFIG_MAP_NAME
-from cloister_operator.enclave.tenant.namespace import build_namespace
-from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
+from cloister_operator.enclave.tenant import build_namespace, build_role_bindings
 from tests.support.cluster.admission_policies import install_policies, remove_policies
 from tests.support.cluster.api_server import ApiResponse, ApiServer
 from tests.support.programs.published_settings import settings_manifest

@@ -23,7 +23,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from cloister_api.commands.admin_key import create_key
+from cloister_api.commands.keys import create_key
 from cloister_api.ledger.database import migrate, open_ledger
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloister_cli.doctor.rights import NEEDED
+from cloister_cli.doctor.access import NEEDED
 from cloister_crds.names import RESTORE_HOLDER, RESTORES_ANNOTATION
 from tests.support.cluster.admission_policies import MANIFESTS, policy_documents
 from tests.support.cluster.api_server import ApiServer

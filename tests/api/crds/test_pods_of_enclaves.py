@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from cloister_crds.tokens import token_audience
-from cloister_operator.enclave.tenant.priority_class import build_priority_class
+from cloister_crds.names import token_audience
+from cloister_operator.enclave.tenant import build_priority_class
 from tests.support.cluster.api_server import ApiServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
 from tests.api.crds.test_pods_of_enclaves import pod as enclave_pod
 from tests.support.cluster.admission_policies import install_policies, remove_policies
 from tests.support.cluster.api_server import ApiResponse, ApiServer

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from cloister_api.ledger.tables.sessions import SESSIONS
+from cloister_api.ledger.tables import SESSIONS
 from cloister_clients.clock import utc_now
 from cloister_crds.lifecycle.admission.quotas import quota_reached
 from tests.support.programs.dashboard import Dashboard, Person

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from cloister_api.ledger.tables.core import AUDIT
+from cloister_api.ledger.tables import AUDIT
 from tests.support.programs.dashboard import Person
 from tests.support.programs.facade import FacadeInstallation
 from tests.support.programs.openid_dashboard import ForgedSignIns

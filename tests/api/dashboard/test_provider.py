@@ -7,8 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import select, update
 
-from cloister_api.ledger.tables.core import AUDIT
-from cloister_api.ledger.tables.sessions import SESSIONS
+from cloister_api.ledger.tables import AUDIT, SESSIONS
 from dev.plain_http import NO_TRUST
 from tests.support.programs.dashboard import COOKIE, Person
 from tests.support.programs.facade import ADMIN, FacadeInstallation, run_command

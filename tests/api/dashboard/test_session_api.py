@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from cloister_api.ledger.tables.sessions import SESSIONS
+from cloister_api.ledger.tables import SESSIONS
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization

@@ -20,7 +20,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 from sqlalchemy import select
 
 from cloister_api.ledger.database import open_ledger
-from cloister_api.ledger.tables.core import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
+from cloister_api.ledger.tables import CERTIFICATE_ORDERS, CERTIFICATE_SUBMISSIONS
 from cloister_crds.names import challenge_name
 from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.programs.facade import (

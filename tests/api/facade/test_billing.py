@@ -4,9 +4,8 @@ import uuid
 
 import pytest
 
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.metering.slices import SECONDS, ServedEnclave
-from cloister_api.metering.store import MeteringStore
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate
+from cloister_api.metering.store import SECONDS, MeteringStore, ServedEnclave
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_key_check import key_of
 from tests.api.facade.test_usage_reports import Reporter

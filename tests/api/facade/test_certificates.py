@@ -13,10 +13,10 @@ import yaml
 from cryptography import x509
 from typing_extensions import override
 
-from cloister_api.auth.token_reviews import ENCLAVE_RATE
+from cloister_api.auth.pod_tokens import ENCLAVE_RATE
 from cloister_clients.kube.kinds import EVENT, POD, TOKEN_REVIEW, of
 from cloister_crds.kinds import Container, Enclave, HostnameClaim
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
 from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.faults.fault_kinds import ApiRequest, Fault
 from tests.support.faults.faulty_proxy import FaultyProxy

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from cloister_api.ledger.database import open_ledger, place_of
+from cloister_api.ledger.keys.admin_keys import Reporters
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.keys.reporters import Reporters
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from tests.support.builders.usage import sign

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate
 from cloister_crds.config import Shim
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, start_facade
 from tests.support.programs.guest_part import RunningPart

@@ -19,7 +19,7 @@ import pytest
 
 from cloister_api.http.bodies import MAX_BODY, MAX_REPORT
 from cloister_api.openapi.document import operations
-from cloister_api.routes.webhooks import RELEASES_PATH
+from cloister_api.routes.platform import RELEASES_PATH
 from cloister_api.usage.events import MAX_EVENTS
 from cloister_api.usage.ingest import PATH as REPORT_PATH
 from cloister_clients.clock import utc_now

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from sqlalchemy import update
 
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS, SEQUENCES
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS, SEQUENCES
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import HostnameClaim

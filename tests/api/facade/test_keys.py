@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate, well_formed
-from cloister_api.routes.pagination import encode_cursor
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate, well_formed
+from cloister_api.routes.parameters import encode_cursor
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation, run_command
 from tests.support.waiting import until
 

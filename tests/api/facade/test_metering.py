@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import open_ledger, place_of
-from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
+from cloister_api.ledger.tables import RUNTIME_ENCLAVES, RUNTIME_SLICES
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import NotFound

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate
 from cloister_api.openapi.document import operations
 from tests.support.clients.openapi_check import described
 from tests.support.programs.facade import Facade, FacadeInstallation

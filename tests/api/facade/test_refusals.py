@@ -10,7 +10,7 @@ import yaml
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Host, HostnameClaim, Secret
-from cloister_crds.lifecycle.admission.key_check import api_reachable_condition
+from cloister_crds.lifecycle.admission.keys import api_reachable_condition
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from tests.support.programs.facade import DOMAIN, Facade, FacadeInstallation, config_file
 from tests.support.waiting import until

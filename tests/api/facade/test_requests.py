@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cloister_api.commands.identifiers import restore_identifiers
-from cloister_api.ledger.keys.key_format import generate
+from cloister_api.commands.organizations import restore_identifiers
+from cloister_api.ledger.keys.key_material import generate
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import Record

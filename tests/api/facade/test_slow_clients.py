@@ -19,8 +19,8 @@ import yaml
 
 from cloister_api.http.bodies import MAX_REPORT
 from cloister_api.http.connections import MAX_HEADERS
-from cloister_api.ledger.keys.key_format import REGULAR_PREFIX, generate
-from cloister_api.routes.shim import CHECK_PATH
+from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, generate
+from cloister_api.routes.enclaves import CHECK_PATH
 from cloister_api.usage.ingest import PATH
 from cloister_clients.clock import utc_now
 from tests.api.facade.test_serving import changed, port_of

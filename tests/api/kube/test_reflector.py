@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from cloister_clients.kube import KubeClient, Reflector
-from cloister_clients.kube.events import Object
-from cloister_clients.kube.kinds import CONFIG_MAP
+from cloister_clients.kube.kinds import CONFIG_MAP, Object
 from tests.support.waiting import until
 
 

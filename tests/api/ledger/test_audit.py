@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.audit import AuditRow, AuditTrail
-from cloister_api.services.idempotency import RETRIED_WITHIN, CreateRequest, is_repeatable
+from cloister_api.services.preconditions import RETRIED_WITHIN, CreateRequest, is_repeatable
 from cloister_api.usage import retention
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

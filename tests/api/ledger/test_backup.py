@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.database import Place, migrate, open_ledger, open_to_read
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables.usage import EVENTS
+from cloister_api.ledger.usage_tables import EVENTS
 from cloister_api.usage.retention import check
 from tests.support.builders.usage import delivery, key_in, some_events, written
 from tests.support.servers.postgres import Postgres, binaries

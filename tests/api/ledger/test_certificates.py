@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.certificates.expiry import CertificateExpiry
 from cloister_api.certificates.limits import longest_window, next_order
 from cloister_api.certificates.settings import AcmeLimits, CertificateSettings
-from cloister_api.certificates.sweep import CertificateSweep
+from cloister_api.certificates.sweep import CertificateExpiry, CertificateSweep
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders
-from cloister_api.ledger.tables.core import CERTIFICATE_KEYS, CERTIFICATE_ORDERS
+from cloister_api.ledger.tables import CERTIFICATE_KEYS, CERTIFICATE_ORDERS
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

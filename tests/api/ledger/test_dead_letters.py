@@ -9,10 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_to_read
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables.usage import DEAD_LETTERS, EVENTS
-from cloister_api.usage import dead_letters
-from cloister_api.usage.dead_letters import DeadLetter, describe, kept
-from cloister_api.usage.retention import check, prune
+from cloister_api.ledger.usage_tables import DEAD_LETTERS, EVENTS
+from cloister_api.usage import retention
+from cloister_api.usage.retention import DeadLetter, check, describe, kept, prune
 from tests.support.builders.usage import delivery, event, key_in, written
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
@@ -67,15 +66,15 @@ async def test_what_is_no_event_at_all_is_kept_too(
 async def test_dead_letters_of_a_reporter_are_bounded_and_what_is_lost_is_counted(
     engine: AsyncEngine, place: Place, material: KeyMaterial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MOST_EVENTS", 5)
+    monkeypatch.setattr(retention, "MOST_EVENTS", 5)
     events = [event(f"e{number}", NOW, meters=5) for number in range(8)]
     written(place, material, delivery("d1", events[:4], NOW))
     written(place, material, delivery("d2", events, NOW))
     letters, told = read(place)
     assert len(letters) == 5
     assert told[1].startswith("not counted and not kept: 3 of router-1")
-    monkeypatch.setattr(dead_letters, "MOST_EVENTS", 100)
-    monkeypatch.setattr(dead_letters, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(retention, "MOST_EVENTS", 100)
+    monkeypatch.setattr(retention, "MOST_BYTES", 20_000)
     large = [event(f"l{n}", NOW, meters=5, attributes={"a": "é" * 9_000}) for n in range(50)]
     written(place, material, delivery("d3", large, NOW))
     async with engine.connect() as connection:
@@ -86,7 +85,7 @@ async def test_dead_letters_of_a_reporter_are_bounded_and_what_is_lost_is_counte
 async def test_dead_letters_are_swept_with_the_events(
     engine: AsyncEngine, place: Place, material: KeyMaterial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MOST_EVENTS", 1)
+    monkeypatch.setattr(retention, "MOST_EVENTS", 1)
     sent = [event("e1", NOW, meters=5), event("e2", NOW, meters=5), event("e3", NOW)]
     written(place, material, delivery("d1", sent, NOW))
     await prune(engine, NOW + timedelta(days=99), 100)

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.errors import ApiError
 from cloister_api.ledger.database import Place, open_writer
+from cloister_api.ledger.keys.admin_keys import Reporter, Reporters
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.keys.reporters import Reporter, Reporters
-from cloister_api.ledger.sequences import advance
-from cloister_api.ledger.tables.usage import EVENTS
+from cloister_api.ledger.leases import advance
+from cloister_api.ledger.usage_tables import EVENTS
 from cloister_api.usage import ingest
 from cloister_api.usage.ingest import Ingest, ReportReceipt
 from cloister_api.usage.writer import UsageWriter

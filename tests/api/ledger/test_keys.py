@@ -10,9 +10,8 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.admin_key_cache import AdminKeyCache
-from cloister_api.auth.api_keys.cache import ApiKeyCache
-from cloister_api.auth.api_keys.hosts import HostnameOwners
+from cloister_api.auth.admin_keys import AdminKeyCache
+from cloister_api.auth.api_keys import ApiKeyCache, HostnameOwners
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.errors import ApiError
@@ -21,8 +20,8 @@ from cloister_api.ledger.keys import rotation
 from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
-from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.tables.core import API_KEYS
+from cloister_api.ledger.leases import Replicas
+from cloister_api.ledger.tables import API_KEYS
 from cloister_api.services.api_keys import ApiKeyService
 from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Organization

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.backup.ledger_copy import back_up, check_material, restore
+from cloister_api.backup.collection import back_up, check_material, restore
 from cloister_api.ledger.database import LedgerError, Place, open_ledger, open_to_read
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
-from cloister_api.ledger.tables.core import REPLICAS
+from cloister_api.ledger.tables import REPLICAS
 from cloister_api.usage.retention import check
 from tests.support.builders.usage import delivery, key_in, some_events, written
 from tests.support.servers.postgres import Postgres

@@ -9,9 +9,8 @@ from sqlalchemy import URL, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.database import Place, open_to_read
-from cloister_api.ledger.tables.metering import RUNTIME_ENCLAVES, RUNTIME_SLICES
-from cloister_api.metering.slices import SECONDS, ServedEnclave, unfit
-from cloister_api.metering.store import MeteringStore, check_runtime
+from cloister_api.ledger.tables import RUNTIME_ENCLAVES, RUNTIME_SLICES
+from cloister_api.metering.store import SECONDS, MeteringStore, ServedEnclave, check_runtime, unfit
 
 WIDTH = SECONDS * 1_000_000
 START = 1_700_000_100_000_000

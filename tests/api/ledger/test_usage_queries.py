@@ -11,10 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from cloister_api.ledger.database import Place
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.usage.breakdown import MOST_GROUPS, BreakdownBy, Breakdowns
-from cloister_api.usage.price_lists import import_prices
-from cloister_api.usage.prices import Price
-from cloister_api.usage.queries import UsageQueries
+from cloister_api.usage.prices import Price, import_prices
+from cloister_api.usage.queries import MOST_GROUPS, BreakdownBy, Breakdowns, UsageQueries
 from cloister_api.usage.retention import prune
 from cloister_api.usage.windows import WINDOWS, span_of
 from tests.support.builders.usage import delivery, event, key_in, written

@@ -18,12 +18,11 @@ from cloister_api.ledger.bulk import insert_rows
 from cloister_api.ledger.database import Place, open_to_read, open_writer
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables.core import KEY_TOTALS
-from cloister_api.ledger.tables.usage import EVENTS, NAMES, POINTS, ROLLUPS
-from cloister_api.usage.levels import EVER
-from cloister_api.usage.price_lists import import_prices
-from cloister_api.usage.prices import Price
+from cloister_api.ledger.tables import KEY_TOTALS
+from cloister_api.ledger.usage_tables import EVENTS, NAMES, POINTS, ROLLUPS
+from cloister_api.usage.prices import Price, import_prices
 from cloister_api.usage.retention import check, prune
+from cloister_api.usage.windows import EVER
 from cloister_api.usage.writer import VerifiedReport
 from tests.support.builders.usage import (
     delivery,

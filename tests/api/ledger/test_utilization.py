@@ -7,8 +7,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.leases import Lease
-from cloister_api.ledger.tables.usage import NAMES
-from cloister_api.ledger.tables.utilization import UTILIZATION
+from cloister_api.ledger.usage_tables import NAMES, UTILIZATION
 from cloister_api.usage.windows import WINDOWS
 from cloister_api.utilization.buckets import SeriesKey, UsageInterval, add_interval
 from cloister_api.utilization.store import NOTHING, UtilizationStore

@@ -17,9 +17,8 @@ from cloister_api.ledger import database
 from cloister_api.ledger.database import migrate, open_ledger
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.replicas import Replicas
-from cloister_api.ledger.sequences import advance
-from cloister_api.ledger.tables.core import SEQUENCES
+from cloister_api.ledger.leases import Replicas, advance
+from cloister_api.ledger.tables import SEQUENCES
 from tests.support.waiting import until
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import CONFIG_MAP, EVENT, POD, SECRET, of
 from cloister_crds.kinds import Container, Enclave
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.cluster.direct_client import DirectClient

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Container
-from cloister_operator.writer.writer import FIELD_MANAGER
+from cloister_operator.writer import FIELD_MANAGER
 from dev.cluster import Cluster
 from dev.cluster.images import Image, push
 from tests.support.cluster.gateway_crds import GATEWAY_CRDS, install_gateway_crds

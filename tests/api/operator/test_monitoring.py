@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from cloister_clients.kube.admission_policies import POLICIES
+from cloister_clients.kube.kinds import POLICIES
 from dev.cluster import Cluster
 from dev.plain_http import NO_TRUST
 from tests.support.programs.operator import Installation, operator_lock

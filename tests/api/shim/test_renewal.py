@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.certificates.request import read_request
 from cloister_clients.clock import utc_now
-from cloister_operator.enclave.shim_tls import certificate_folder
+from cloister_operator.enclave.sidecars import certificate_folder
 from tests.support.builders.signing_requests import new_key, signing_request
 from tests.support.servers.shim import HOSTNAME, RunningShim, running_shim
 from tests.support.waiting import until_sync

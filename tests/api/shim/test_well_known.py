@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cloister_operator.enclave.guest_config.agent import agent_document
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
 from tests.support.builders.enclave_plans import SURROUNDINGS, WEB, plan_of
 from tests.support.ports import free_port
 from tests.support.programs.measured_guest import measured_guest, write_measured

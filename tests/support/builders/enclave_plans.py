@@ -17,7 +17,7 @@ from cloister_crds.config import (
 from cloister_crds.kinds import Enclave, Host
 from cloister_crds.measurement import Measurement
 from cloister_operator.enclave.built import build_enclave
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
+from cloister_operator.enclave.network.addresses import ClusterNetwork, DnsResolver
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 
 __all__ = [

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cloister_crds.config import EncryptedBodies, ModelSpec, Shim
-from cloister_crds.measurement.guest_rules import pod_text, policy_text
-from cloister_operator.enclave.guest_policy.pod_data import pod_data
+from cloister_crds.measurement.initdata import pod_text, policy_text
+from cloister_operator.enclave.guest_policy import pod_data
 from cloister_operator.enclave.plan import EnclavePlan
 from tests.support.builders.enclave_plans import (
     SETTINGS,

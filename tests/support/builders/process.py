@@ -3,7 +3,7 @@
 from cloister_clients.kube import KubeConfig
 from cloister_operator.context import ProcessContext
 from cloister_operator.settings import OperatorSettings
-from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.health import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
 
 __all__ = ["process_context"]

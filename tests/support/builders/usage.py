@@ -16,8 +16,7 @@ from cloister_api.ledger.database import Place, open_writer
 from cloister_api.ledger.keys.api_keys import ApiKey, ApiKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer
 from cloister_api.usage.events import judge_events, read_report
-from cloister_api.usage.ingest import PATH
-from cloister_api.usage.signature import ReportSignature, signature_of
+from cloister_api.usage.ingest import PATH, ReportSignature, signature_of
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
 
 __all__ = [

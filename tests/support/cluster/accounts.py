@@ -7,8 +7,7 @@ import yaml
 
 from cloister_clients.kube import KindRef
 from cloister_clients.kube.kinds import NAMESPACE, ROLE_BINDING
-from cloister_operator.enclave.tenant.namespace import build_namespace
-from cloister_operator.enclave.tenant.role_bindings import build_role_bindings
+from cloister_operator.enclave.tenant import build_namespace, build_role_bindings
 from dev.cluster import Cluster
 from tests.support.cluster.admission_policies import MANIFESTS
 

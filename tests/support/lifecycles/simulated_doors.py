@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.services.containers.spec_patches import (
+from cloister_api.services.containers.specs import (
     before_update,
     cancelling,
     deployed_spec,

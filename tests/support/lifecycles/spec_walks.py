@@ -136,7 +136,11 @@ class SpecWalk:
         def quiet() -> bool:
             before, found = last[:], self.containers()
             enclaves = self.lifecycles.direct.list_objects(of(Enclave), self.lifecycles.namespace)
-            ending = [each for each in enclaves if "deletionTimestamp" in each["metadata"]]
+            ending = [
+                each
+                for each in enclaves
+                if "deletionTimestamp" in each["metadata"] or "demotedAt" in each.get("status", {})
+            ]
             assert not ending, [each["metadata"]["name"] for each in ending]
             last[:] = [each["metadata"]["resourceVersion"] for each in found.values()]
             moving = {name: each["status"] for name, each in found.items() if _is_moving(each)}

@@ -21,12 +21,12 @@ import yaml
 from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.commands.admin_key import create_key, revoke_key
+from cloister_api.commands.keys import create_key, revoke_key
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys, count_change
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables.core import ADMIN_KEYS, AUDIT
+from cloister_api.ledger.tables import ADMIN_KEYS, AUDIT
 from cloister_api.settings import ApiSettings
 from cloister_clients.kube import KubeClient, NotFound
 from cloister_clients.kube.kinds import of

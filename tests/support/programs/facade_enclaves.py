@@ -12,7 +12,7 @@ from cloister_clients.kube.kinds import POD, of
 from cloister_crds.kinds import Container, Domain, Enclave, HostnameClaim
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.lifecycle.request import record
-from cloister_crds.tokens import ACCOUNT, token_audience
+from cloister_crds.names import ACCOUNT, token_audience
 from tests.support.cluster.pod_tokens import (
     KUBELET_GROUPS,
     KUBELET_USER,

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
 from cloister_operator.enclave.shim.encrypted_bodies import bodies_document
 from tests.support.builders.enclave_plans import SURROUNDINGS, WEB, config_of, plan_of
 from tests.support.programs.guest_part import RunningPart

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cloister_crds.config import Shim
-from cloister_operator.enclave.guest_config.key_gate import gate_document
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
+from cloister_operator.enclave.guest_config.certificate import gate_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
+from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.plan import ApiIdentity
 from tests.support.builders.enclave_plans import SETTINGS, WEB, config_of, plan_of
 from tests.support.programs.guest_part import RunningPart

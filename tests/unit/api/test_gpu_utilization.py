@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister_api.utilization import gpu_exporters
+from cloister_api.utilization import gpus
 from cloister_api.utilization.buckets import GpuSample, SeriesKey, add_interval
 from cloister_api.utilization.buckets import gpu_interval_between as interval_between
-from cloister_api.utilization.gpu_exporters import GpuExporters
-from cloister_api.utilization.gpu_exposition import (
+from cloister_api.utilization.gpus import GpuExporters
+from cloister_api.utilization.samples import (
     ExpositionError,
     GpuReading,
     GpuReport,
@@ -162,7 +162,7 @@ def report(text: str) -> Reply:
 async def test_every_address_of_the_name_is_an_exporter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
+    monkeypatch.setattr(gpus, "SECONDS", 60.0)
     nodes = Nodes(report(WHOLE), report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read()
@@ -182,7 +182,7 @@ async def test_every_address_of_the_name_is_an_exporter(
         (Reply(500), "status 500"),
         (Reply(302, headers={"Location": "http://127.0.0.1:1/metrics"}), "status 302"),
         (report("DCGM_FI_DEV_FB_USED{ 5"), "text format"),
-        (report("#" * (gpu_exporters.BYTES + 1)), "beyond"),
+        (report("#" * (gpus.BYTES + 1)), "beyond"),
         (Reply(body=b"x", headers={"Content-Encoding": "gzip"}), "coding"),
     ],
     ids=["error", "redirect", "not a report", "too large", "compressed"],
@@ -193,7 +193,7 @@ async def test_an_exporter_that_fails_costs_itself_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
+    monkeypatch.setattr(gpus, "SECONDS", 60.0)
     nodes = Nodes(reply, report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read(times=2)
@@ -207,7 +207,7 @@ async def test_an_exporter_that_fails_costs_itself_and_is_logged_once(
 async def test_an_exporter_that_does_not_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gpu_exporters, "SECONDS", 0.2)
+    monkeypatch.setattr(gpus, "SECONDS", 0.2)
     ended = threading.Event()
 
     def silent(_: Request) -> Reply:
@@ -235,8 +235,8 @@ async def test_a_name_without_addresses_is_logged(caplog: pytest.LogCaptureFixtu
 async def test_only_so_many_addresses_are_read(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gpu_exporters, "EXPORTERS", 1)
-    monkeypatch.setattr(gpu_exporters, "SECONDS", 60.0)
+    monkeypatch.setattr(gpus, "EXPORTERS", 1)
+    monkeypatch.setattr(gpus, "SECONDS", 60.0)
     nodes = Nodes(report(WHOLE), report(PARTITIONED))
     with nodes.stack:
         found = await nodes.read()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from cloister_api.commands.identifiers import read_backup, refusal
+from cloister_api.commands.organizations import read_backup, refusal
 from cloister_crds.kinds import Domain, Organization
 
 BEFORE = "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"

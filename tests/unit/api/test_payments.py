@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cloister_api.payments.records import Charge, Invoice, InvoicePayment, Subscription
+from cloister_api.payments.payments import billing_by
 from cloister_api.payments.settings import PaymentsError, StripeSettings, read_secrets
-from cloister_api.payments.subscriptions import billing_by
-from cloister_api.payments.transactions import major_units, transactions
+from cloister_api.payments.transactions import (
+    Charge,
+    Invoice,
+    InvoicePayment,
+    Subscription,
+    major_units,
+    transactions,
+)
 
 
 def settings(**given: Any) -> StripeSettings:

@@ -17,12 +17,7 @@ from cloister_api.utilization.buckets import (
     add_interval,
     interval_of,
 )
-from cloister_api.utilization.pod_metrics import (
-    ContainerUsage,
-    PodUsage,
-    quantity,
-    read_pod_metrics,
-)
+from cloister_api.utilization.samples import ContainerUsage, PodUsage, quantity, read_pod_metrics
 from cloister_api.utilization.store import NOTHING, point
 
 RECORDED = Path("tests/data/metrics/pods.json").read_bytes()

@@ -3,7 +3,7 @@
 import yaml
 from click.testing import CliRunner
 
-from cloister_cli.crds import crds
+from cloister_cli.artifacts import crds
 from cloister_crds.crd_manifests import manifests
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cloister_cli.doctor.cluster import kind_findings
+from cloister_cli.doctor.cluster import check_nodes, kind_findings
 from cloister_cli.doctor.command import print_findings
-from cloister_cli.doctor.nodes import check_nodes
 from cloister_clients.findings import FindingLevel, failed
 
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}

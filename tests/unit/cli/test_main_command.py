@@ -73,7 +73,7 @@ def test_commands_are_listed_without_an_import(
     *output, modules = done.stdout.splitlines()
     assert [line for line in output if "admin-key" in line]
     packages = {"cloister_api", "cloister_api.commands", "cloister_operator"}
-    packages |= {"cloister_operator.commands", "cloister_cli.bundle", "cloister_cli.doctor"}
+    packages |= {"cloister_operator.commands", "cloister_cli.doctor"}
     assert set(ast.literal_eval(modules)) == packages | {"cloister_cli", "cloister_cli.main"}
 
 

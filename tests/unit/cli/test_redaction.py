@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloister_cli.bundle.redaction import REDACTED, Redactor, secret_values
+from cloister_cli.bundle import REDACTED, Redactor, secret_values
 
 KEY = "tk_" + "a1B2" * 9
 

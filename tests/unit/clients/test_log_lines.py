@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from cloister_clients.telemetry.log_lines import LineFormatter, escaped
+from cloister_clients.telemetry import LineFormatter, escaped
 
 FORGED = "x\n2026-11-25 00:00:00 CRITICAL root forged"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

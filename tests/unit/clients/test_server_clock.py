@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from cloister_clients.server_clock import ServerClock
+from cloister_clients.clock import ServerClock
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

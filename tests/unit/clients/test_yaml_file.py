@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from cloister_clients.yaml_file import read_yaml
+from cloister_clients.settings import read_yaml
 
 
 def test_yaml_is_read_as_by_the_safe_loader() -> None:

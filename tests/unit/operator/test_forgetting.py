@@ -29,7 +29,7 @@ from cloister_operator.context import ProcessContext
 from cloister_operator.enclave.built import build_enclave
 from cloister_operator.lookups.external_lookup import ExternalLookup
 from cloister_operator.process.kopf_handlers import make_registry
-from cloister_operator.workqueue.keys import Key
+from cloister_operator.workqueue.triggers import Key
 from tests.support.builders.enclave_plans import SETTINGS, WEB, plan_of
 from tests.support.builders.process import process_context
 from tests.support.builders.resources import NOW, container_of, enclave_of

@@ -9,8 +9,8 @@ import yaml
 from cloister_clients.settings import SettingsError
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.lifecycle.state.observed import Gateway
-from cloister_crds.repositories import RepositoryNames
-from cloister_operator.enclave.tenant.role_bindings import (
+from cloister_crds.names import RepositoryNames
+from cloister_operator.enclave.tenant import (
     API_ROLE,
     DEFAULT_ACCOUNTS,
     OPERATOR_ROLE,

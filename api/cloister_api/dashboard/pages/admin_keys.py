@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
@@ -18,11 +17,10 @@ from cloister_api.dashboard.pages.requests import (
     sign_in_again,
     submit,
 )
+from cloister_api.dashboard.rendering import Form
 from cloister_api.errors import ApiError
 from cloister_api.routes.audit import AuditedWrite
-from cloister_api.services.resources.admin_keys import is_valid
-
-__all__ = ["ROUTES"]
+from cloister_api.services.resources.organization import is_valid
 
 
 async def show(request: Request) -> Response:

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.container_forms import number_or_text
 from cloister_api.dashboard.pages.requests import (
     context_of,
@@ -19,12 +18,11 @@ from cloister_api.dashboard.pages.requests import (
     sign_in_again,
     submit,
 )
+from cloister_api.dashboard.rendering import Form
 from cloister_api.errors import ApiError, forbidden
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.schemas.keys import ChangeApiKeyRequest, CreateApiKeyRequest
-from cloister_api.services.resources.admin_keys import expiry_of
-
-__all__ = ["ROUTES", "change_of"]
+from cloister_api.services.resources.organization import expiry_of
 
 
 async def show(request: Request) -> Response:

@@ -1,26 +1,38 @@
-"""What forms ask of a container: the same fields for a new one and for a change of one."""
+"""The forms of containers: a new one, and changes of the settings of one."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.pages.requests import context_of, principal_of
-from cloister_api.errors import bad_request
-from cloister_crds.kinds.container import Container, ContainerSpec
-
-__all__ = [
-    "changes_of",
-    "choices_of",
-    "container_manifest_of",
-    "filled",
-    "number_or_text",
-    "requested_of",
-    "variables_of",
-]
+from cloister_api.cache import CachedContainer
+from cloister_api.dashboard.pages.requests import (
+    context_of,
+    principal_of,
+    render,
+    require_admin,
+    submit,
+)
+from cloister_api.dashboard.rendering import Form, read_form
+from cloister_api.dashboard.rows import Tone
+from cloister_api.errors import ApiError, bad_request, from_kube, from_model
+from cloister_api.records.container import replacement_links
+from cloister_api.routes.audit import AuditedWrite
+from cloister_api.routes.containers import shown_record
+from cloister_api.schemas.container_responses import ReleaseVerdictResponse
+from cloister_api.schemas.containers import (
+    CreateContainerRequest,
+    RelaunchRequest,
+    ValidateReleaseRequest,
+)
+from cloister_clients.kube import KubeError
+from cloister_crds.kinds.container import Container, ContainerSpec, DesiredState
 
 SECRET = "secret:"  # noqa: S105 - the first part of a field's name
 KEY = "key:"
@@ -179,3 +191,210 @@ def differs(name: str, value: Any, now: Mapping[str, Any]) -> bool:
     if isinstance(value, list):
         return set(value) != set(now[name])
     return bool(value != now[name])
+
+
+async def show_settings(request: Request) -> Response:
+    """Show what the container asks for."""
+    return await settings_page(request, None)
+
+
+async def settings_page(
+    request: Request, form: Form | None, problem: ApiError | None = None
+) -> Response:
+    """Return the page with what was typed, and why that was not done.
+
+    Parameters
+    ----------
+    request
+        The request.
+    form
+        What was typed; None = the container as it is.
+    problem
+        Why it was not done.
+    """
+    context, principal = context_of(request), principal_of(request)
+    held = await context.reader.get(
+        principal, request.path_params["id"], request.query_params.get("seen")
+    )
+    status, _ = context.statuses.of(held)
+    spec = held.container.spec
+    links = replacement_links(context.reader.known(principal))
+    return render(
+        request,
+        "container_settings.html",
+        problem=problem,
+        typed=form or filled(spec),
+        name=held.container.display_name,
+        identifier=held.id,
+        version=f'"{held.version}"',
+        record=shown_record(context, principal, held, links),
+        stopped=spec.state is DesiredState.STOPPED,
+        managed_by=status.managed_by,
+        manifest=manifest_if_managed(held, form, problem),
+        object_name=held.container.metadata.name,
+        **choices_of(request),
+    )
+
+
+def manifest_if_managed(held: CachedContainer, form: Form | None, problem: ApiError | None) -> str:
+    """Return what a form asks for as a manifest, where somebody else manages it; else empty."""
+    meta = held.container.metadata
+    if form is None or problem is None or problem.status != HTTPStatus.CONFLICT:
+        return ""
+    try:
+        changes = changes_of(form, held.container.spec)
+    except ApiError:
+        return ""
+    return container_manifest_of(meta.name, meta.namespace or "", changes) if changes else ""
+
+
+async def change(request: Request) -> Response:
+    """Run the container with what the form changes."""
+    context, identifier = context_of(request), request.path_params["id"]
+    shown = await context.reader.get(principal_of(request), identifier, None)
+    stopped = shown.container.spec.state is DesiredState.STOPPED
+    action = "container.start" if stopped else "container.relaunch"
+
+    async def write(form: Form, _: AuditedWrite) -> str:
+        principal = principal_of(request)
+        held = await context.reader.get(principal, identifier, None, form.get("version") or None)
+        body = RelaunchRequest.model_validate(changes_of(form, held.container.spec))
+        deploy = context.updater.start if stopped else context.updater.relaunch
+        changed = await deploy(principal, held, body)
+        return f"/o/{principal.slug}/containers/{identifier}?seen={changed.version}"
+
+    return await submit(request, action, identifier, write, settings_page)
+
+
+SETTINGS_ROUTES = (
+    Route("/o/{slug}/containers/{id}/settings", show_settings),
+    Route("/o/{slug}/containers/{id}/settings", change, methods=["POST"]),
+)
+"""Routes of the module; they go before those of the other forms of a container."""
+
+
+MOST_RELEASES = 20
+"""Releases that are offered."""
+
+
+def body_of(form: Form) -> dict[str, Any]:
+    """Return a form as the body of `POST /api/containers`; empty fields are left out.
+
+    Raises
+    ------
+    ApiError
+        400 when a line of the variables has no equals sign, or names one twice.
+    """
+    asked = requested_of(form)
+    optional = ("custom_domain", "host", "gpus", "staging", "disable_confidential")
+    left_out = {name for name in optional if asked[name] in {"", None, False}}
+    # Zero GPUs are fewer than the file may ask for.
+    if asked["gpus"] == 0:
+        left_out.discard("gpus")
+    body = {name: value for name, value in asked.items() if name not in left_out}
+    body |= {name: form.get(name) for name in ("name", "repo", "tag")}
+    if form.get("replaces"):
+        body["replaces"] = form.get("replaces")
+    return body
+
+
+async def show_new(request: Request) -> Response:
+    """Show the empty form."""
+    return await new_page(request, Form.fresh())
+
+
+async def new_page(
+    request: Request,
+    form: Form,
+    *,
+    problem: ApiError | None = None,
+    verdict: ReleaseVerdictResponse | None = None,
+) -> Response:
+    """Return the page with a form, and what was found about it.
+
+    Parameters
+    ----------
+    request
+        The request.
+    form
+        What was typed.
+    problem
+        Why nothing was created; None = nothing was to be.
+    verdict
+        What was found about the release; None = it was not checked.
+    """
+    context, principal = context_of(request), principal_of(request)
+    return render(
+        request,
+        "new_container.html",
+        typed=form,
+        problem=problem,
+        verdict=verdict,
+        releases=await releases_of(request, form) if problem or verdict else [],
+        good=Tone.GOOD,
+        bad=Tone.BAD,
+        containers=[
+            (each.id, each.container.display_name, each.container.spec.debug)
+            for each in context.cache.containers_of(principal.namespace)
+            if not each.going
+        ],
+        **choices_of(request),
+    )
+
+
+async def releases_of(request: Request, form: Form) -> list[str]:
+    """Return the newest tags of a form's repository; none where they cannot be had."""
+    context, principal = context_of(request), principal_of(request)
+    try:
+        found = await context.validation.releases(principal, form.get("repo"), MOST_RELEASES)
+    except ApiError:
+        return []
+    return [each.tag for each in found]
+
+
+async def check(request: Request) -> Response:
+    """Check the release of a form as a create would, and show all that is wrong with it."""
+    require_admin(request)
+    context, principal = context_of(request), principal_of(request)
+    form = await read_form(request, seconds=context.settings.limits.body_seconds)
+    try:
+        body = body_of(form)
+        asked = {name: value for name, value in body.items() if name not in {"name", "replaces"}}
+        if body["name"]:
+            asked["instance_name"] = body["name"]
+        verdict = await context.validation.release(
+            principal, ValidateReleaseRequest.model_validate(asked)
+        )
+    except ValidationError as error:
+        return await new_page(request, form, problem=from_model(error))
+    except KubeError as error:
+        return await new_page(request, form, problem=from_kube(error))
+    except ApiError as error:
+        return await new_page(request, form, problem=error)
+    return await new_page(request, form, verdict=verdict)
+
+
+async def create(request: Request) -> Response:
+    """Create the container of a form, and show it."""
+
+    async def write(form: Form, written: AuditedWrite) -> str:
+        principal = principal_of(request)
+        body = CreateContainerRequest.model_validate(body_of(form))
+        made = await context_of(request).creator.create(principal, body, form.retry)
+        written.target = made.id
+        return f"/o/{principal.slug}/containers/{made.id}?seen={made.version}"
+
+    return await submit(request, "container.create", "", write, again, success=201)
+
+
+async def again(request: Request, form: Form, problem: ApiError) -> Response:
+    """Return the page with why nothing was created."""
+    return await new_page(request, form, problem=problem)
+
+
+NEW_ROUTES = (
+    Route("/o/{slug}/containers/new", show_new),
+    Route("/o/{slug}/containers/new", create, methods=["POST"]),
+    Route("/o/{slug}/containers/new/check", check, methods=["POST"]),
+)
+"""Routes of the module; they go before those of a container."""

@@ -1,24 +1,30 @@
-"""The containers of an organization: the list, and one of them."""
+"""The containers of an organization: the list, one container with its details, its actions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.forms import Form
-from cloister_api.dashboard.live.feed import container_part
-from cloister_api.dashboard.live.listed import ListedContainers
+from cloister_api.context import Context
+from cloister_api.dashboard.charts import Chart, curves
+from cloister_api.dashboard.listing import Choice, OrderedContainers
+from cloister_api.dashboard.live import ListedContainers, container_part
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
+    submit,
 )
-from cloister_api.dashboard.views.listing import Choice, OrderedContainers
-from cloister_api.dashboard.views.rows import (
+from cloister_api.dashboard.rendering import Form
+from cloister_api.dashboard.rows import (
     ContainerRow,
     condition_rows,
     container_rows,
@@ -26,11 +32,17 @@ from cloister_api.dashboard.views.rows import (
     sentence_of,
     tone_of,
 )
-from cloister_api.errors import ApiError
-from cloister_api.records.replacement_links import ReplacementLinks, replacement_links
+from cloister_api.errors import ApiError, bad_request
+from cloister_api.ledger.audit import AuditQuery
+from cloister_api.records.container import ReplacementLinks, replacement_links
+from cloister_api.records.resources import audit_record
+from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.containers import shown_record, shown_records
-
-__all__ = ["ROUTES", "container_page", "rows_of"]
+from cloister_api.routes.parameters import window_of
+from cloister_api.schemas.container_responses import UtilizationPoint
+from cloister_api.schemas.containers import RelaunchRequest
+from cloister_api.usage.windows import WINDOWS
+from cloister_crds.kinds.organization import Role
 
 
 async def home(request: Request) -> Response:
@@ -129,9 +141,248 @@ async def container_page(
     )
 
 
-ROUTES = (
+LIST_ROUTES = (
     Route("/o/{slug}", home),
     Route("/o/{slug}/containers", containers),
     Route("/o/{slug}/containers/{id}", container),
 )
+"""Routes of the module."""
+
+
+USUAL = "1h"
+SHARES = (
+    ("Processors and memory, in percent", {"CPU": "cpu_util", "memory": "cpu_mem_util"}),
+    ("GPUs, in percent", {"GPU": "gpu_util", "memory of the GPUs": "gpu_mem_util"}),
+)
+"""Charts, and their series by the fields of points."""
+CHANGES = 20
+"""Rows of the audit trail that a page shows."""
+
+
+async def held_of(request: Request) -> CachedContainer:
+    """Return the container of the path.
+
+    Raises
+    ------
+    ApiError
+        404 when the organization has no such container.
+    """
+    return await context_of(request).reader.get(
+        principal_of(request), request.path_params["id"], None
+    )
+
+
+async def metrics(request: Request) -> Response:
+    """Show its utilization."""
+    context, held = context_of(request), await held_of(request)
+    time = request.query_params.get("time", USUAL)
+    series = (principal_of(request).organization_id, held.id)
+    found = await context.utilization.of(series, window_of(time), context.clock())
+    return render(
+        request,
+        "metrics.html",
+        name=held.container.display_name,
+        identifier=held.id,
+        charts=utilization_charts(found.data_points),
+        points=found.data_points,
+        time=time,
+        windows=list(WINDOWS),
+        every=15,
+    )
+
+
+def utilization_charts(points: list[UtilizationPoint]) -> list[tuple[str, Chart]]:
+    """Return title and drawing of what is known."""
+    found = []
+    for title, fields in SHARES:
+        chart = curves(
+            [
+                (
+                    f"{point.time[:10]} {point.time[11:16]}",
+                    {name: getattr(point, field) for name, field in fields.items()},
+                )
+                for point in points
+            ],
+            most=100.0,
+        )
+        if chart is not None:
+            found.append((title, chart))
+    return found
+
+
+async def measurement(request: Request) -> Response:
+    """Show what identifies the enclave that serves."""
+    context, held = context_of(request), await held_of(request)
+    try:
+        found, trouble = await context.measurements.of(held), ""
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        found, trouble = None, error.message
+    document = msgspec.json.format(msgspec.json.encode(found.document)) if found else b""
+    return render(
+        request,
+        "measurement.html",
+        name=held.container.display_name,
+        identifier=held.id,
+        debug=held.container.spec.debug,
+        hostname=held.container.status.domain,
+        found=found,
+        trouble=trouble,
+        document=document.decode(),
+        parts=(container_part(held.container.metadata.uid),),
+    )
+
+
+async def events(request: Request) -> Response:
+    """Show what happened to it, and who changed it."""
+    context, principal, held = context_of(request), principal_of(request), await held_of(request)
+    changes = []
+    if membership_of(request).role is Role.ADMIN:
+        query = AuditQuery(
+            organization=principal.slug,
+            organization_id=principal.organization_id,
+            present_since=principal.organization.metadata.creation_timestamp,
+            limit=CHANGES,
+            target=held.id,
+        )
+        changes = [audit_record(*row) for row in await context.audit.page(query)]
+    return render(
+        request,
+        "container_events.html",
+        name=held.container.display_name,
+        identifier=held.id,
+        events=await context.statuses.events(held),
+        changes=changes,
+        parts=(container_part(held.container.metadata.uid),),
+    )
+
+
+DETAIL_ROUTES = (
+    Route("/o/{slug}/containers/{id}/metrics", metrics),
+    Route("/o/{slug}/containers/{id}/measurement", measurement),
+    Route("/o/{slug}/containers/{id}/events", events),
+)
+"""Routes of the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A form that somebody has sent."""
+
+    context: Context
+    """What the facade has."""
+    principal: Principal
+    """Who."""
+    held: CachedContainer
+    """The container, in the version that the page showed."""
+    form: Form
+    """The form."""
+
+
+Do = Callable[[Attempt], Awaitable[CachedContainer | None]]
+"""Does something, and returns the container after it; None = it is gone."""
+
+
+async def stop(attempt: Attempt) -> CachedContainer:
+    """Stop what runs and keep the container."""
+    return await attempt.context.updater.stop(attempt.held)
+
+
+async def start(attempt: Attempt) -> CachedContainer:
+    """Deploy a stopped container again."""
+    body = requested(attempt.form)
+    return await attempt.context.updater.start(attempt.principal, attempt.held, body)
+
+
+async def relaunch(attempt: Attempt) -> CachedContainer:
+    """Make a new attempt, perhaps of another release."""
+    body = requested(attempt.form)
+    return await attempt.context.updater.relaunch(attempt.principal, attempt.held, body)
+
+
+async def accept(attempt: Attempt) -> CachedContainer:
+    """Let the staged update take over."""
+    return await attempt.context.updater.accept(attempt.held)
+
+
+async def cancel(attempt: Attempt) -> CachedContainer:
+    """Go back to what served before the update."""
+    return await attempt.context.updater.cancel(attempt.held)
+
+
+async def delete(attempt: Attempt) -> None:
+    """Delete the container, whose name the form repeats.
+
+    Raises
+    ------
+    ApiError
+        400 when it names another one.
+    """
+    name = attempt.held.container.display_name
+    if attempt.form.get("name") != name:
+        raise bad_request("name", f"name: write {name} to delete this container for good")
+    await attempt.context.updater.delete(attempt.principal, attempt.held)
+
+
+async def follow(attempt: Attempt) -> CachedContainer:
+    """Follow the newest release, or stay at this one."""
+    wanted = attempt.form.get("wanted") == "on"
+    return await attempt.context.updater.follow(attempt.held, wanted=wanted)
+
+
+async def connect(attempt: Attempt) -> CachedContainer:
+    """Listen to the repository's webhooks, or ignore them."""
+    wanted = attempt.form.get("wanted") == "on"
+    return await attempt.context.updater.connect(attempt.held, wanted=wanted)
+
+
+def requested(form: Form) -> RelaunchRequest:
+    """Return what a form changes: the release, where it names another one.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When it is no tag.
+    """
+    tag = form.get("tag")
+    return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
+
+
+ACTIONS: dict[str, tuple[str, Do]] = {
+    "stop": ("container.stop", stop),
+    "start": ("container.start", start),
+    "relaunch": ("container.relaunch", relaunch),
+    "accept": ("container.update.accept", accept),
+    "cancel": ("container.update.cancel", cancel),
+    "delete": ("container.delete", delete),
+    "auto-update": ("container.auto-update", follow),
+    "github-connection": ("container.github-connection", connect),
+}
+"""What each form does, and what the audit trail calls it, by the last part of its address."""
+
+
+async def act(request: Request) -> Response:
+    """Do what a form asks for, and show the container; what is refused is said on its page."""
+    name, identifier = request.path_params["action"], request.path_params["id"]
+    if name not in ACTIONS:
+        raise ApiError(404, "NOT_FOUND", "nothing of this name can be done to a container")
+    action, do = ACTIONS[name]
+
+    async def write(form: Form, _: AuditedWrite) -> str:
+        context, principal = context_of(request), principal_of(request)
+        held = await context.reader.get(principal, identifier, None, form.get("version") or None)
+        changed = await do(Attempt(context, principal, held, form))
+        where = f"/o/{principal.slug}/containers"
+        return where if changed is None else f"{where}/{identifier}?seen={changed.version}"
+
+    return await submit(request, action, identifier, write, again)
+
+
+async def again(request: Request, form: Form, problem: ApiError) -> Response:
+    """Return the page of the container with why something was not done."""
+    return await container_page(request, problem=problem, form=form)
+
+
+ACTION_ROUTES = (Route("/o/{slug}/containers/{id}/{action}", act, methods=["POST"]),)
 """Routes of the module."""

@@ -1,30 +1,34 @@
-"""Pages that only show: models, billing, audit trail, hosts, settings of the organization."""
+"""Pages that only show: organizations, models, usage, billing, audit trail, hosts, settings."""
 
+import csv
+import io
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from cloister_api.context import Context
+from cloister_api.dashboard.charts import stacks
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
     principal_of,
     render,
     require_admin,
+    session_of,
 )
 from cloister_api.errors import ApiError, bad_request
 from cloister_api.ledger.audit import AuditQuery
-from cloister_api.records.audit import audit_record, csv_text
-from cloister_api.routes.audit_trail import MAX_TEXT, row_of
+from cloister_api.records.resources import audit_record, csv_text, harmless
+from cloister_api.routes.audit import MAX_TEXT, row_of
 from cloister_api.routes.billing import run_time_record
-from cloister_api.routes.pagination import encode_cursor
-from cloister_api.routes.parameters import window_of
-from cloister_api.schemas.account_responses import Transaction
+from cloister_api.routes.parameters import encode_cursor, window_of
+from cloister_api.schemas.accounts import BreakdownResponse, Transaction, UsageResponse
+from cloister_api.usage.queries import BreakdownBy
 from cloister_api.usage.windows import WINDOWS, span_of
+from cloister_clients.clock import utc_text
 from cloister_crds.kinds.organization import Role
-
-__all__ = ["ROUTES"]
 
 ROWS = 50
 """Rows of a page of the audit trail."""
@@ -143,7 +147,7 @@ async def settings(request: Request) -> Response:
     )
 
 
-ROUTES = (
+INFORMATION_ROUTES = (
     Route("/o/{slug}/models", models),
     Route("/o/{slug}/billing", billing),
     Route("/o/{slug}/audit", audit),
@@ -151,4 +155,131 @@ ROUTES = (
     Route("/o/{slug}/hosts", hosts),
     Route("/o/{slug}/settings", settings),
 )
+"""Routes of the module."""
+
+
+async def home(_: Request) -> Response:
+    """Go to the organizations."""
+    return RedirectResponse("/organizations", 303)
+
+
+async def organizations(request: Request) -> Response:
+    """Show them; where there is one, go there."""
+    found = context_of(request).sessions.memberships(session_of(request).user)
+    if len(found) == 1 and "all" not in request.query_params:
+        slug = found[0].organization.metadata.name
+        return RedirectResponse(f"/o/{slug}/containers", 303)
+    return render(request, "organizations.html", memberships=found)
+
+
+ORGANIZATION_ROUTES = (Route("/", home), Route("/organizations", organizations))
+"""Routes of the module."""
+
+
+USUAL = "24h"
+CHOICES = {"model": BreakdownBy.MODEL, "key": BreakdownBy.KEY}
+"""What bars are made of."""
+
+
+async def show(request: Request) -> Response:
+    """Show it."""
+    context, principal = context_of(request), principal_of(request)
+    time, by, what = chosen(request)
+    window, now = window_of(time), context.clock()
+    series = await context.accounts.breakdowns.of(
+        principal.organization_id, window, CHOICES[by], now
+    )
+    used = await context.accounts.usage.aggregated(principal.organization_id, window, now)
+    points = points_of(series, by, what)
+    return render(
+        request,
+        "usage.html",
+        chart=stacks(points),
+        points=[(moment, sum(values.values())) for moment, values in points],
+        used=used,
+        rows=usage_rows(used),
+        time=time,
+        by=by,
+        what=what,
+        windows=list(WINDOWS),
+        as_of=utc_text(now),
+        every=60,
+    )
+
+
+def chosen(request: Request) -> tuple[str, str, str]:
+    """Return the window, what bars are made of, and what they measure.
+
+    Raises
+    ------
+    ApiError
+        400 when one of them cannot be.
+    """
+    given = request.query_params
+    time, by, what = given.get("time", USUAL), given.get("by", "model"), given.get("what", "cost")
+    window_of(time)
+    if by not in CHOICES:
+        raise bad_request("by", f"by: write one of {', '.join(CHOICES)}")
+    if what not in {"cost", "tokens"}:
+        raise bad_request("what", "what: write cost or tokens")
+    return time, by, what
+
+
+def points_of(series: BreakdownResponse, by: str, what: str) -> list[tuple[str, dict[str, float]]]:
+    """Return the points of a chart.
+
+    Parameters
+    ----------
+    series
+        Usage over time, by group.
+    by
+        ``model`` or ``key``.
+    what
+        ``cost`` or ``tokens``.
+    """
+    found = []
+    for point in series.data_points:
+        values: dict[str, float] = {}
+        for group in point.groups:
+            name = (group.model if by == "model" else group.key) or "unknown"
+            values[name] = values.get(name, 0.0) + float(getattr(group, what))
+        if point.others is not None:
+            values["others"] = values.get("others", 0.0) + float(getattr(point.others, what))
+        found.append((f"{point.time[:10]} {point.time[11:16]}", values))
+    return found
+
+
+def usage_rows(used: UsageResponse) -> list[tuple[str, str, int, int, int, float]]:
+    """Return key, model, requests, input tokens, output tokens and cost, the dearest first."""
+    rows = [
+        (key, model, one.requests, one.input_tokens, one.output_tokens, one.cost)
+        for key, usage in used.keys.items()
+        for model, one in usage.models.items()
+    ]
+    return sorted(rows, key=lambda row: (-row[5], row[0], row[1]))
+
+
+async def export(request: Request) -> Response:
+    """Return the rows of the page as CSV (RFC 4180)."""
+    context, principal = context_of(request), principal_of(request)
+    time, _, _ = chosen(request)
+    used = await used_in(context, principal.organization_id, time)
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(("key", "model", "requests", "input_tokens", "output_tokens", "cost"))
+    for row in usage_rows(used):
+        writer.writerow(harmless(each) for each in row)
+    name = f"usage-{principal.slug}-{time}.csv"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(file.getvalue(), media_type="text/csv", headers=headers)
+
+
+async def used_in(context: Context, organization_id: str, time: str) -> UsageResponse:
+    """Return what an organization used in a window."""
+    return await context.accounts.usage.aggregated(
+        organization_id, window_of(time), context.clock()
+    )
+
+
+USAGE_ROUTES = (Route("/o/{slug}/usage", show), Route("/o/{slug}/usage/export", export))
 """Routes of the module."""

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cloister_api.dashboard.forms import Form
 from cloister_api.dashboard.pages.requests import (
     Write,
     context_of,
@@ -23,10 +22,10 @@ from cloister_api.dashboard.pages.requests import (
     sign_in_again,
     submit,
 )
+from cloister_api.dashboard.rendering import Form
 from cloister_api.errors import ApiError, not_found
 from cloister_api.ledger.keys.admin_keys import AdminKey
 from cloister_api.routes.audit import AuditedWrite
-from cloister_api.services.resources.admin_keys import is_valid
 from cloister_api.services.resources.members import (
     ManagedElsewhereError,
     MembersChanged,
@@ -35,10 +34,9 @@ from cloister_api.services.resources.members import (
     with_role,
     without,
 )
+from cloister_api.services.resources.organization import is_valid
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Member, Role
-
-__all__ = ["ROUTES", "Person", "page_after", "person_of"]
 
 MOST_ENDED = 20
 """Most admin keys that are not valid any more which a page shows."""

@@ -11,11 +11,10 @@ from starlette.responses import RedirectResponse, Response
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
-from cloister_api.dashboard.forms import Form, read_form
-from cloister_api.dashboard.rendering import Pages
-from cloister_api.dashboard.views.navigation import navigation_of
+from cloister_api.dashboard.rendering import Form, Pages, read_form
+from cloister_api.dashboard.rows import navigation_of
 from cloister_api.errors import ApiError, forbidden, from_kube, from_model
-from cloister_api.http.callers import SAFE_METHODS
+from cloister_api.http.middleware import SAFE_METHODS
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
@@ -23,24 +22,6 @@ from cloister_api.sessions.sessions import MEMBERS_READ, Membership, is_recent, 
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
-
-__all__ = [
-    "START",
-    "SignInAgain",
-    "Write",
-    "audited",
-    "change",
-    "context_of",
-    "membership_of",
-    "principal_of",
-    "render",
-    "require_admin",
-    "require_recent",
-    "session_of",
-    "sign_in_again",
-    "start_address",
-    "submit",
-]
 
 Write = Callable[[Form, AuditedWrite], Awaitable[str | Response]]
 """Does what a form asks for, and returns the address of the page after it, or a response."""

@@ -21,8 +21,6 @@ from cloister_api.sessions.provider.refusal import SignInRefused, sentence
 from cloister_api.sessions.provider.settings import CALLBACK
 from cloister_api.sessions.settings import DashboardSettings
 
-__all__ = ["ROUTES"]
-
 logger = logging.getLogger(__name__)
 
 HOME = "/organizations"

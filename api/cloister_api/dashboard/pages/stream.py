@@ -15,12 +15,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from cloister_api.dashboard.live.feed import ALL_PARTS, Feed, Follower, container_part
+from cloister_api.dashboard.live import ALL_PARTS, Feed, Follower, container_part
 from cloister_api.dashboard.pages.requests import context_of, membership_of, session_of
 from cloister_api.errors import ApiError, bad_request
 from cloister_api.ledger.keys.sessions import SessionRow
-
-__all__ = ["ROUTES", "EventStream"]
 
 HEADERS = (
     (b"content-type", b"text/event-stream"),

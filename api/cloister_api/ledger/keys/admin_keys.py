@@ -1,9 +1,6 @@
-"""Admin keys in the ledger: create, find, list, revoke.
+"""Admin keys and reporters' secrets in the ledger: create, find, list, revoke."""
 
-Written by the commands and by the facade's guard of memberships; read by
-`cloister_api.auth.admin_key_cache`, which checks requests from memory.
-"""
-
+import secrets
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +8,12 @@ from datetime import datetime
 from typing import Any, Self
 
 from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.ledger.keys.key_format import generate
-from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.ledger.tables.core import ADMIN_KEYS, KEY_CHANGES
-
-__all__ = ["AdminKey", "AdminKeys", "seal_context"]
+from cloister_api.ledger.keys.key_material import KeySealer, generate
+from cloister_api.ledger.tables import ADMIN_KEYS, KEY_CHANGES
+from cloister_api.ledger.usage_tables import REPORTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +201,92 @@ async def count_change(connection: AsyncConnection) -> None:
 def seal_context(organization: str, key_id: str) -> str:
     """Return what a sealed key is bound to: table, organization, row."""
     return f"admin_keys|{organization}|{key_id}"
+
+
+SECRET_BYTES = 32
+
+
+class ReporterExistsError(Exception):
+    """There is, or was, a reporter of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Who may report usage."""
+
+    id: str
+    """Its name."""
+    created_at: datetime
+    """When it was created, in UTC."""
+    revoked_at: datetime | None
+    """When it was revoked permanently, in UTC; None = it was not."""
+    secret: bytes | None = field(default=None, repr=False)
+    """What it signs with; None = not read."""
+
+
+class Reporters:
+    """The table of reporters."""
+
+    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
+        self._engine = engine
+        self._material = material
+
+    async def create(self, name: str, now: datetime) -> str:
+        """Create a reporter and return its secret, which is shown only once.
+
+        Raises
+        ------
+        ReporterExistsError
+            When the name is or was used.
+        """
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        row = {
+            "id": name,
+            "sealed": self._material.seal(secret, context=reporter_seal_context(name)),
+            "created_at": now,
+        }
+        try:
+            async with self._engine.begin() as connection:
+                await connection.execute(insert(REPORTERS).values(row))
+        except IntegrityError as error:
+            raise ReporterExistsError(name) from error
+        return secret
+
+    async def all(self) -> list[Reporter]:
+        """Return all reporters by name, without secrets."""
+        columns = (REPORTERS.c.id, REPORTERS.c.created_at, REPORTERS.c.revoked_at)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(select(*columns).order_by(REPORTERS.c.id))).all()
+        return [Reporter(row.id, row.created_at, row.revoked_at) for row in rows]
+
+    async def find(self, name: str) -> Reporter | None:
+        """Return a reporter that was not revoked, with its secret; None = there is none.
+
+        Raises
+        ------
+        MaterialError
+            When its secret was sealed with other key material.
+        """
+        query = select(REPORTERS).where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            return None
+        secret = self._material.unseal(row.sealed, context=reporter_seal_context(name))
+        return Reporter(row.id, row.created_at, None, secret.encode())
+
+    async def revoke(self, name: str, now: datetime) -> bool:
+        """Revoke a reporter permanently; False = there is none, or it was revoked before."""
+        change = (
+            update(REPORTERS)
+            .where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))
+            .values(revoked_at=now, sealed="")
+        )
+        async with self._engine.begin() as connection:
+            done = await connection.execute(change)
+        return bool(done.rowcount)
+
+
+def reporter_seal_context(name: str) -> str:
+    """Return what a sealed secret is bound to."""
+    return f"reporters|{name}"

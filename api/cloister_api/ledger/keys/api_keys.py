@@ -14,13 +14,9 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from cloister_api.ledger.keys.key_format import MASK_SHOWN, REGULAR_PREFIX, generate
-from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.ledger.sequences import advance
-from cloister_api.ledger.tables.core import API_KEYS, KEY_TOTALS
-
-__all__ = ["ApiKey", "ApiKeys", "seal_context"]
-
+from cloister_api.ledger.keys.key_material import MASK_SHOWN, REGULAR_PREFIX, KeySealer, generate
+from cloister_api.ledger.leases import advance
+from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS
 
 INTERNAL = frozenset({"sealed", "change", "request"})
 """Columns that are not part of a record."""

@@ -1,11 +1,4 @@
-"""The two secret keys of the ledger: index key and sealing key.
-
-The index key computes the index under which a key is found (HMAC-SHA256), the sealing key seals
-values that their creator may read again (AES-256-GCM, a data key for each value, bound to the row
-of the value). Both are in one file that only the process's user may read. During a rotation of the
-sealing key the file also holds the previous one: it opens what is not re-sealed yet, and seals
-nothing.
-"""
+"""The form of keys, and the ledger's two secret keys: index key and sealing key."""
 
 import base64
 import binascii
@@ -14,6 +7,8 @@ import hmac
 import json
 import os
 import secrets
+import string
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -23,7 +18,60 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cloister_clients.settings import is_open_to_others
 
-__all__ = ["KeyMaterial", "KeySealer", "MaterialError", "ReloadingKeyMaterial"]
+ADMIN_PREFIX = "admin_"
+"""Prefix of admin keys (spec 2.2)."""
+REGULAR_PREFIX = "tk_"
+"""Prefix of regular keys (spec 25.1)."""
+ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+RANDOM_LENGTH = 30
+CHECKSUM_LENGTH = 6
+MASK_SHOWN = 8
+"""How many characters of a key those see who may not read it (spec 25.2)."""
+
+
+def generate(prefix: str = ADMIN_PREFIX) -> str:
+    """Generate a key; 30 characters of base62 are 178 random bits."""
+    body = prefix + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
+    return body + checksum(body)
+
+
+def checksum(body: str) -> str:
+    """Return the CRC-32 of a key without checksum, in base62 with leading zeros."""
+    rest = zlib.crc32(body.encode("ascii"))
+    digits = ""
+    while rest:
+        rest, digit = divmod(rest, len(ALPHABET))
+        digits = ALPHABET[digit] + digits
+    return digits.rjust(CHECKSUM_LENGTH, ALPHABET[0])
+
+
+def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
+    """Return whether a text has the form of a key.
+
+    Parameters
+    ----------
+    key
+        Any text from a request.
+    prefix
+        Prefix of its kind of keys.
+    """
+    if len(key) != len(prefix) + RANDOM_LENGTH + CHECKSUM_LENGTH or not key.isascii():
+        return False
+    if not key.startswith(prefix):
+        return False
+    return checksum(key[:-CHECKSUM_LENGTH]) == key[-CHECKSUM_LENGTH:]
+
+
+def masked(key: str) -> str:
+    """Return the first characters of a key and asterisks, for those who may not read it.
+
+    Parameters
+    ----------
+    key
+        The key, or its first characters.
+    """
+    return key[:MASK_SHOWN] + "*" * 24
+
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

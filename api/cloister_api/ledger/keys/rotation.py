@@ -10,12 +10,10 @@ from pathlib import Path
 from sqlalchemy import Column, RowMapping, Table, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.keys import admin_keys, api_keys, reporters
+from cloister_api.ledger.keys import admin_keys, api_keys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables.core import ADMIN_KEYS, API_KEYS
-from cloister_api.ledger.tables.usage import REPORTERS
-
-__all__ = ["begin", "finish", "reseal"]
+from cloister_api.ledger.tables import ADMIN_KEYS, API_KEYS
+from cloister_api.ledger.usage_tables import REPORTERS
 
 PAGE = 500
 """Rows that are re-sealed in one transaction."""
@@ -23,7 +21,7 @@ PAGE = 500
 SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
     (ADMIN_KEYS, lambda row: admin_keys.seal_context(row["organization"], row["id"])),
     (API_KEYS, lambda row: api_keys.seal_context(row["organization"], row["key_index"])),
-    (REPORTERS, lambda row: reporters.seal_context(row["id"])),
+    (REPORTERS, lambda row: admin_keys.reporter_seal_context(row["id"])),
 )
 """Tables with sealed values, and what each value is bound to."""
 

@@ -20,9 +20,7 @@ from sqlalchemy import ColumnElement, RowMapping, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.keys.key_material import KeySealer
-from cloister_api.ledger.tables.sessions import SESSION_LINKS, SESSIONS
-
-__all__ = ["SessionLinks", "SessionMethod", "SessionRow", "SessionTable"]
+from cloister_api.ledger.tables import SESSION_LINKS, SESSIONS
 
 RANDOM_BYTES = 24
 TAG_BYTES = 8

@@ -2,13 +2,11 @@
 
 from alembic import context
 
+from cloister_api.ledger import tables, usage_tables
 from cloister_api.ledger.migrations.recorded import VERSION
-from cloister_api.ledger.tables import metering, sessions, usage, utilization
-from cloister_api.ledger.tables.core import METADATA
+from cloister_api.ledger.tables import METADATA
 
-__all__ = ["MODULES"]
-
-MODULES = (usage, utilization, metering, sessions)
+MODULES = (tables, usage_tables)
 """What brings the other tables into METADATA by being imported."""
 
 context.configure(

@@ -7,21 +7,10 @@ back without the ledger, and replicas of two releases can run beside each other.
 from sqlalchemy import Column, MetaData, String, Table, insert, inspect, select, update
 from sqlalchemy.engine import Connection
 
-__all__ = [
-    "EARLIER_VERSION",
-    "NEWEST",
-    "OLDEST",
-    "VERSION",
-    "is_usable",
-    "take_over_version",
-    "tell_earlier_releases",
-    "version_of",
-]
-
-NEWEST = "0016"
+NEWEST = "0012"
 """The last migration of this release."""
 OLDEST = "0011"
-"""Newest migration of the oldest release that can use what this one makes: 0.1.0. A migration that
+"""Newest migration of the oldest release that can use what this one makes: 0.2.0. A migration that
 takes away what an earlier release needs raises it."""
 TABLES = MetaData()
 """Apart from the ledger's own tables, which are compared with the migrations."""
@@ -35,7 +24,7 @@ VERSION = Table(
 EARLIER_VERSION = Table(
     "alembic_version", TABLES, Column("version_num", String(32), nullable=False)
 )
-"""Where release 0.1.0 looks for its own last migration; it refuses any other."""
+"""Where release 0.2.0 looks for its own last migration; it refuses any other."""
 
 
 def version_of(connection: Connection) -> str:
@@ -71,7 +60,7 @@ def take_over_version(connection: Connection) -> None:
 def tell_earlier_releases(connection: Connection) -> None:
     """Record which earlier releases can use a ledger.
 
-    Since 0.1.0 migrations add tables, and columns that may be empty, and allow keys of one name:
+    Since 0.2.0 migrations add tables, and columns that may be empty, and allow keys of one name:
     it is told of its own last migration.
     """
     readable = min(version_of(connection), OLDEST)

@@ -1,8 +1,6 @@
-"""POST /api/containers: from a valid body to a claim, a Deployment and a Container.
+"""POST /api/containers.
 
-Everything that can be known is checked before anything is written, and each write is harmless
-alone: what an interrupted create leaves behind is adopted by its retry, or collected by the
-operator as an orphan.
+From a valid body to the claim of its host name, a Deployment and a Container.
 """
 
 from contextlib import suppress
@@ -13,25 +11,24 @@ from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
-from cloister_api.services.claims import HostnameClaims, hostname_taken
-from cloister_api.services.containers.facts import facts_of_create
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.containers.refusals import require_subscription
+from cloister_api.services.containers.refusals import facts_of_create, require_subscription
 from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.containers.resolution import ReleaseResolver, admitted_problems
 from cloister_api.services.containers.specs import spec_of
-from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
+from cloister_api.services.preconditions import CreateRequest, IdempotentRequests
+from cloister_clients.clock import Clock
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.tracing.spans import traceparent
 from cloister_crds.config import ServiceConfig
-from cloister_crds.kinds import Container, Deployment, Enclave
+from cloister_crds.kinds import Container, Deployment, Enclave, HostnameClaim
 from cloister_crds.kinds.container import ContainerSpec
 from cloister_crds.kinds.deployment import DeploymentSpec
-from cloister_crds.kinds.hostnameclaim import ClaimHolder
-from cloister_crds.kinds.meta import ObjectMeta
-from cloister_crds.lifecycle.admission.gpus import gpu_count
+from cloister_crds.kinds.hostnameclaim import ClaimHolder, HostnameClaimSpec
+from cloister_crds.kinds.meta import GROUP, ObjectMeta
+from cloister_crds.lifecycle.admission.host_requirements import gpu_count
 from cloister_crds.lifecycle.admission.limits import counted
 from cloister_crds.lifecycle.tracing import FIRST_GENERATION, trace_annotation
 from cloister_crds.names import (
@@ -46,7 +43,82 @@ from cloister_crds.names import (
     service_name,
 )
 
-__all__ = ["ContainerCreator", "holder_of"]
+ADOPTED_ANNOTATION = f"{GROUP}/adopted-at"
+"""When a create adopted its own earlier claim: the new resourceVersion keeps the operator from
+releasing a claim that it had found orphaned a moment before."""
+
+
+class HostnameClaims:
+    """The claims of the cluster."""
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def holder(self, hostname: str) -> ClaimHolder | None:
+        """Return the holder of a host name; None = it is free.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not respond.
+        """
+        try:
+            found = await self._client.get(of(HostnameClaim), hostname)
+        except NotFound:
+            return None
+        return HostnameClaim.read(found).spec.holder
+
+    async def claim(self, hostname: str, holder: ClaimHolder) -> None:
+        """Claim a host name for a Container, or adopt the claim that it already holds.
+
+        Parameters
+        ----------
+        hostname
+            The host name.
+        holder
+            The Container, which need not exist yet.
+
+        Raises
+        ------
+        ApiError
+            409 when another Container holds it.
+        KubeError
+            When the cluster refuses or does not respond.
+        """
+        claim = HostnameClaim(
+            metadata=ObjectMeta(name=hostname), spec=HostnameClaimSpec(holder=holder)
+        )
+        for _ in range(3):
+            try:
+                await self._client.create(of(HostnameClaim), claim.manifest())
+            except AlreadyExists:
+                if await self._adopt(hostname, holder):
+                    return
+            else:
+                return
+        raise hostname_taken(hostname)
+
+    async def _adopt(self, hostname: str, holder: ClaimHolder) -> bool:
+        present = await self.holder(hostname)
+        if present is None:
+            return False
+        if present != holder:
+            raise hostname_taken(hostname)
+        patch = {"metadata": {"annotations": {ADOPTED_ANNOTATION: self._clock().isoformat()}}}
+        try:
+            await self._client.merge_patch(of(HostnameClaim), hostname, patch)
+        except NotFound:
+            return False
+        return True
+
+
+def hostname_taken(hostname: str) -> ApiError:
+    """Build a 409: the host name has another holder."""
+    return conflict(
+        f"the host name {hostname} is taken; choose another name, or try again when the container "
+        "that had it is gone"
+    )
 
 
 class ContainerCreator:

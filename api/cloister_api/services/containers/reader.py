@@ -1,24 +1,156 @@
-"""Reads containers: lists, one by its identifier, and waits until the cache shows a write.
+"""Reads containers.
 
-An identifier of another organization is handled like a random one (spec 20.13).
+Lists, one by its identifier, its status and Events, waits for a write in the cache.
 """
 
 import logging
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache, project_container
+from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache, project_container
 from cloister_api.errors import ApiError, changed_since, not_found
+from cloister_api.records.container import manager_records
+from cloister_api.records.container_status import candidate_of, event_record, status_record
+from cloister_api.schemas.container_responses import (
+    ContainerStatusResponse,
+    EventResponse,
+    ManagerResponse,
+    MeasuredInitdata,
+    MeasurementResponse,
+)
+from cloister_api.services.containers.refusals import api_field
 from cloister_api.services.preconditions import has_version, names_version
 from cloister_clients.kube import KubeClient, NotFound
-from cloister_clients.kube.events import Object
-from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Container
+from cloister_clients.kube.kinds import CONFIG_MAP, EVENT, Object, of
+from cloister_crds.kinds import Container, Enclave
+from cloister_crds.measurement import Publication, published
+from cloister_crds.names import config_map_name
 
-__all__ = ["ContainerReader"]
+MAX_EVENTS = 100
+"""Most Events that are shown."""
+MAX_READ = 1000
+"""Most Events that are read to find the newest."""
+
+
+class ContainerStatuses:
+    """Reports how containers are."""
+
+    def __init__(
+        self, client: KubeClient, cache: ClusterCache, gitops_managers: Iterable[str]
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._gitops = tuple(gitops_managers)
+
+    def of(self, held: CachedContainer) -> tuple[ContainerStatusResponse, str]:
+        """Return how a container is, and the version of that.
+
+        The version changes with the Container and each Enclave that is shown. No object has it, so
+        it fits no If-Match.
+        """
+        status = held.container.status
+        serving = self._enclave(held, status.active_enclave)
+        candidate = self._enclave(held, candidate_of(status))
+        shown = [each.version for each in (serving, candidate) if each is not None]
+        record = status_record(held, serving, candidate, self.managers_of(held))
+        return record, f'W/"{".".join([held.version, *shown])}"'
+
+    def managers_of(self, held: CachedContainer) -> list[ManagerResponse]:
+        """Return the GitOps tools that manage fields of a container, by name."""
+        return manager_records(held.owners, self._gitops, api_field)
+
+    def _enclave(self, held: CachedContainer, name: str) -> CachedEnclave | None:
+        """Return the Enclave of a name, if it is the Container's; None = the cache has none."""
+        meta = held.container.metadata
+        entry = self._cache.enclaves.in_namespace(meta.namespace or "").get(name)
+        if entry is None or entry.value.container_uid != meta.uid:
+            return None
+        return entry.value
+
+    async def events(self, held: CachedContainer) -> list[EventResponse]:
+        """Return the newest Events about a container, newest first.
+
+        Raises
+        ------
+        KubeError
+            When the cluster does not respond.
+        """
+        meta = held.container.metadata
+        found: list[Object] = []
+        async for page in self._client.list_pages(
+            EVENT, meta.namespace, field_selector=f"regarding.uid={meta.uid}"
+        ):
+            found += page.items
+            if len(found) >= MAX_READ:
+                break
+        records = sorted(map(event_record, found), key=lambda each: each.at, reverse=True)
+        return records[:MAX_EVENTS]
+
+
+class MeasurementReader:
+    """Reads measurements."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def of(self, held: CachedContainer) -> MeasurementResponse:
+        """Return the measurement of the active enclave of a container.
+
+        The two objects are read from the server: both are immutable and too rarely requested to be
+        cached.
+
+        Raises
+        ------
+        ApiError
+            404 without an active enclave, or when it is older than published measurements.
+        KubeError
+            When the cluster does not respond.
+        """
+        container = held.container
+        name, namespace = container.status.active_enclave, container.metadata.namespace
+        if not name:
+            raise absent("no enclave is active; a measurement is published with each enclave")
+        try:
+            enclave = Enclave.read(await self._client.get(of(Enclave), name, namespace))
+            kept = await self._client.get(CONFIG_MAP, config_map_name(name), namespace)
+        except NotFound as gone:
+            raise absent("the active enclave is gone; try again in a moment") from gone
+        owners = {each["uid"] for each in kept["metadata"].get("ownerReferences") or ()}
+        publication = published(kept.get("data") or {})
+        ours = enclave.spec.container.uid == container.metadata.uid
+        if publication is None or not ours or enclave.metadata.uid not in owners:
+            raise absent(
+                "the enclave was created before measurements were published; relaunch the container"
+            )
+        return measurement_record(enclave, publication)
+
+
+def absent(reason: str) -> ApiError:
+    """Build a 404 with the reason: the container itself exists."""
+    return ApiError(404, "NOT_FOUND", f"measurement not found: {reason}")
+
+
+def measurement_record(enclave: Enclave, publication: Publication) -> MeasurementResponse:
+    """Return a measurement, and what a client needs to recompute it (docs/measurement.md)."""
+    spec, initdata = enclave.spec, publication.initdata
+    measured = None
+    if initdata is not None:
+        measured = MeasuredInitdata(digest=initdata.digest, toml=initdata.text.decode())
+    return MeasurementResponse(
+        repo=spec.repo,
+        tag=spec.tag,
+        commit=spec.commit,
+        config_file=spec.config_file,
+        digest=publication.digest,
+        document=publication.document,
+        documents=publication.documents,
+        initdata=measured,
+    )
+
 
 logger = logging.getLogger(__name__)
 

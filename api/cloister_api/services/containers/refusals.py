@@ -1,18 +1,28 @@
-"""From the problems that the contract's rules find to the error of the API. Pure."""
+"""What may be done to a container now (spec 22.1), and the API's errors for what may not. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from cloister_api.errors import ApiError, forbidden, payment_required, problems_of_file, unavailable
+from cloister_api.auth.authenticator import Principal
+from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.errors import (
+    ApiError,
+    conflict,
+    forbidden,
+    payment_required,
+    problems_of_file,
+    unavailable,
+)
+from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import api_name
 from cloister_api.schemas.vocabulary import in_api_words
-from cloister_crds.kinds import Organization
+from cloister_crds.kinds import Container, Organization
 from cloister_crds.kinds.container import ContainerSpec
-from cloister_crds.lifecycle.admission.limits import billing_of
+from cloister_crds.lifecycle.actions import ApiAction, refusal
+from cloister_crds.lifecycle.admission.limits import billing_of, counted
+from cloister_crds.lifecycle.admission.validation import RequestFacts
 from cloister_crds.lifecycle.state.reasons import is_transient
 from cloister_crds.problems import Problem, Severity
-
-__all__ = ["api_field", "denial", "refusal", "require_subscription", "to_wire"]
 
 API_FIELDS = {
     **{
@@ -82,7 +92,9 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
     return None
 
 
-def refusal(problems: Iterable[Problem], *, retry_after: float | None = None) -> ApiError | None:
+def refused_change(
+    problems: Iterable[Problem], *, retry_after: float | None = None
+) -> ApiError | None:
     """Return why a request is refused; None = it is not.
 
     Parameters
@@ -109,3 +121,125 @@ def refusal(problems: Iterable[Problem], *, retry_after: float | None = None) ->
         message = "; ".join(f"{each.field}: {each.message}" for each in errors)
         return unavailable(message, retry_after=retry_after)
     return problems_of_file(errors)
+
+
+def forbid(held: CachedContainer, action: ApiAction) -> None:
+    """Refuse an action in a state.
+
+    Raises
+    ------
+    ApiError
+        409 that names action and state.
+    """
+    where = shown_state(held.container)
+    resources = held.container.status.resources
+    message = refusal(
+        action,
+        where.phase,
+        where.update.status if where.update is not None else None,
+        gpus=resources.gpus if resources is not None else 0,
+        deleting=held.going,
+    )
+    if message is not None:
+        raise conflict(message)
+
+
+def managed_keys(
+    held: CachedContainer, keys: Iterable[str], managers: Collection[str]
+) -> dict[str, list[str]]:
+    """Return which of the changed keys of spec the GitOps managers own that own some.
+
+    Parameters
+    ----------
+    held
+        The container.
+    keys
+        The changed keys.
+    managers
+        The GitOps managers.
+    """
+    owned = {
+        manager: sorted(key for key in keys if manager in held.owners.get(key, ()))
+        for manager in sorted(managers)
+    }
+    return {manager: own for manager, own in owned.items() if own}
+
+
+def refuse_managed(held: CachedContainer, keys: Iterable[str], managers: Collection[str]) -> None:
+    """Refuse to change fields that a GitOps manager would revert.
+
+    Takes what `managed_keys` takes.
+
+    Raises
+    ------
+    ApiError
+        409 that names the manager and the fields.
+    """
+    for manager, owned in managed_keys(held, keys, managers).items():
+        fields = ", ".join(map(api_field, owned))
+        raise conflict(
+            f"{manager} manages {fields} of this container; make the change in its repository"
+        )
+
+
+def facts_of_create(
+    cache: ClusterCache,
+    principal: Principal,
+    name: str,
+    spec: ContainerSpec,
+    replaced: CachedContainer | None,
+) -> RequestFacts:
+    """Return the facts of a create, without the release.
+
+    Parameters
+    ----------
+    cache
+        Custom resources in memory.
+    principal
+        Who sends the request.
+    name
+        Name of the new container.
+    spec
+        Its spec.
+    replaced
+        The container that it replaces, which does not count; None = none.
+    """
+    others = (held.container for held in cache.containers_of(principal.namespace))
+    counting = counted(others, cache.running_of(principal.namespace))
+    old = replaced.container.metadata.uid if replaced is not None else None
+    return _facts(cache, principal, name, spec, rank=sum(uid != old for _, uid in counting))
+
+
+def facts_of_change(
+    cache: ClusterCache, principal: Principal, container: Container, spec: ContainerSpec
+) -> RequestFacts:
+    """Return the facts of a relaunch or start, without the release; it is within the limit already.
+
+    Parameters
+    ----------
+    cache
+        Custom resources in memory.
+    principal
+        Who sends the request.
+    container
+        The container.
+    spec
+        What it changes to.
+    """
+    return _facts(cache, principal, container.display_name, spec, rank=None)
+
+
+def _facts(
+    cache: ClusterCache, principal: Principal, name: str, spec: ContainerSpec, *, rank: int | None
+) -> RequestFacts:
+    return RequestFacts(
+        name=name,
+        spec=spec,
+        organization=principal.organization,
+        hosts=cache.host_list(),
+        secrets=cache.secrets_of(principal.namespace),
+        ssh_keys=cache.ssh_keys_of(principal.namespace),
+        domains=cache.domains_of(principal.namespace),
+        repositories=cache.repositories,
+        rank=rank,
+    )

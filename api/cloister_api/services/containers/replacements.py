@@ -22,8 +22,6 @@ from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import GROUP
 from cloister_crds.lifecycle.replacement import has_taken_over, successor
 
-__all__ = ["REPLACES_ANNOTATION", "Replacements"]
-
 logger = logging.getLogger(__name__)
 
 REPLACES_ANNOTATION = f"{GROUP}/replaces-uid"

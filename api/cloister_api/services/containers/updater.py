@@ -15,25 +15,29 @@ from cloister_api.cache import CachedContainer, ClusterCache, project_container
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.services.claims import HostnameClaims, hostname_taken
-from cloister_api.services.containers.allowed_actions import forbid, managed_keys, refuse_managed
-from cloister_api.services.containers.facts import facts_of_change
+from cloister_api.services.containers.creator import HostnameClaims, hostname_taken
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.containers.refusals import require_subscription
+from cloister_api.services.containers.refusals import (
+    facts_of_change,
+    forbid,
+    managed_keys,
+    refuse_managed,
+    require_subscription,
+)
 from cloister_api.services.containers.resolution import (
     ReleaseResolver,
     ResolvedRelease,
     admitted_problems,
 )
-from cloister_api.services.containers.spec_patches import (
+from cloister_api.services.containers.specs import (
     before_update,
     cancelling,
     deployed_spec,
     deploying,
     no_longer_followed,
+    spec_patch,
     written_spec,
 )
-from cloister_api.services.containers.specs import spec_patch
 from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
@@ -47,8 +51,6 @@ from cloister_crds.lifecycle import kept_request
 from cloister_crds.lifecycle.actions import ApiAction
 from cloister_crds.lifecycle.names.hostnames import generated_hostnames
 from cloister_crds.lifecycle.tracing import trace_annotation
-
-__all__ = ["ContainerUpdater"]
 
 SWITCH_WAIT = 5.0
 """Seconds that an accept waits until the update serves (spec 22.2)."""

@@ -1,4 +1,7 @@
-"""Checks that change nothing: validate a release, validate a name, list hosts."""
+"""Checks that change nothing.
+
+Validate a release with an excerpt of its file, validate a name, list hosts.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,8 +10,7 @@ from typing import Any
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
-from cloister_api.records.container import host_record
-from cloister_api.records.timestamps import timestamp
+from cloister_api.records.container import host_record, timestamp
 from cloister_api.schemas.container_responses import (
     DeadlinesResponse,
     FileResponse,
@@ -20,12 +22,9 @@ from cloister_api.schemas.container_responses import (
     ReleaseVerdictResponse,
 )
 from cloister_api.schemas.containers import ValidateNameRequest, ValidateReleaseRequest
-from cloister_api.services.claims import HostnameClaims
-from cloister_api.services.containers.creator import holder_of
-from cloister_api.services.containers.facts import facts_of_change, facts_of_create
-from cloister_api.services.containers.file_excerpt import excerpt
+from cloister_api.services.containers.creator import HostnameClaims, holder_of
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.containers.refusals import to_wire
+from cloister_api.services.containers.refusals import facts_of_change, facts_of_create, to_wire
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import FIELDS, ReleaseResolver, refusal_of_source
 from cloister_api.services.containers.specs import SpecRefusedError, changed_spec
@@ -35,14 +34,44 @@ from cloister_crds.config.effective import boot_allowance
 from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.admission.host_selection import pick_host
-from cloister_crds.lifecycle.admission.secret_bindings import secret_owners
+from cloister_crds.lifecycle.admission.secrets import secret_owners
 from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.observed import ReleaseFacts
 from cloister_crds.names import generated_hostname, object_name
 from cloister_crds.problems import Problem, Severity
 
-__all__ = ["Validation"]
+AROUND = 3
+"""Lines that are shown before a problem's line, and after it."""
+LONGEST_LINE = 400
+"""Characters of a line that are shown."""
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""Line breaks as the parser counts them (YAML 1.1, 5.4)."""
+
+
+def excerpt(file: bytes, problems: Iterable[Problem]) -> dict[str, str]:
+    """Return the lines around problems by their numbers, in order.
+
+    Parameters
+    ----------
+    file
+        The file; what is no UTF-8 in it is replaced.
+    problems
+        Problems; those without a place in the file have no lines.
+    """
+    lines = _BREAK.split(file.decode("utf-8", "replace"))
+    wanted = {
+        number
+        for problem in problems
+        if problem.line is not None
+        for number in range(problem.line - AROUND, problem.line + AROUND + 1)
+    }
+    return {
+        str(number): lines[number - 1][:LONGEST_LINE]
+        for number in sorted(wanted)
+        if 1 <= number <= len(lines)
+    }
+
 
 NAME = re.compile(NAME_PATTERN)
 ANY_SPEC = ContainerSpec(repo="any/any", tag="any")

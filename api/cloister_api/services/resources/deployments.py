@@ -13,17 +13,22 @@ from cloister_api.errors import (
     from_kube,
     not_found,
 )
-from cloister_api.records.container import RecordSettings, container_record, shown_state
-from cloister_api.records.replacement_links import (
+from cloister_api.records.container import (
     NO_LINKS,
+    RecordSettings,
     ReplacementLinks,
+    container_record,
     not_replaced,
     replacement_links,
+    shown_state,
 )
 from cloister_api.records.resources import deployment_record
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.schemas.resource_responses import DeploymentResponse, DeploymentResult
-from cloister_api.schemas.resources import UpdateDeploymentRequest
+from cloister_api.schemas.resources import (
+    DeploymentResponse,
+    DeploymentResult,
+    UpdateDeploymentRequest,
+)
 from cloister_api.services.containers.refusals import require_subscription
 from cloister_api.services.containers.resolution import (
     ReleaseResolver,
@@ -36,10 +41,8 @@ from cloister_clients.sources import SourceError
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_crds.lifecycle.admission.gpus import gpu_count
+from cloister_crds.lifecycle.admission.host_requirements import gpu_count
 from cloister_crds.names import MANAGED_BY, MANAGED_BY_LABEL
-
-__all__ = ["Deployments"]
 
 _CONCURRENT = 8
 """Containers of a deployment that are updated at the same time."""

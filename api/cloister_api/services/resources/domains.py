@@ -14,11 +14,11 @@ from cloister_api.errors import (
     unavailable,
 )
 from cloister_api.records.resources import domain_record, users_of
-from cloister_api.schemas.resource_responses import DomainResponse
-from cloister_api.schemas.resources import CreateDomainRequest
+from cloister_api.schemas.resources import CreateDomainRequest, DomainResponse
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
+    CreateRequest,
+    IdempotentRequests,
     VersionedRecord,
     agreed,
     delete_agreed,
@@ -35,8 +35,6 @@ from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
 from cloister_crds.lifecycle.names.domains import find_domain, used_by
 from cloister_crds.lifecycle.names.hostnames import is_below
-
-__all__ = ["Domains"]
 
 
 class Domains:

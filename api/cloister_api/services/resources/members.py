@@ -18,23 +18,12 @@ from cloister_api.auth.organizations import DEMOTED, administers
 from cloister_api.cache import ClusterCache, OwnedOrganization
 from cloister_api.errors import ApiError, conflict, forbidden, from_model, not_found, unavailable
 from cloister_api.ledger.keys.admin_keys import AdminKey
-from cloister_api.services.resources.admin_keys import AdminKeyDesk
+from cloister_api.services.resources.organization import AdminKeyDesk
 from cloister_clients.kube import Conflict, Forbidden, Invalid, KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import GROUP, VERSION
 from cloister_crds.kinds.organization import Member, Role
-
-__all__ = [
-    "ManagedElsewhereError",
-    "MemberDesk",
-    "MembersChanged",
-    "added",
-    "manifest_of",
-    "put_into",
-    "with_role",
-    "without",
-]
 
 ATTEMPTS = 8
 """How often a change is decided again after a conflict with a concurrent write."""

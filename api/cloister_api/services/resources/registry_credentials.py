@@ -4,12 +4,12 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
-from cloister_api.schemas.errors import Detail
-from cloister_api.schemas.resource_responses import (
+from cloister_api.schemas.forms import Detail
+from cloister_api.schemas.resources import (
+    PutRegistryCredentialsRequest,
     RegistryCredentialsResponse,
     RegistryStatusResponse,
 )
-from cloister_api.schemas.resources import PutRegistryCredentialsRequest
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
 from cloister_api.services.preconditions import (
     VersionedRecord,
@@ -34,8 +34,6 @@ from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.registrycredential import RegistryCredentialSpec, RegistryName
 from cloister_crds.kinds.secret import SecretRef
 from cloister_crds.names import registry_secret_name
-
-__all__ = ["RegistryCredentials"]
 
 CONFIG_KEY = ".dockerconfigjson"
 """Key in a core Secret of the type below (Kubernetes, "Docker config Secrets")."""

@@ -6,12 +6,12 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record, users_of
-from cloister_api.schemas.resource_responses import SecretResponse
-from cloister_api.schemas.resources import CreateSecretRequest
+from cloister_api.schemas.resources import CreateSecretRequest, SecretResponse
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
-from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
 from cloister_api.services.preconditions import (
+    CreateRequest,
+    IdempotentRequests,
     VersionedRecord,
     agreed,
     change_token,
@@ -27,11 +27,8 @@ from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
-from cloister_crds.lifecycle.admission.secret_bindings import bound_by, excludes
-from cloister_crds.lifecycle.admission.secret_values import value_error
+from cloister_crds.lifecycle.admission.secrets import bound_by, excludes, value_error
 from cloister_crds.names import secret_object_name, secret_value_name
-
-__all__ = ["Secrets"]
 
 VALUE_KEY = "value"
 """Key of the value in a core Secret that the facade creates."""

@@ -6,12 +6,16 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, ClusterCache
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import key_record, users_of
-from cloister_api.schemas.resource_responses import SshKeyResponse
-from cloister_api.schemas.resources import CreateSshKeyRequest
-from cloister_api.schemas.response import ContainerUser
+from cloister_api.schemas.forms import ContainerUser
+from cloister_api.schemas.resources import CreateSshKeyRequest, SshKeyResponse
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.idempotency import CreateRequest, IdempotentRequests
-from cloister_api.services.preconditions import VersionedRecord, agreed, delete_agreed
+from cloister_api.services.preconditions import (
+    CreateRequest,
+    IdempotentRequests,
+    VersionedRecord,
+    agreed,
+    delete_agreed,
+)
 from cloister_api.services.quotas import exists, limits_of, require_place
 from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
 from cloister_clients.kube.kinds import of
@@ -19,9 +23,7 @@ from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.sshkey import SSHKeySpec
-from cloister_crds.lifecycle.admission.ssh_keys import key_error, named_by
-
-__all__ = ["SSHKeys"]
+from cloister_crds.lifecycle.admission.keys import key_error, named_by
 
 
 class SSHKeys:

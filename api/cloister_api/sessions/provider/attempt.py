@@ -1,23 +1,66 @@
-"""An attempt to sign in, which the browser keeps sealed: nothing of it is on the server.
-
-So an attempt counts in the browser that began it, and nowhere else (OAuth 2.0 Security Best Current
-Practice, RFC 9700, section 4.7).
-"""
+"""An attempt to sign in, sealed in the browser's cookie, and the user that results."""
 
 import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hmac import compare_digest
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cloister_api.ledger.keys.key_material import KeySealer, MaterialError
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
+from cloister_api.sessions.provider.settings import OpenIdSettings
 
-__all__ = ["LIFE", "SignInAttempt", "code_of", "new_attempt", "opened", "safe_next", "sealed"]
+EMAIL, VERIFIED = "email", "email_verified"
+USER = re.compile(r"[!-~]{1,253}")
+"""Names of members of an Organization."""
+
+
+def says_enough(claims: Mapping[str, Any], claim: str) -> bool:
+    """Return whether claims can name the user by themselves.
+
+    An address from one place and its verification from another could be of two addresses.
+    """
+    return claims.get(claim) is not None and (claim != EMAIL or VERIFIED in claims)
+
+
+def user_of(claims: Mapping[str, Any], settings: OpenIdSettings) -> str:
+    """Return the user, as Organizations name their members.
+
+    Parameters
+    ----------
+    claims
+        Claims of one place: the ID token, or UserInfo.
+    settings
+        The provider as the settings name it.
+
+    Raises
+    ------
+    SignInRefused
+        When the claim is missing or cannot be a user, or is an address that was not verified.
+    """
+    claim = settings.username_claim
+    value = claims.get(claim)
+    if value is None:
+        raise SignInRefused(
+            RefusalReason.NO_NAME,
+            f"the claim {claim} is missing; compare dashboard.oidc.usernameClaim and scopes",
+        )
+    if claim == EMAIL and claims.get(VERIFIED) is not True:
+        raise SignInRefused(
+            RefusalReason.EMAIL_NOT_VERIFIED,
+            "email_verified is not true; where the provider never sends it, set "
+            "dashboard.oidc.usernameClaim to sub",
+        )
+    user = f"{settings.username_prefix}{value}"
+    if not isinstance(value, str) or not value or not USER.fullmatch(user):
+        raise SignInRefused(RefusalReason.UNUSABLE_NAME, f"the claim {claim} cannot name a user")
+    return user
+
 
 LIFE = timedelta(minutes=10)
 """How long an attempt may take."""

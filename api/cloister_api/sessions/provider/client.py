@@ -30,8 +30,6 @@ from cloister_clients.outbound import (
 )
 from cloister_clients.settings import SettingsError
 
-__all__ = ["ProviderClient", "Tokens"]
-
 KEPT = timedelta(hours=1)
 """How long the discovery document and the keys are kept."""
 FAILED_FOR = timedelta(seconds=5)

@@ -14,8 +14,6 @@ from cloister_api.sessions.provider.metadata import ALGORITHMS
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
 from cloister_clients.foreign_json import parse_json
 
-__all__ = ["TokenHeader", "authenticated_at", "check_claims", "claims_of", "header_of", "key_for"]
-
 SKEW = timedelta(seconds=30)
 """How far the provider's clock may be from ours."""
 LONGEST = 16 * 1024

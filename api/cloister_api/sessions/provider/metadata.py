@@ -10,8 +10,6 @@ from cloister_api.sessions.provider.attempt import SignInAttempt
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
 from cloister_api.sessions.provider.settings import OpenIdSettings
 
-__all__ = ["ProviderMetadata", "authorization_address", "discovery_address", "metadata_of"]
-
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 """Algorithms by which an ID token may be signed."""
 BASIC, POST = "client_secret_basic", "client_secret_post"

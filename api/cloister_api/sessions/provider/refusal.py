@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["RefusalReason", "SignInRefused", "sentence"]
-
 
 class RefusalReason(StrEnum):
     """Why a sign-in failed."""

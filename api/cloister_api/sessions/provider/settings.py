@@ -1,16 +1,38 @@
-"""Settings of the OpenID provider, and the secret whose file they name."""
+"""Settings of the OpenID provider, the secret that they name, and host names in settings."""
 
+import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from cloister_api.sessions.hosts import is_host, is_local
 from cloister_clients.address_guard import Guard
 from cloister_clients.settings import SettingsError, SettingsSection
 
-__all__ = ["CALLBACK", "OpenIdSettings", "read_client_secret"]
+HOST = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""A host name in lower case (RFC 1123)."""
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text is a host name without a final dot, or an address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return re.fullmatch(HOST, text) is not None
+    return True
+
+
+def is_local(hostname: str) -> bool:
+    """Return whether a host name is this machine for every browser."""
+    if hostname == "localhost":
+        return True
+    try:
+        return ip_address(hostname).is_loopback
+    except ValueError:
+        return False
+
 
 CALLBACK = "/session/callback"
 """Path of the dashboard to which the provider sends the browser back."""

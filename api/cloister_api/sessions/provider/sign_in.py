@@ -1,10 +1,9 @@
-"""Sign-in by the provider, from the link to the user: what is checked in which order.
+"""The sign-in by the OpenID provider, and the bounded number of those in progress."""
 
-This module is imported only where a provider is set up, and PyJWT with it.
-"""
-
-from collections.abc import Sequence
-from contextlib import suppress
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
@@ -18,7 +17,9 @@ from cloister_api.sessions.provider.attempt import (
     code_of,
     new_attempt,
     opened,
+    says_enough,
     sealed,
+    user_of,
 )
 from cloister_api.sessions.provider.client import ProviderClient, Tokens
 from cloister_api.sessions.provider.id_token import (
@@ -31,11 +32,65 @@ from cloister_api.sessions.provider.id_token import (
 from cloister_api.sessions.provider.metadata import authorization_address
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
 from cloister_api.sessions.provider.settings import CALLBACK, OpenIdSettings
-from cloister_api.sessions.provider.slots import SignInSlots
-from cloister_api.sessions.provider.user import says_enough, user_of
 from cloister_clients.clock import Clock
 
-__all__ = ["BegunSignIn", "ProviderSignIn", "SignedIn"]
+
+class SignInSlots:
+    """The sign-ins that wait.
+
+    Where there is no room, the one that has waited longest gives way, of the address that has the
+    most: a sign-in that the provider completes takes a moment, and whoever sends many displaces
+    their own.
+
+    Parameters
+    ----------
+    most
+        How many may wait.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[asyncio.Timeout, str] = {}
+
+    @asynccontextmanager
+    async def enter(self, address: str) -> AsyncIterator[None]:
+        """Count a sign-in while the block runs.
+
+        Parameters
+        ----------
+        address
+            Where it comes from.
+
+        Raises
+        ------
+        SignInRefused
+            When it gave way to another one.
+        """
+        if len(self._waiting) >= self._most:
+            self._displace()
+        slot = asyncio.timeout(None)
+        try:
+            async with slot:
+                self._waiting[slot] = address
+                try:
+                    yield
+                finally:
+                    self._waiting.pop(slot, None)
+        except TimeoutError as error:
+            if not slot.expired():
+                raise
+            raise SignInRefused(
+                RefusalReason.BUSY, f"{self._most} sign-ins wait for the provider"
+            ) from error
+
+    def _displace(self) -> None:
+        """End the oldest of the address that has the most."""
+        waiting = Counter(self._waiting.values())
+        most = max(waiting.values())
+        oldest = next(each for each, address in self._waiting.items() if waiting[address] == most)
+        del self._waiting[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
+
 
 AT_ONCE = 64
 """Sign-ins that may wait for the provider at once, by replica."""

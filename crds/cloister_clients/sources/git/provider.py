@@ -25,14 +25,16 @@ from cloister_clients.sources.errors import (
     SourceUnavailable,
     TagNotFound,
 )
-from cloister_clients.sources.git.errors import cleaned, explain
 from cloister_clients.sources.git.program import Git, Output, workplace
-from cloister_clients.sources.git.remote import Remote, remote_of
-from cloister_clients.sources.names import check_question, check_repository, is_commit, is_tag
+from cloister_clients.sources.git.remote import Remote, cleaned, explain, remote_of
 from cloister_clients.sources.release import (
     ListedRelease,
     PublishedRelease,
     PublishedTag,
+    check_question,
+    check_repository,
+    is_commit,
+    is_tag,
     pinned_commit,
     reading,
 )

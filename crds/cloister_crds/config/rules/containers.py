@@ -6,12 +6,10 @@ Source: spec 42.
 import re
 from typing import Any, Final
 
-from cloister_crds.config.limits import MAX_CONTAINERS, MAX_LIST, MAX_TMPFS
+from cloister_crds.config.limits import MAX_CONTAINERS, MAX_LIST, MAX_TMPFS, object_name
 from cloister_crds.config.model import Restart
-from cloister_crds.config.naming import object_name
 from cloister_crds.config.rules import (
     environment,
-    healthcheck,
     images,
     mounts,
     networks,
@@ -20,8 +18,7 @@ from cloister_crds.config.rules import (
     security,
 )
 from cloister_crds.config.syntax.reading import Field, Section, Spot, Table, read_section, show
-from cloister_crds.config.syntax.signals import SIGNAL_PATTERN
-from cloister_crds.config.syntax.sizes import SIZE_PATTERN
+from cloister_crds.config.syntax.scalars import SIGNAL_PATTERN, SIZE_PATTERN
 
 __all__ = ["CONTAINER", "check_container", "check_names", "container_values", "read_containers"]
 
@@ -215,7 +212,7 @@ CONTAINER: Final = Table(
         ),
         Field(
             "healthcheck",
-            healthcheck.read_healthcheck,
+            processes.read_healthcheck,
             {"$ref": "#/$defs/healthcheck"},
             "How its health is checked.",
         ),

@@ -6,14 +6,15 @@ Sources: spec 12.5, 42.7, 42.8, 42.29 to 42.31; POSIX for the names of variables
 from collections.abc import Mapping as MappingOf
 from typing import Final
 
-from cloister_crds.config.limits import MAX_LIST, MAX_NAME_BYTES
-from cloister_crds.config.model import EnvEntry, ServiceConfig
-from cloister_crds.config.naming import (
+from cloister_crds.config.limits import (
     KEBAB_NAME,
+    MAX_LIST,
+    MAX_NAME_BYTES,
     METRICS_SECRETS,
     VARIABLE_NAME,
     looks_like_metrics_secret,
 )
+from cloister_crds.config.model import EnvEntry, ServiceConfig
 from cloister_crds.config.syntax.document import Mapping
 from cloister_crds.config.syntax.reading import Section, Spot, show
 from cloister_crds.config.syntax.scalars import ScalarKind

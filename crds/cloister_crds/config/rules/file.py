@@ -17,7 +17,7 @@ from cloister_crds.config.limits import (
     VERSION,
 )
 from cloister_crds.config.model import ServiceConfig
-from cloister_crds.config.rules import containers, models, networks, resources, shim
+from cloister_crds.config.rules import containers, images, networks, resources, shim
 from cloister_crds.config.syntax.document import Mapping, Node
 from cloister_crds.config.syntax.reading import (
     Field,
@@ -84,7 +84,7 @@ FILE: Final = Table(
         Field("gpus", resources.read_gpus, _tiers(GPU_COUNTS, 0), "GPUs; left out: none."),
         Field(
             "models",
-            models.read_models,
+            images.read_models,
             {"type": "array", "items": {"$ref": "#/$defs/model"}, "maxItems": MAX_MODELS},
             "Verified model weights.",
         ),
@@ -171,7 +171,7 @@ def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
         containers.check_container(container, top)
     resources.check_gpu_use(top, sections)
     networks.check_network_use(top, sections)
-    built_models = models.check_models(top.get("models", ()))
+    built_models = images.check_models(top.get("models", ()))
     way_in: Section | None = top.get("shim")
     names = [container.get("name") for container in sections]
     built_shim = shim.check_shim(way_in, names) if way_in else {}

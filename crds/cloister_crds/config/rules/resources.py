@@ -9,8 +9,7 @@ from typing import Final, Literal
 
 from cloister_crds.config.effective import MEGABYTE
 from cloister_crds.config.syntax.reading import Section, Spot, show
-from cloister_crds.config.syntax.scalars import ScalarKind
-from cloister_crds.config.syntax.sizes import read_size
+from cloister_crds.config.syntax.scalars import ScalarKind, read_size
 
 __all__ = [
     "GPU_PATTERN",

@@ -1,19 +1,11 @@
-"""An organization's limit of containers: which Containers count, in which order.
-
-The order is that of creation, so that a later create never pushes an earlier one out. Times have a
-resolution of a second, within which uids decide, but for what is being deleted or gone: that was
-there before whatever waits for its place. For its own creates the facade uses the API server's
-order of writes.
-
-Whatever runs counts: a Container that is being deleted or is gone, until its last Pod is. Only a
-hand-over (``spec.replaces``) is exempt: while the successor starts or has just taken over, the one
-that it replaces does not count, and it alone; in a chain of replacements every other one does.
-"""
+"""How many Containers of an organization count, and how large an enclave's record may be."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+from cloister_crds.config.model import ServiceConfig
 from cloister_crds.kinds.container import Container, DesiredState
 from cloister_crds.kinds.enclave import Enclave, EnclavePhase
 from cloister_crds.kinds.meta import ConditionStatus
@@ -22,17 +14,149 @@ from cloister_crds.lifecycle.metering import FINALIZER
 from cloister_crds.lifecycle.pause import is_paused
 from cloister_crds.lifecycle.replacement import successors
 from cloister_crds.lifecycle.state.conditions import condition
+from cloister_crds.problems import Problem
 
 __all__ = [
+    "MAX_ENCLAVE_BYTES",
+    "ImageSize",
     "Place",
     "PlaceOrder",
     "billing_of",
     "counted",
+    "image_size_problems",
     "may_have_pod",
     "place_of",
     "rank",
     "running_places",
+    "size_problems",
 ]
+
+MAX_ENCLAVE_BYTES = 1_048_576
+"""Most bytes of a ConfigMap (Kubernetes, "ConfigMaps")."""
+_FILE_FACTOR = 3
+"""The file as it is, and its words in documents with their quotes and indents."""
+_MACHINE_FACTOR = 4
+"""Bytes of a machine's rules for each byte of variables and of what images say."""
+_PATH_FACTOR = 10
+"""Bytes of an expression for each byte of a path, in either spelling."""
+_KEYED_FACTOR = 24
+"""Bytes of an expression for each byte of a path that needs a key: also in either case."""
+_PER_CONTAINER = 1_200
+"""Bytes of documents for each container beside its words."""
+_BASE = 16_384
+"""Bytes of documents for each enclave."""
+_MACHINE_PER_CONTAINER = 2_500
+"""Bytes of rules for each container of a machine beside its words."""
+_MACHINE_BASE = 65_536
+"""Bytes of rules for each machine."""
+
+
+def size_problems(
+    config: ServiceConfig, file_bytes: int, image_sizes: Mapping[str, int], *, machine: bool
+) -> Iterator[Problem]:
+    """Yield a problem when an enclave cannot be recorded, with its largest part as the field.
+
+    Parameters
+    ----------
+    config
+        The file.
+    file_bytes
+        Its size.
+    image_sizes
+        Bytes of what images say about their process, by their reference in the file; those that
+        are not known yet are left out.
+    machine
+        Whether it is a machine of its own, whose rules know its containers.
+    """
+    images = sum(image_sizes.get(each.image, 0) for each in config.containers)
+    again = _MACHINE_FACTOR if machine else 0
+    parts = {
+        "the file": ("", _FILE_FACTOR * file_bytes + again * _environment(config)),
+        "what its images say (entrypoint, command, environment)": (
+            "containers",
+            (1 + again) * images,
+        ),
+        "shim.paths": ("shim.paths", _PATH_FACTOR * _length(config.shim.paths)),
+        "shim.authenticated-endpoints": (
+            "shim.authenticated-endpoints",
+            _KEYED_FACTOR * _length(config.shim.keyed_endpoints),
+        ),
+    }
+    total = sum(size for _, size in parts.values())
+    total += _BASE + _PER_CONTAINER * len(config.containers)
+    if machine:
+        total += _MACHINE_BASE + _MACHINE_PER_CONTAINER * len(config.containers)
+    if total <= MAX_ENCLAVE_BYTES:
+        return
+    name, (field, size) = max(parts.items(), key=lambda part: part[1][1])
+    yield Problem(
+        field,
+        "EnclaveTooLarge",
+        f"The enclave would be recorded in {total} bytes, and at most {MAX_ENCLAVE_BYTES} can be; "
+        f"{name} would take {size} of them. Make that smaller and tag a new release.",
+    )
+
+
+def _length(paths: tuple[str, ...]) -> int:
+    """Return the bytes of paths."""
+    return sum(len(each.encode()) for each in paths)
+
+
+def _environment(config: ServiceConfig) -> int:
+    """Return the bytes of the variables of a file."""
+    entries = (entry for container in config.containers for entry in container.env)
+    return sum(len(f"{entry.name}={entry.value or ''}".encode()) for entry in entries)
+
+
+class ImageSize(NamedTuple):
+    """How large an image is."""
+
+    described: int
+    """Bytes of what it says about its process."""
+    pulled: int
+    """Bytes of its configuration and layers as they are pulled, which is mostly compressed."""
+
+
+def image_size_problems(
+    config: ServiceConfig, sizes: Mapping[str, ImageSize], most: int
+) -> Iterator[Problem]:
+    """Yield a problem for each image that is too large, or one for all of them together.
+
+    Parameters
+    ----------
+    config
+        The file.
+    sizes
+        Sizes by reference in the file; those that are not known yet are left out.
+    most
+        Most bytes that the images may have together; one that is named twice counts once, and
+        layers that images share count for each.
+    """
+    remedy = "Build smaller images and tag a new release, or ask the administrator."
+    known = {
+        each.image: sizes[each.image].pulled for each in config.containers if each.image in sizes
+    }
+    large = False
+    for index, container in enumerate(config.containers):
+        size = known.get(container.image, 0)
+        if size > most:
+            large = True
+            field = f"containers[{index}].image"
+            yield Problem(
+                field,
+                "ImageTooLarge",
+                f"{field} (container {container.name}) has {size} bytes to pull; the images of a "
+                f"file may have at most {most} together (registry.maxImageBytes). {remedy}",
+            )
+    total = sum(known.values())
+    if not large and total > most:
+        yield Problem(
+            "containers",
+            "ImageTooLarge",
+            f"The images of the file have {total} bytes to pull; they may have at most {most} "
+            f"together (registry.maxImageBytes). {remedy}",
+        )
+
 
 Place = tuple[datetime, str]
 """A Container's place in the order: when it was created, and its uid."""

@@ -17,26 +17,31 @@ from cloister_crds.kinds.host import Host, NetworkIsolation, TEEUnit
 from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
-from cloister_crds.lifecycle.admission.confidentiality import tee_problems
-from cloister_crds.lifecycle.admission.enclave_size import size_problems
-from cloister_crds.lifecycle.admission.gpus import gpu_count
-from cloister_crds.lifecycle.admission.host_requirements import host_problems, staging_problems
+from cloister_crds.lifecycle.admission.host_requirements import (
+    gpu_count,
+    host_problems,
+    staging_problems,
+)
 from cloister_crds.lifecycle.admission.host_selection import (
     maps_users,
     not_ready_condition,
     pick_host,
     profile,
+    tee_problems,
 )
-from cloister_crds.lifecycle.admission.image_size import ImageSize, image_size_problems
-from cloister_crds.lifecycle.admission.key_check import keys_without_api
-from cloister_crds.lifecycle.admission.limits import billing_of
-from cloister_crds.lifecycle.admission.secret_bindings import binding_problems
-from cloister_crds.lifecycle.admission.ssh_keys import key_error
+from cloister_crds.lifecycle.admission.keys import key_error, keys_without_api
+from cloister_crds.lifecycle.admission.limits import (
+    ImageSize,
+    billing_of,
+    image_size_problems,
+    size_problems,
+)
+from cloister_crds.lifecycle.admission.secrets import binding_problems
 from cloister_crds.lifecycle.names.domains import find_domain
 from cloister_crds.lifecycle.state.conditions import condition
 from cloister_crds.lifecycle.state.observed import Failed, ReleaseFacts
+from cloister_crds.names import RepositoryNames
 from cloister_crds.problems import Problem, Severity
-from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
     "NETWORKS_SINCE",

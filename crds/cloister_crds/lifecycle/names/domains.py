@@ -1,20 +1,20 @@
-"""Custom domains: the records that prove them, and what a DNS check changes.
+"""Custom domains.
 
-Source of the rules: spec 5.8, 8.12, 8.13, 24.10.
-A Domain is verified when TXT and CNAME are right in one check; afterwards only a missing TXT record
-revokes it. That blocks new use at once; what serves continues for a grace period.
+Their DNS records, derived from the installation key (spec 8.12, 8.13), and their checks.
 """
 
+import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from cloister_crds.kinds.container import Container
 from cloister_crds.kinds.domain import Domain, DomainRecords, DomainStatus
+from cloister_crds.kinds.hostnameclaim import HostnameClaim
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
 from cloister_crds.kinds.organization import Organization
-from cloister_crds.lifecycle.names.domain_records import DomainSettings, records_of
-from cloister_crds.lifecycle.names.hostnames import is_below
+from cloister_crds.lifecycle.names.hostnames import generated_hostnames, is_below, is_held_by
 from cloister_crds.lifecycle.request import possible_requests
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, condition, merge
 from cloister_crds.lifecycle.state.observed import (
@@ -27,12 +27,90 @@ from cloister_crds.lifecycle.state.observed import (
 )
 
 __all__ = [
+    "CertificateRequester",
     "DomainDecision",
+    "DomainSettings",
     "decide_domain",
     "find_domain",
     "may_serve",
+    "records_of",
+    "refusal_of",
     "used_by",
 ]
+
+_HEX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSettings:
+    """The administrator's settings for custom domains."""
+
+    key: bytes
+    """Installation key: nonces and targets are derived from it, the same after every restore."""
+    target: str
+    """Domain of the targets of CNAME records."""
+    service: str
+    """Name in the label of TXT records."""
+    containers_domain: str
+    """Domain of generated host names, which are nobody's custom domains."""
+    interval: timedelta
+    """Time between two DNS checks."""
+    grace: timedelta
+    """Grace period in which a domain that lost its TXT record is still served."""
+
+
+def records_of(
+    domain: str,
+    *,
+    organization: Organization,
+    settings: DomainSettings,
+    before: DomainStatus | None = None,
+) -> DomainRecords:
+    """Return the records that the owner of a domain has to create.
+
+    The TXT value and the name of the ACME proof contain the identifier of the Organization, which a
+    restore keeps: another organization that gets the same slug later inherits neither.
+
+    Parameters
+    ----------
+    domain
+        The custom domain.
+    organization
+        The organization.
+    settings
+        Installation key, target and service.
+    before
+        Present status of the Domain: one that was verified by the records of an earlier release,
+        which contained no identifier, keeps them. None = a new one.
+    """
+    slug, identity = organization.metadata.name, organization.identifier
+    found = DomainRecords(
+        txt_name=f"_{settings.service}.{domain}",
+        txt_value=_txt(domain, settings, "nonce", slug, identity),
+        cname_target=f"{_mac(settings.key, 'target', slug, domain)}.{settings.target}",
+        challenge_name=f"_acme-challenge.{domain}",
+        challenge_label=_mac(settings.key, "challenge", slug, identity, domain),
+    )
+    if before is None or before.records is None or not (before.verified or before.lost_at):
+        return found
+    kept: dict[str, str] = {}
+    earlier = _txt(domain, settings, "nonce", slug)
+    if before.records.txt_value == earlier:
+        kept["txt_value"] = earlier
+    shared = sha256(domain.encode()).hexdigest()[:_HEX]
+    if before.records.challenge_label in {"", shared}:
+        kept["challenge_label"] = shared
+    return found.model_copy(update=kept)
+
+
+def _txt(domain: str, settings: DomainSettings, *parts: str) -> str:
+    return f"{settings.service}-verification={domain}:{_mac(settings.key, *parts)}"
+
+
+def _mac(key: bytes, *parts: str) -> str:
+    """Derive a value from the installation key; the parts are separated unambiguously."""
+    return hmac.new(key, "\0".join(parts).encode(), "sha256").hexdigest()[:_HEX]
+
 
 LOOK_PAUSE = timedelta(seconds=10)
 """Shortest time between two checks of a Domain, however often one is requested."""
@@ -324,3 +402,70 @@ def _next(status: DomainStatus, settings: DomainSettings, now: datetime) -> time
     if status.lost_at is not None and now < status.lost_at + settings.grace:
         times.append(status.lost_at + settings.grace - now)
     return max(min(times), timedelta(seconds=1))
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRequester:
+    """An Enclave that requests a certificate, and what it belongs to."""
+
+    container: Container
+    """Its Container."""
+    organization: Organization
+    """The Organization of the namespace."""
+    debug: bool
+    """Whether it is a debug enclave."""
+    containers_domain: str
+    """Domain of generated host names."""
+
+
+def refusal_of(
+    hostname: str,
+    requester: CertificateRequester,
+    *,
+    claim: HostnameClaim | None,
+    domain: Domain | None,
+    now: datetime,
+) -> str:
+    """Return why no certificate may be signed for a host name; empty = it may.
+
+    Parameters
+    ----------
+    hostname
+        The host name, which the Enclave serves.
+    requester
+        The Enclave.
+    claim
+        The claim of the host name; None = there is none.
+    domain
+        The Domain of the namespace with the host name; None = there is none.
+    now
+        The time, in UTC.
+    """
+    container = requester.container
+    if is_below(hostname, requester.containers_domain):
+        generated = generated_hostnames(
+            container,
+            requester.organization,
+            requester.containers_domain,
+            debug=requester.debug,
+        )
+        if hostname in {generated.internal, generated.preview}:
+            return ""
+        return f"{hostname} is no generated host name of container {container.metadata.name}"
+    if claim is None or not (is_held_by(claim, container) or _replaces_holder(claim, container)):
+        return f"{hostname} is not claimed by container {container.metadata.name} any more"
+    if not may_serve(domain, now=now, grace=timedelta()):
+        return (
+            f"{hostname} may not be served: its Domain is not verified, and was not within the "
+            "grace period"
+        )
+    return ""
+
+
+def _replaces_holder(claim: HostnameClaim, container: Container) -> bool:
+    """Return whether the holder is being replaced: its names pass over once this one is ready."""
+    holder = claim.spec.holder
+    return (holder.namespace, holder.name) == (
+        container.metadata.namespace,
+        container.spec.replaces,
+    )

@@ -24,8 +24,8 @@ from cloister_crds.kinds.organization import Organization
 from cloister_crds.kinds.registrycredential import RegistryCredential
 from cloister_crds.kinds.secret import Secret
 from cloister_crds.kinds.sshkey import SSHKey
+from cloister_crds.names import RepositoryNames
 from cloister_crds.problems import Problem
-from cloister_crds.repositories import RepositoryNames
 
 __all__ = [
     "DecisionSettings",

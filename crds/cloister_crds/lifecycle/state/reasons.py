@@ -4,11 +4,10 @@
 match on them.
 """
 
-from cloister_crds.lifecycle.state.reason import Reason, ReasonKind
-from cloister_crds.lifecycle.state.reason import final as _final
-from cloister_crds.lifecycle.state.reason import open_ as _open
-from cloister_crds.lifecycle.state.reason import transient as _transient
-from cloister_crds.lifecycle.state.state_reasons import STATES
+from cloister_crds.lifecycle.state.conditions import STATES, Reason, ReasonKind
+from cloister_crds.lifecycle.state.conditions import final as _final
+from cloister_crds.lifecycle.state.conditions import open_ as _open
+from cloister_crds.lifecycle.state.conditions import transient as _transient
 
 __all__ = [
     "REASONS",

@@ -9,17 +9,17 @@ from typing import Any
 from cloister_crds.config import ContainerConfig, ServiceConfig, metrics_secret
 from cloister_crds.config.effective import health_allowance, silence_allowance
 from cloister_crds.kinds.host import TEE
-from cloister_operator.enclave.container.probes import READY_PATH, agent_probe
+from cloister_operator.enclave.container import READY_PATH, agent_probe
 from cloister_operator.enclave.guest_config.certificate import (
     CHAIN_FILE,
     FINGERPRINT_FILE,
+    GATE_SOCKET,
     is_signed,
 )
-from cloister_operator.enclave.guest_config.key_gate import GATE_SOCKET
 from cloister_operator.enclave.guest_config.measurement import attestation_document
 from cloister_operator.enclave.guest_config.models import STATUS_FILE
 from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
-from cloister_operator.enclave.network.ports import PROBE_PORT, SHIM_PORT
+from cloister_operator.enclave.network.addresses import PROBE_PORT, SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     AGENT,
@@ -30,19 +30,6 @@ from cloister_operator.enclave.sidecars import (
     sidecar_name,
     unprivileged,
 )
-
-__all__ = [
-    "AGENT_DIRECTORY",
-    "AGENT_KEY",
-    "CONFIG_KEY",
-    "DOCUMENT_DIRECTORY",
-    "METRICS_DIRECTORY",
-    "REPORT_DIRECTORY",
-    "SERVICE_DIRECTORY",
-    "agent_container",
-    "agent_document",
-    "skipped_stages",
-]
 
 AGENT_KEY = "agent.json"
 """Key of the document in the ConfigMap."""

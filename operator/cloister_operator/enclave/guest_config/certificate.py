@@ -1,41 +1,24 @@
-"""The sidecar that creates the enclave's TLS key and renews the certificate for it.
+"""The sidecars that talk to the API.
 
-Enclaves whose certificate is signed have it, before the containers of the file: without a
-certificate nothing starts. The document's fields are those of the guest's package `certificate`.
+The certificate of the enclave's TLS key, and the check of API keys.
 """
 
 from typing import Any
 
-from cloister_crds.config import TlsMode
+from cloister_crds.config import Shim, TlsMode
 from cloister_crds.kinds.host import TEE, HostSpec
-from cloister_operator.enclave.container.probes import stage_probe
+from cloister_operator.enclave.container import stage_probe
+from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
-from cloister_operator.enclave.shim_tls import certificate_folder
 from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
+    GATE,
     SHIM,
+    certificate_folder,
     sidecar,
     sidecar_name,
     unprivileged,
 )
-
-__all__ = [
-    "AUTHORITIES_KEY",
-    "CERTIFICATE_DIRECTORY",
-    "CERTIFICATE_DOCUMENT_DIRECTORY",
-    "CERTIFICATE_KEY",
-    "CHAIN_FILE",
-    "DEFAULT_SERVICE",
-    "FINGERPRINT_FILE",
-    "SHIM_STORAGE",
-    "TOKEN_DIRECTORY",
-    "TOKEN_FILE",
-    "TOKEN_SECONDS",
-    "api_address",
-    "certificate_container",
-    "certificate_document",
-    "is_signed",
-]
 
 CERTIFICATE_KEY = "certificate.json"
 """Key of the document in the ConfigMap."""
@@ -141,4 +124,125 @@ def certificate_container(
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
         **stage_probe("certificate"),
+    }
+
+
+GATE_DIRECTORY = "/run/cloister/gate"
+"""Directory of the gate's socket; mounted in the gate and the shim only."""
+GATE_SOCKET = f"{GATE_DIRECTORY}/gate.sock"
+"""Where `guest gate` serves the shim."""
+GATE_CONFIG_DIRECTORY = "/etc/cloister-gate"
+"""Where the gate finds its document."""
+GATE_KEY = "gate.json"
+"""Key of the gate's document in the ConfigMap."""
+AWAITING_GATE = {"vars": {"gate": ["asked"]}}
+"""Matcher of requests that wait for the gate: an error of one is the gate's."""
+
+
+_TARGET = "{http.request.uri}"
+_DIAL = "2s"
+_RESPONSE = "15s"
+"""Longer than the gate ever takes to respond."""
+
+
+def gate_routes(shim: Shim, socket: str = GATE_SOCKET) -> list[dict[str, Any]]:
+    """Build the shim's routes that query the gate.
+
+    Parameters
+    ----------
+    shim
+        The section of the parsed file.
+    socket
+        Where the gate listens.
+
+    Returns
+    -------
+    list[dict[str, Any]]
+        For Caddy, between the paths and the upstream: at most one of them applies. While the gate
+        is down, the paths that need it are refused and the others stay open.
+    """
+    rules = shim.keyed_endpoints
+    routes = []
+    if rules:
+        patterns = [*(reaching_pattern(rule) for rule in rules), AMBIGUOUS]
+        keyed = [{"vars_regexp": {_TARGET: {"pattern": each}}} for each in patterns]
+        routes.append({"match": keyed, **_gate_route("/key", socket)})
+    if shim.rate_limit is not None:
+        routes.append(_gate_route("/rate", socket))
+    return routes
+
+
+def _gate_route(path: str, socket: str) -> dict[str, Any]:
+    """Build a route that queries one path of the gate and continues when the response is 200.
+
+    The client gets any other response unchanged. The query has no body and none of the client's
+    headers but the key, so that WebSockets, streams and bodies stay between the client and the
+    container.
+    """
+    headers = {
+        "Authorization": ["{http.request.header.Authorization}"],
+        "X-Gate-Address": ["{http.request.remote.host}"],
+        "X-Gate-Host": ["{http.request.host}"],
+        "X-Gate-Target": [_TARGET],
+    }
+    query = {
+        "handler": "reverse_proxy",
+        "upstreams": [{"dial": f"unix/{socket}"}],
+        "transport": {
+            "protocol": "http",
+            "dial_timeout": _DIAL,
+            "response_header_timeout": _RESPONSE,
+        },
+        "rewrite": {"method": "GET", "uri": path},
+        "headers": {"request": {"delete": ["*"], "set": headers}},
+        "handle_response": [
+            {"match": {"status_code": [200]}, "routes": [{"handle": [_state("passed")]}]}
+        ],
+    }
+    return {"group": "gate", "handle": [_state("asked"), query]}
+
+
+def _state(state: str) -> dict[str, Any]:
+    """Record how far a request has come, for `AWAITING_GATE`."""
+    return {"handler": "vars", "gate": state}
+
+
+def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
+    """Build the document of `guest gate`.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    settings
+        The API, and how long valid keys are cached.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document; ``operator/guest/internal/forwardauth`` documents it.
+    """
+    shim = plan.config.shim
+    document: dict[str, Any] = {"version": _VERSION, "socket": GATE_SOCKET}
+    if shim.keyed_endpoints and settings.api is not None:
+        document["keys"] = {
+            "api": api_address(settings.api, GATE_CONFIG_DIRECTORY),
+            "cacheSeconds": settings.key_cache_seconds,
+            "outageSeconds": settings.key_outage_seconds,
+        }
+    if shim.rate_limit is not None:
+        document["rate"] = {"perSecond": shim.rate_limit, "burst": shim.rate_burst or 1}
+    return document
+
+
+def gate_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the sidecar."""
+    document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
+    return {
+        **sidecar(settings, mounts),
+        "name": sidecar_name(GATE, plan.names),
+        "command": ["/guest", "gate", "-spec", document],
+        "securityContext": unprivileged(GATE),
     }

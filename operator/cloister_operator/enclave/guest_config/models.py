@@ -10,19 +10,6 @@ from cloister_crds.kinds.host import ModelStore
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import MODELS, sidecar_name, unprivileged
 
-__all__ = [
-    "MODELS_DOCUMENT_DIRECTORY",
-    "MODELS_KEY",
-    "STATUS_DIRECTORY",
-    "STATUS_FILE",
-    "STORE_DIRECTORY",
-    "TARGET_DIRECTORY",
-    "models_container",
-    "models_document",
-    "models_memory",
-    "store_volume",
-]
-
 MODELS_KEY = "models.json"
 """Key of the document in the ConfigMap."""
 MODELS_DOCUMENT_DIRECTORY = "/etc/cloister-models"

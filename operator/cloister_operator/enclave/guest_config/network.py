@@ -5,11 +5,9 @@ The document's fields are those of the guest's package `plan`; docs/enclave.md d
 
 from typing import Any
 
-from cloister_operator.enclave.container.document import GUEST_DIRECTORY
-from cloister_operator.enclave.container.probes import stage_probe
+from cloister_operator.enclave.container import GUEST_DIRECTORY, stage_probe
 from cloister_operator.enclave.guest_config.measurement import evidence_source
-from cloister_operator.enclave.network.addresses import plan_namespaces, plan_networks
-from cloister_operator.enclave.network.ports import PROBE_PORT
+from cloister_operator.enclave.network.addresses import PROBE_PORT, plan_namespaces, plan_networks
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     KEEP,
@@ -20,18 +18,6 @@ from cloister_operator.enclave.sidecars import (
     sidecar_name,
     unprivileged,
 )
-
-__all__ = [
-    "KEEPER_DIRECTORY",
-    "KEEPER_SOCKET",
-    "NETWORK_DIRECTORY",
-    "NETWORK_KEY",
-    "NETWORK_STATUS",
-    "PLAN_DIRECTORY",
-    "keep_container",
-    "net_container",
-    "network_document",
-]
 
 NETWORK_KEY = "network.json"
 """Key of the document in the ConfigMap."""

@@ -17,22 +17,10 @@ from cloister_crds.names import (
     service_name,
     shells_service_name,
 )
-from cloister_operator.enclave.container.document import SHELL_SOCKET
-from cloister_operator.enclave.network.ports import SSH_PORT
+from cloister_operator.enclave.container import SHELL_SOCKET
+from cloister_operator.enclave.network.addresses import SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, sidecar_name, unprivileged
-
-__all__ = [
-    "HOST_KEY_DIRECTORY",
-    "PUBLIC_DIRECTORY",
-    "SHELLS_DIRECTORY",
-    "SHELLS_KEY",
-    "SSH_CONFIG_DIRECTORY",
-    "build_shells_service",
-    "host_key_route",
-    "shells_document",
-    "ssh_container",
-]
 
 SHELLS_KEY = "ssh.json"
 """Key of the document in the ConfigMap."""

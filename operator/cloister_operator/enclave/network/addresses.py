@@ -1,28 +1,24 @@
-"""Which address each container has on which network of its enclave. Pure.
+"""Addresses and ports.
 
-Source: spec 44 and 46.10: `shim-net` is fixed; the ranges of the file's own networks are ours to
-choose.
+Of each container on its networks, and of the cluster's own network. Pure.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import count
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from cloister_crds.config import Egress, ServiceConfig, shared_namespace
 
-__all__ = [
-    "BLOCKS",
-    "SHIM_NETWORK",
-    "TARGET_ADDRESS",
-    "Attachment",
-    "NetworkNamespace",
-    "PlannedNetwork",
-    "free_block",
-    "plan_namespaces",
-    "plan_networks",
-]
+PROBE_PORT = 8441
+"""Port of the enclave's agent for the kubelet's probes; the packet filter opens it to the node."""
+SHIM_PORT = 8443
+"""Port that the shim listens on in the Pod; the Service maps 443 to it."""
+SSH_PORT = 8422
+"""Port of ``guest ssh`` in the Pod of a debug enclave with SSH."""
+
 
 SHIM_NETWORK: Final = "shim-net"
 """The network between the shim and the container that it routes to."""
@@ -154,3 +150,60 @@ def plan_namespaces(
         names = (*((SHIM_NETWORK,) if target else ()), *(container.networks or ()))
         namespaces.append(NetworkNamespace(container.name, (container.name,), attached(names)))
     return tuple(namespaces)
+
+
+@dataclass(frozen=True, slots=True)
+class DnsResolver:
+    """A name server that resolves public names."""
+
+    address: str
+    """IPv4 address."""
+    port: int = 53
+    """Port. Default 53."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiEndpoint:
+    """Where enclaves reach the API."""
+
+    url: str
+    """Base address, http or https."""
+    addresses: tuple[str, ...]
+    """IPv4 addresses of its host; empty = its name does not resolve at present."""
+
+    @property
+    def port(self) -> int:
+        """TCP port."""
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNetwork:
+    """Ranges, name servers and the API endpoint of the cluster."""
+
+    denied: tuple[str, ...] = ()
+    """Ranges that no container reaches, besides the special-purpose ones: those of the nodes, the
+    API server, Pods and Services."""
+    probe_sources: tuple[str, ...] = ()
+    """Addresses from which kubelets probe, beside the node's own and the Pod's gateway."""
+    resolvers: tuple[DnsResolver, ...] = ()
+    """Name servers for public names, queried in this order."""
+    refused_domains: tuple[str, ...] = ("cluster.local",)
+    """Domains that are never resolved for a container: the cluster's own."""
+    api: ApiEndpoint | None = None
+    """The API; None = enclaves cannot reach it."""
+
+    def ranges(self) -> tuple[IPv4Network, ...]:
+        """Return all ranges that the networks of an enclave must not overlap."""
+        resolvers = tuple(IPv4Network(each.address) for each in self.resolvers)
+        api = () if self.api is None else tuple(map(IPv4Network, self.api.addresses))
+        return (*map(IPv4Network, self.denied), *resolvers, *api)
+
+    def upstream(self) -> list[str]:
+        """Return the name servers as ``address:port``."""
+        return [f"{each.address}:{each.port}" for each in self.resolvers]
+
+    def refused(self) -> list[Any]:
+        """Return the refused domains as the guest reads them: lower case, without a final dot."""
+        return [each.lower().strip(".") for each in self.refused_domains]

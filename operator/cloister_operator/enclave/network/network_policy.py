@@ -18,10 +18,12 @@ from cloister_crds.names import (
     SHELLS_LABEL,
     distinct_label,
 )
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint, DnsResolver
-from cloister_operator.enclave.network.ports import SHIM_PORT, SSH_PORT
-
-__all__ = ["NETWORK_POLICY_NAME", "build_network_policy", "build_shells_policy"]
+from cloister_operator.enclave.network.addresses import (
+    SHIM_PORT,
+    SSH_PORT,
+    ApiEndpoint,
+    DnsResolver,
+)
 
 NETWORK_POLICY_NAME = "cloister-enclaves"
 """Name of the policy in each organization's namespace."""

@@ -1,36 +1,42 @@
-"""The Pod of an Enclave: the containers of the file, each run by the guest, and our sidecars.
+"""The Pod of an Enclave: the containers of the file, our sidecars and the shim."""
 
-Source of the mapping: spec 42 on one side, Kubernetes' Pod API (1.35 or newer: pod-level resources,
-restartPolicy of single containers, user namespaces) on the other.
-The kubelet starts nothing of the tenant's by itself: the guest runs program, health check and stop.
-`cloister_operator.enclave.pod.unenforced` lists what cannot be enforced.
-"""
-
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cloister_crds.config import ContainerConfig, Restart, object_name
+from cloister_crds.config import ContainerConfig, Restart, ServiceConfig, object_name
 from cloister_crds.config.effective import has_health_check
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.admission.host_selection import maps_users
-from cloister_operator.enclave.container.devices import device_limits, unassigned_gpu_limits
-from cloister_operator.enclave.container.document import (
+from cloister_operator.enclave.container import (
+    SHIM_PATH,
     SPEC_DIRECTORY,
+    UNLIMITED,
+    VISIBLE_DEVICES,
+    agent_probe,
+    container_claims,
+    container_environment,
+    device_limits,
     document_key,
+    has_exact_limit,
+    health_path,
+    pod_claims,
     stop_timeout,
+    unassigned_gpu_limits,
 )
-from cloister_operator.enclave.container.environment import container_environment
-from cloister_operator.enclave.container.gpu_claims import container_claims, pod_claims
-from cloister_operator.enclave.container.probes import agent_probe, health_path
 from cloister_operator.enclave.guest_config.agent import agent_container
-from cloister_operator.enclave.guest_config.certificate import certificate_container, is_signed
-from cloister_operator.enclave.guest_config.key_gate import gate_container
+from cloister_operator.enclave.guest_config.certificate import (
+    certificate_container,
+    gate_container,
+    is_signed,
+)
 from cloister_operator.enclave.guest_config.models import models_container
 from cloister_operator.enclave.guest_config.network import keep_container, net_container
 from cloister_operator.enclave.guest_config.ssh import ssh_container
+from cloister_operator.enclave.network.addresses import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.resources import container_resources, limit_disk, pod_resources
-from cloister_operator.enclave.pod.shim import shim_container
-from cloister_operator.enclave.pod.volumes import PodVolumes, pod_volumes
+from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, PodVolumes, pod_volumes
+from cloister_operator.enclave.shim.caddy import SHIM_KEY
 from cloister_operator.enclave.shim.encrypted_bodies import bodies_container
 from cloister_operator.enclave.sidecars import (
     AGENT,
@@ -45,10 +51,42 @@ from cloister_operator.enclave.sidecars import (
     SSH,
     isolates_containers,
     needs_key_gate,
+    sidecar_name,
+    unprivileged,
 )
-from cloister_operator.enclave.tenant.priority_class import PRIORITY_CLASS
+from cloister_operator.enclave.tenant import PRIORITY_CLASS
 
-__all__ = ["grace_period", "pod_spec"]
+
+def shim_container(
+    plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Build the container.
+
+    Returns
+    -------
+    dict[str, Any]
+        An entry of ``spec.containers``. It is always restarted, and ready once it listens, which it
+        does when it has certificates. NET_BIND_SERVICE is added because published images of Caddy
+        have it as a file capability, without which the kernel refuses to run the program.
+    """
+    return {
+        "name": sidecar_name(SHIM, plan.names),
+        "image": settings.shim_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [GUEST, "shim", "-config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
+        "workingDir": "/",
+        "ports": [{"name": "https", "containerPort": SHIM_PORT}],
+        **agent_probe(SHIM_PATH),
+        "restartPolicy": "Always",
+        "securityContext": {
+            **unprivileged(SHIM),
+            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
+        },
+        # Why it was not started, such as an image whose Caddy is too old. It logs no request.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
 
 _STOP_SIGNAL = "SIGTERM"
 
@@ -240,3 +278,47 @@ def _security(spec: ContainerConfig) -> dict[str, Any]:
         "runAsGroup": 0,
         "runAsUser": 0,
     }
+
+
+UNENFORCED_LIMIT = 64
+"""Most entries that the status of a Container has room for."""
+
+
+def unenforced(config: ServiceConfig) -> tuple[str, ...]:
+    """List the fields that no enclave enforces; a Host may add `networks` and `pids_limit`.
+
+    Returns
+    -------
+    tuple[str, ...]
+        Fields such as ``containers[0].pids_limit``, in the order of the file, at most
+        `UNENFORCED_LIMIT`; where there are more, the last entry is their number.
+    """
+    grace = grace_period(config.containers)
+    fields = [
+        f"containers[{index}].{name}"
+        for index, container in enumerate(config.containers)
+        for name in _of_container(container, config.containers, grace=grace)
+    ]
+    if len(fields) > UNENFORCED_LIMIT:
+        return (*fields[: UNENFORCED_LIMIT - 1], f"and {len(fields) - UNENFORCED_LIMIT + 1} more")
+    return tuple(fields)
+
+
+def _of_container(
+    container: ContainerConfig, containers: Sequence[ContainerConfig], *, grace: int
+) -> Iterator[str]:
+    """Yield the fields of one container in the order of spec 42."""
+    if any(each.name == VISIBLE_DEVICES for each in container.env):
+        yield f"env.{VISIBLE_DEVICES}"
+    if container.pid is not None:
+        yield "pid"
+    if container.pids_limit == UNLIMITED:
+        yield "pids_limit: -1 up to podPidsLimit"
+    elif not has_exact_limit(container, containers):
+        yield "pids_limit"
+    if container.restart is Restart.ON_FAILURE and container.restart_limit is not None:
+        yield "restart"
+    # A program that ignores its signal runs until the end of the Pod's grace period: nothing in a
+    # PID namespace may kill its first process (PID 1).
+    if container.stop_timeout is not None and container.stop_timeout != grace:
+        yield "stop_timeout"

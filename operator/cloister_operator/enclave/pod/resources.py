@@ -6,8 +6,6 @@ from cloister_crds.config import ContainerConfig, ServiceConfig
 from cloister_crds.kinds import Host
 from cloister_operator.enclave.guest_config.models import models_memory
 
-__all__ = ["container_resources", "limit_disk", "pod_resources"]
-
 _MILLI = 1000
 _MEBI = 1024 * 1024
 _FULL = 100
@@ -60,9 +58,9 @@ def container_resources(
     spec
         A container of the file.
     devices
-        Its device resources (`cloister_operator.enclave.container.devices.device_limits`).
+        Its device resources (`cloister_operator.enclave.container.device_limits`).
     claims
-        Its claims of GPUs (`cloister_operator.enclave.container.gpu_claims.container_claims`).
+        Its claims of GPUs (`cloister_operator.enclave.container.container_claims`).
 
     Returns
     -------

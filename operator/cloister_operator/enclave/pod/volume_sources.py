@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
 from cloister_operator.enclave.guest_config.certificate import TOKEN_FILE, TOKEN_SECONDS
 from cloister_operator.enclave.plan import EnclavePlan
-
-__all__ = ["TOKEN_VOLUME", "memory", "of_config_map", "of_snapshot", "pod_token"]
 
 TOKEN_VOLUME = "token"  # noqa: S105 - a name
 """Name of the volume of `pod_token`."""

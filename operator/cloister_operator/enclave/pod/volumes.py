@@ -13,7 +13,7 @@ from cloister_crds.config import (
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_crds.measurement import INITDATA_FILE
-from cloister_operator.enclave.container.document import (
+from cloister_operator.enclave.container import (
     GUEST_DIRECTORY,
     PUBLISHED_DIRECTORY,
     REPORT_PLACE,
@@ -36,15 +36,13 @@ from cloister_operator.enclave.guest_config.certificate import (
     CERTIFICATE_DIRECTORY,
     CERTIFICATE_DOCUMENT_DIRECTORY,
     CERTIFICATE_KEY,
-    TOKEN_DIRECTORY,
-    is_signed,
-)
-from cloister_operator.enclave.guest_config.key_gate import (
     GATE_CONFIG_DIRECTORY,
     GATE_DIRECTORY,
     GATE_KEY,
+    TOKEN_DIRECTORY,
+    is_signed,
 )
-from cloister_operator.enclave.guest_config.measurement import node_socket
+from cloister_operator.enclave.guest_config.measurement import UNMEASURED_KEY, node_socket
 from cloister_operator.enclave.guest_config.models import (
     MODELS_DOCUMENT_DIRECTORY,
     MODELS_KEY,
@@ -67,7 +65,6 @@ from cloister_operator.enclave.guest_config.ssh import (
     SHELLS_KEY,
     SSH_CONFIG_DIRECTORY,
 )
-from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.volume_sources import (
     TOKEN_VOLUME,
@@ -76,7 +73,7 @@ from cloister_operator.enclave.pod.volume_sources import (
     of_snapshot,
     pod_token,
 )
-from cloister_operator.enclave.shim.document import SHIM_KEY
+from cloister_operator.enclave.shim.caddy import SHIM_KEY
 from cloister_operator.enclave.shim.encrypted_bodies import (
     BODIES_CONFIG_DIRECTORY,
     BODIES_KEY,
@@ -97,8 +94,6 @@ from cloister_operator.enclave.sidecars import (
     isolates_containers,
     needs_key_gate,
 )
-
-__all__ = ["SHIM_CONFIG_PATH", "SHIM_DATA_PATH", "PodVolumes", "pod_volumes"]
 
 SHIM_CONFIG_PATH = "/etc/cloister-shim"
 """Where the shim finds its configuration."""

@@ -1,36 +1,66 @@
-"""The shim's configuration: JSON for Caddy, built from the ``shim`` section of the file.
-
-Order of the rules: CORS first (a refused origin, a preflight), then the agent's well-known paths,
-then the paths, then keys and rates (`cloister_operator.enclave.guest_config.key_gate`), then the
-sidecar for encrypted bodies or the upstream. Sources: spec 29; docs/operator.md, "The shim"; Caddy,
-"JSON Config Structure". Text from the file is only in matchers, never where Caddy would expand
-placeholders in it.
-"""
+"""The shim's configuration: JSON for Caddy, built from the ``shim`` section of the file."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister_crds.config import Shim
 from cloister_operator.enclave.guest_config.agent import AGENT_DIRECTORY
-from cloister_operator.enclave.guest_config.key_gate import AWAITING_GATE, GATE_SOCKET, gate_routes
-from cloister_operator.enclave.network.ports import SHIM_PORT
+from cloister_operator.enclave.guest_config.certificate import (
+    AWAITING_GATE,
+    GATE_SOCKET,
+    SHIM_STORAGE,
+    gate_routes,
+    is_signed,
+)
+from cloister_operator.enclave.guest_config.ssh import host_key_route
+from cloister_operator.enclave.network.addresses import SHIM_PORT, TARGET_ADDRESS
 from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
+from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.shim.encrypted_bodies import (
     AWAITING_BODIES,
     NONCE_HEADER,
     bodies_routes,
     key_routes,
 )
-from cloister_operator.enclave.shim.well_known import (
-    booting_matcher,
-    well_known_matcher,
-    well_known_routes,
-)
-from cloister_operator.enclave.shim_tls import tls_app
-from cloister_operator.enclave.sidecars import BODIES_SOCKET
+from cloister_operator.enclave.sidecars import BODIES_SOCKET, LOOPBACK, isolates_containers, tls_app
 
-__all__ = ["shim_config"]
+_SOCKET = "agent.sock"
+_BOOTED = "booted"
+_SUFFIXES = ("attestation", "boot-stages", "certificate", "containers", "metrics")
+
+
+def well_known_matcher(service: str) -> dict[str, Any]:
+    """Return the matcher of the paths that the agent serves."""
+    suffixes = "|".join(_SUFFIXES)
+    pattern = rf"^/\.well-known/(metrics|{re.escape(service)}-({suffixes}))(\?|$)"
+    return {"vars_regexp": {"{http.request.uri}": {"pattern": pattern}}}
+
+
+def booting_matcher(directory: str) -> dict[str, Any]:
+    """Return the matcher of every request before the boot is complete."""
+    return {"not": [{"file": {"root": directory, "try_files": [_BOOTED]}}]}
+
+
+def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
+    """Return the routes to the agent; what matches goes nowhere else.
+
+    Returns
+    -------
+    list[dict[str, Any]]
+        Two routes of Caddy's.
+    """
+    to_agent = [_proxy(directory)]
+    return [
+        {"match": [well_known_matcher(service)], "handle": to_agent, "terminal": True},
+        {"match": [booting_matcher(directory)], "handle": to_agent, "terminal": True},
+    ]
+
+
+def _proxy(directory: str) -> dict[str, Any]:
+    """Return the handler that passes a request to the agent."""
+    return {"handler": "reverse_proxy", "upstreams": [{"dial": f"unix/{directory}/{_SOCKET}"}]}
 
 
 _TARGET = "{http.request.uri}"
@@ -98,7 +128,7 @@ def shim_config(
     agent
         The agent's directory.
     storage
-        Caddy's certificate storage (`cloister_operator.enclave.shim_tls`); None = Caddy has an
+        Caddy's certificate storage (`cloister_operator.enclave.sidecars`); None = Caddy has an
         authority of its own.
     gate
         Socket of `guest gate`, for a file that requires keys or rates.
@@ -263,3 +293,38 @@ def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **bes
     """Write an error of the API as JSON, its braces escaped from Caddy's placeholders."""
     text = json.dumps({"error": {"message": message, "type": kind, **(more or {})}, **beside})
     return text.replace("{", "\\{").replace("}", "\\}")
+
+
+SHIM_KEY = "shim.json"
+"""Key of the document in the ConfigMap."""
+_VERSION = 2
+
+
+def shim_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
+    """Build the document.
+
+    Parameters
+    ----------
+    plan
+        The Enclave and its file.
+    service
+        Name of the service in the well-known paths.
+
+    Returns
+    -------
+    dict[str, Any]
+        The document of ``guest shim``.
+    """
+    signed = is_signed(plan)
+    return {
+        "version": _VERSION,
+        "signed": signed,
+        "caddy": shim_config(
+            plan.config.shim,
+            (),
+            upstream=str(TARGET_ADDRESS) if isolates_containers(plan.host) else LOOPBACK,
+            before=[host_key_route(service)] if plan.has_ssh else (),
+            service=service,
+            storage=SHIM_STORAGE if signed else None,
+        ),
+    }

@@ -22,18 +22,6 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 
-__all__ = [
-    "AWAITING_BODIES",
-    "BODIES_CONFIG_DIRECTORY",
-    "BODIES_KEY",
-    "BODIES_KEY_DIRECTORY",
-    "NONCE_HEADER",
-    "bodies_container",
-    "bodies_document",
-    "bodies_routes",
-    "key_routes",
-]
-
 BODIES_KEY_DIRECTORY = "/run/cloister/ehbp-key"
 """Directory of the private key; mounted in the sidecar alone."""
 BODIES_CONFIG_DIRECTORY = "/etc/cloister-ehbp"

@@ -12,7 +12,7 @@ import (
 const podDocument = "pod.json"
 
 // publishedRules are the digests of the rules by which the agent of a machine may judge its host:
-// those of this release (crds/cloister_crds/measurement/guest_rules.py).
+// those of this release (crds/cloister_crds/measurement/initdata.py).
 var publishedRules = []string{
 	"sha256:6fd23f075adcb8d75b7e4f3c3922dd143ffeb48a71b6416d6955936d5174f6c1", // Kata Containers 4.1
 }

@@ -15,15 +15,20 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.auth.admin_key_cache import AdminKeyCache
+from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.ledger.audit import AuditRow, AuditTrail
 from cloister_api.ledger.database import LedgerError, migrate, open_ledger
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
-from cloister_api.ledger.keys.key_format import generate, masked, well_formed
-from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError
+from cloister_api.ledger.keys.key_material import (
+    KeyMaterial,
+    MaterialError,
+    generate,
+    masked,
+    well_formed,
+)
 from cloister_api.ledger.migrations.recorded import EARLIER_VERSION, VERSION
-from cloister_api.ledger.tables.core import METADATA
+from cloister_api.ledger.tables import METADATA
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_api.auth.admin_rate_limit import AdminRateLimit, CallerRates
+from cloister_api.auth.admin_keys import AdminRateLimit, CallerRates
 from cloister_api.auth.token_bucket import RateLimit
 from cloister_api.errors import ApiError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_api.auth.api_keys.decision import CachedApiKey, judge
+from cloister_api.auth.api_keys import CachedApiKey, judge
 from cloister_api.auth.token_bucket import RateLimit, consume
 from cloister_api.ledger.keys.key_material import KeyMaterial, MaterialError, ReloadingKeyMaterial
 from cloister_crds.kinds import Organization

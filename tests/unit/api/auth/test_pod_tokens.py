@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister_api.auth.pod_tokens import PodIdentity, read_pod_token, reviewed_identity
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
 
 UID = "00000000-0000-0000-0000-000000000001"
 POD = PodIdentity("org-acme", "web-a-1", "p")

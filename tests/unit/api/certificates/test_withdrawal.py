@@ -6,8 +6,8 @@ import pytest
 from typing_extensions import override
 
 from cloister_api.cache import CachedEnclave
-from cloister_api.certificates.permitted_names import PermittedNames
 from cloister_api.certificates.queue import YOUNG, withdrawal
+from cloister_api.certificates.request import PermittedNames
 from cloister_api.ledger.certificates import CertificateOrder, OrderState
 
 QUEUED = datetime(2026, 3, 1, tzinfo=UTC)

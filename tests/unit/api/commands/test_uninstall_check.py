@@ -1,6 +1,6 @@
 """What keeps Cloister from being uninstalled, and how that is said."""
 
-from cloister_api.commands.uninstall_check import refusal
+from cloister_api.commands.checks import refusal
 
 
 def test_nothing_keeps_an_empty_installation() -> None:

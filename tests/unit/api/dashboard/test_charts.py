@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister_api.dashboard.views.charts import HEIGHT, MOST_SERIES, WIDTH, curves, short, stacks
+from cloister_api.dashboard.charts import HEIGHT, MOST_SERIES, WIDTH, curves, short, stacks
 
 
 def test_bars_are_as_high_as_their_values() -> None:

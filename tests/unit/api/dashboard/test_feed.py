@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from cloister_api.dashboard.live.feed import REMEMBERED, Feed
-from cloister_api.dashboard.live.session_watch import SessionWatch
+from cloister_api.dashboard.live import REMEMBERED, Feed, SessionWatch
 from cloister_api.errors import ApiError
 
 NOTHING: frozenset[str] = frozenset()

@@ -10,10 +10,9 @@ from starlette.types import Message
 
 from cloister_api.dashboard.guard import DashboardGuard, cookie_in
 from cloister_api.errors import ApiError
-from cloister_api.http.callers import Callers
 from cloister_api.http.connections import MAX_HEADERS
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import Shutdown
+from cloister_api.http.middleware import Callers, Shutdown
 from cloister_api.ledger.keys.sessions import SessionMethod, SessionRow
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_api.settings import LimitSettings

@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.views.listing import (
-    PAGE,
-    Choice,
-    ContainerPage,
-    OrderedContainers,
-)
-from cloister_api.records.replacement_links import replacement_links
+from cloister_api.dashboard.listing import PAGE, Choice, ContainerPage, OrderedContainers
+from cloister_api.records.container import replacement_links
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cloister_api.dashboard.forms import Form, parsed
 from cloister_api.dashboard.pages.container_forms import (
+    body_of,
     changes_of,
     container_manifest_of,
     filled,
     variables_of,
 )
-from cloister_api.dashboard.pages.new_container import body_of
+from cloister_api.dashboard.rendering import Form, parsed
 from cloister_api.errors import ApiError
 from cloister_crds.kinds.container import ContainerSpec
 

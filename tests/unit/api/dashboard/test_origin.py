@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_api.dashboard.origin import origin_refusal
+from cloister_api.dashboard.guard import origin_refusal
 from cloister_api.sessions.settings import DashboardSettings
 
 SETTINGS = DashboardSettings(address="https://console.example.com")

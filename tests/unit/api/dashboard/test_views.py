@@ -11,7 +11,7 @@ from jinja2 import Environment
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.app import problem_page
 from cloister_api.dashboard.rendering import Pages
-from cloister_api.dashboard.views.rows import (
+from cloister_api.dashboard.rows import (
     QUESTIONS,
     ContainerRow,
     Listed,
@@ -22,7 +22,7 @@ from cloister_api.dashboard.views.rows import (
     tone_of,
 )
 from cloister_api.errors import ApiError, not_found, unavailable
-from cloister_api.schemas.status_responses import ConditionResponse, ManagerResponse
+from cloister_api.schemas.container_responses import ConditionResponse, ManagerResponse
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.meta import ConditionStatus

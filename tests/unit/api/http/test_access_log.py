@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cloister_api.http.access_log import CURRENT_REQUEST, configure_logging, log_request
-from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.telemetry import LogFormat
 
 FORGED = "x\n2026-11-25 00:00:00 CRITICAL root [-] forged\x1b[31m\u2028"
 

@@ -11,9 +11,8 @@ from starlette.types import Message, Receive, Scope, Send
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import ApiError
 from cloister_api.http.bodies import MAX_BODY
-from cloister_api.http.callers import Callers, needs_key
 from cloister_api.http.metrics import HttpMetrics
-from cloister_api.http.middleware import RequestGuard, Shutdown, TakeToken
+from cloister_api.http.middleware import Callers, RequestGuard, Shutdown, TakeToken, needs_key
 from cloister_api.settings import LimitSettings
 from cloister_crds.kinds import Organization
 

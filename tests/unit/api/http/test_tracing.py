@@ -3,7 +3,7 @@
 import pytest
 
 from cloister_api.settings import ApiTracingSettings
-from cloister_clients.tracing.process import traced
+from cloister_clients.tracing.spans import traced
 from tests.support.programs.routes_only import bare_app, bare_client
 from tests.support.stand_ins.otlp_collector import ReceivedSpan, collector
 

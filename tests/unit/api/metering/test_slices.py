@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister_api.metering.slices import SECONDS, ServedEnclave, due_until, slice_id, slices_of
+from cloister_api.metering.store import SECONDS, ServedEnclave, due_until, slice_id, slices_of
 
 WIDTH = SECONDS * 1_000_000
 TIMES = st.integers(1_700_000_000_000_000, 1_700_000_000_000_000 + 20 * WIDTH)

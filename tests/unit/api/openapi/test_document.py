@@ -8,8 +8,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from typing_extensions import override
 
-from cloister_api.openapi.document import operations
-from cloister_api.openapi.errors import KINDS
+from cloister_api.openapi.document import KINDS, operations
 from cloister_api.openapi.examples import EXAMPLES
 from tests.support.clients.openapi_check import check_form, described
 

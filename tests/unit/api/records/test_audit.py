@@ -10,9 +10,9 @@ import pytest
 
 from cloister_api.errors import ApiError
 from cloister_api.ledger.audit import AuditRow
-from cloister_api.records.audit import audit_record, csv_text
-from cloister_api.routes.audit_trail import row_of, wants_csv
-from cloister_api.routes.pagination import encode_cursor
+from cloister_api.records.resources import audit_record, csv_text
+from cloister_api.routes.audit import row_of, wants_csv
+from cloister_api.routes.parameters import encode_cursor
 
 ROW = AuditRow(
     at=datetime(2026, 11, 22, 5, 0, 0, 250, tzinfo=UTC),

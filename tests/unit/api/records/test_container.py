@@ -8,21 +8,19 @@ import pytest
 
 from cloister_api.cache import CachedContainer, project_container
 from cloister_api.records.container import (
+    NO_LINKS,
     RecordSettings,
+    ReplacementLinks,
     container_record,
     host_record,
+    not_replaced,
+    replacement_links,
     shown_state,
     update_record,
 )
 from cloister_api.records.record_cache import RecordCache
-from cloister_api.records.replacement_links import (
-    NO_LINKS,
-    ReplacementLinks,
-    not_replaced,
-    replacement_links,
-)
-from cloister_api.schemas.response import ResponseBody
-from cloister_api.wire.json_response import encode
+from cloister_api.schemas.forms import ResponseBody
+from cloister_api.wire import encode
 from cloister_crds.kinds import Deployment, Host, Organization
 
 SETTINGS = RecordSettings("c.test", webhooks=True)

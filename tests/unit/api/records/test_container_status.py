@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from cloister_api.cache import CachedEnclave, owners_of, project_enclave
+from cloister_api.records.container import manager_records
 from cloister_api.records.container_status import (
     candidate_of,
     condition_record,
     event_record,
     status_record,
 )
-from cloister_api.records.managers import manager_records
-from cloister_api.schemas.status_responses import ManagerResponse
+from cloister_api.schemas.container_responses import ManagerResponse
 from cloister_api.services.containers.refusals import api_field
 from cloister_crds.kinds.meta import Condition
 from cloister_crds.lifecycle.state.reasons import REASONS

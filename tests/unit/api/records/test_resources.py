@@ -8,7 +8,7 @@ import pytest
 from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer, CachedResource
 from cloister_api.errors import ApiError
-from cloister_api.records.replacement_links import NO_LINKS
+from cloister_api.records.container import NO_LINKS
 from cloister_api.records.resources import (
     deployment_record,
     domain_record,
@@ -18,9 +18,8 @@ from cloister_api.records.resources import (
     users_of,
 )
 from cloister_api.schemas.containers import RelaunchRequest
-from cloister_api.schemas.resource_responses import DeploymentResult
-from cloister_api.schemas.resources import UpdateDeploymentRequest
-from cloister_api.schemas.response import ContainerUser
+from cloister_api.schemas.forms import ContainerUser
+from cloister_api.schemas.resources import DeploymentResult, UpdateDeploymentRequest
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.resources.deployments import (
@@ -38,7 +37,7 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
-from cloister_crds.repositories import RepositoryNames
+from cloister_crds.names import RepositoryNames
 from tests.support.programs.published_settings import settings_manifest
 from tests.unit.api.records.test_container import SETTINGS, fields_of, held
 

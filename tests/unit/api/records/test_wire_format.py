@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cloister_api.ledger.keys.api_keys import ApiKey
-from cloister_api.payments.records import Charge, Invoice
-from cloister_api.payments.transactions import charge_record, invoice_record
+from cloister_api.payments.transactions import Charge, Invoice, charge_record, invoice_record
 from cloister_api.records.container import container_record, host_record, update_record
 from cloister_api.records.resources import (
     deployment_record,
@@ -19,21 +18,21 @@ from cloister_api.records.resources import (
     registry_record,
     secret_record,
 )
-from cloister_api.schemas.account_responses import ModelUsage, TimeSeriesResponse, UsagePoint
+from cloister_api.schemas.accounts import ModelUsage, TimeSeriesResponse, UsagePoint
 from cloister_api.schemas.container_responses import ContainerMetricsResponse, UtilizationPoint
-from cloister_api.schemas.response import ContainerUser
+from cloister_api.schemas.forms import ContainerUser
 from cloister_api.services.api_keys import key_record as api_key_record
+from cloister_api.services.containers.reader import measurement_record
 from cloister_api.services.containers.validation import verdict
-from cloister_api.services.measurement import measurement_record
 from cloister_api.services.resources.deployments import result_of
 from cloister_api.usage.queries import by_key
-from cloister_api.wire.json_response import encode
+from cloister_api.wire import encode
 from cloister_crds.kinds import Domain, Enclave, Host, RegistryCredential, Secret, SSHKey
 from cloister_crds.kinds.host import TEE
 from cloister_crds.measurement import Publication
 from cloister_crds.measurement.initdata import Initdata
+from cloister_crds.names import RepositoryNames
 from cloister_crds.problems import Problem, Severity
-from cloister_crds.repositories import RepositoryNames
 from tests.unit.api.records.test_container import ORGANIZATION, SETTINGS, held
 from tests.unit.api.records.test_resources import DEPLOYMENT, HELD, META
 

@@ -7,22 +7,22 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from cloister_api.errors import from_model
-from cloister_api.schemas.administration import CreateAdminKeyRequest
-from cloister_api.schemas.certificates import SignCertificateRequest
+from cloister_api.schemas.accounts import CreateAdminKeyRequest
 from cloister_api.schemas.containers import (
     CreateContainerRequest,
     RelaunchRequest,
     ValidateNameRequest,
     ValidateReleaseRequest,
 )
+from cloister_api.schemas.forms import EmptyRequest, RequestBody
 from cloister_api.schemas.keys import (
     METADATA_BYTES,
     ChangeApiKeyRequest,
     CreateApiKeyRequest,
     KeyUsageRequest,
+    SignCertificateRequest,
     UpdateApiKeyRequest,
 )
-from cloister_api.schemas.request import EmptyRequest, RequestBody
 from cloister_api.schemas.resources import (
     CreateDomainRequest,
     CreateSecretRequest,

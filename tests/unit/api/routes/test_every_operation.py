@@ -16,10 +16,10 @@ from cloister_api.errors import ApiError
 from cloister_api.http.bodies import MAX_BODY
 from cloister_api.openapi.document import operations
 from cloister_api.payments.webhook import customer_of
-from cloister_api.routes.shim import CHECK_PATH, CheckKeyRequest, read
+from cloister_api.routes.enclaves import CHECK_PATH, CheckKeyRequest, read
 from cloister_api.services.releases import repository_of
 from cloister_api.usage.events import read_report
-from cloister_api.wire.strict_json import MAX_DEPTH, TOO_DEEP, DepthError, StrictRequest, parse
+from cloister_api.wire import MAX_DEPTH, TOO_DEEP, DepthError, StrictRequest, parse
 from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import REACHED, bare_app, bare_client, reported
 
@@ -347,7 +347,7 @@ async def test_a_body_that_is_not_json_has_no_repeated_names_and_is_parsed_once(
         parsed.append(text)
         return parse(text)
 
-    monkeypatch.setattr("cloister_api.wire.strict_json.parse", counted)
+    monkeypatch.setattr("cloister_api.wire.parse", counted)
     request = StrictRequest({"type": "http", "headers": []})
     request._body = body
     assert await request.repeated_names() == []

@@ -10,10 +10,10 @@ from starlette.requests import HTTPConnection
 from typing_extensions import override
 
 from cloister_api.openapi.document import operations
+from cloister_api.routes.dependencies import StrictRoute
 from cloister_api.routes.parameters import IfMatch
-from cloister_api.routes.route_classes import StrictRoute
-from cloister_api.schemas.account_responses import MessageResponse
-from cloister_api.wire.json_response import JsonResponse
+from cloister_api.schemas.accounts import MessageResponse
+from cloister_api.wire import JsonResponse
 from tests.support.clients.openapi_check import described
 from tests.support.programs.routes_only import bare_app, bare_client
 from tests.unit.api.routes.test_every_operation import READ_WITH_QUERY, example, filled, form_of

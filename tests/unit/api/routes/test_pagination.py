@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister_api.errors import ApiError
-from cloister_api.routes.pagination import paginate
+from cloister_api.routes.parameters import paginate
 
 REQUEST = Request(
     {

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused
-from cloister_api.sessions.provider.slots import SignInSlots
+from cloister_api.sessions.provider.sign_in import SignInSlots
 
 
 async def wait_in(slots: SignInSlots, address: str, until: asyncio.Event) -> str:

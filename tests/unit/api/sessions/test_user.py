@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from cloister_api.sessions.provider.attempt import says_enough, user_of
 from cloister_api.sessions.provider.refusal import RefusalReason, SignInRefused, sentence
-from cloister_api.sessions.provider.user import says_enough, user_of
 from tests.unit.api.sessions.test_metadata import settings_with
 
 VERIFIED = {"email": "ada@example.test", "email_verified": True}

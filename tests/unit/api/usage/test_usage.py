@@ -18,8 +18,7 @@ from cloister_api.usage.events import (
     judge_events,
     read_report,
 )
-from cloister_api.usage.ingest import PATH
-from cloister_api.usage.levels import LEVELS, CollectedSums
+from cloister_api.usage.ingest import PATH, ReportSignature
 from cloister_api.usage.prices import (
     Price,
     PriceFileError,
@@ -28,7 +27,7 @@ from cloister_api.usage.prices import (
     cost_of,
     read_prices,
 )
-from cloister_api.usage.signature import ReportSignature
+from cloister_api.usage.windows import LEVELS, CollectedSums
 from tests.support.builders.usage import event, report, sign
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)

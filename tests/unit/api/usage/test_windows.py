@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister_api.usage.levels import LEVELS
-from cloister_api.usage.windows import WINDOWS, cover, duration_text, span_of
+from cloister_api.usage.windows import LEVELS, WINDOWS, cover, duration_text, span_of
 
 NOW = datetime(2026, 11, 22, 4, 30, 2, tzinfo=UTC)
 TABLE = {

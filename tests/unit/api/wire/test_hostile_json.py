@@ -8,8 +8,8 @@ import pytest
 
 from cloister_api.errors import MOST_DETAILS, ApiError
 from cloister_api.http.bodies import MAX_BODY
-from cloister_api.schemas.errors import Detail
-from cloister_api.wire.strict_json import (
+from cloister_api.schemas.forms import Detail
+from cloister_api.wire import (
     MAX_DEPTH,
     MAX_DIGITS,
     MAX_SHOWN,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloister_clients.kube.admission_policies import POLICIES, lapsed_policies
+from cloister_clients.kube.kinds import POLICIES, lapsed_policies
 
 FOLDER = Path("crds/manifests/policies")
 

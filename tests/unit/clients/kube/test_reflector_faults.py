@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cloister_clients.kube import KubeClient, Reflector
-from cloister_clients.kube.events import Object
-from cloister_clients.kube.kinds import CONFIG_MAP
+from cloister_clients.kube.kinds import CONFIG_MAP, Object
 from cloister_crds.backoff import Backoff
 from tests.support.waiting import until
 from tests.unit.clients.kube.conftest import Connection, Script

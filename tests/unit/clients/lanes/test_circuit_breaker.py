@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cloister_clients.lanes.circuit_breaker import CircuitBreaker
+from cloister_clients.lanes.lane import CircuitBreaker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOST = "slow.example"

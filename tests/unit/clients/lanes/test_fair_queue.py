@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_clients.lanes.fair_queue import FairQueue, Shares
+from cloister_clients.lanes.lane import FairQueue, Shares
 
 
 def always(organization: str, host: str) -> bool:

@@ -10,7 +10,7 @@ from cloister_clients.sources import (
     SourceUnavailable,
     TagNotFound,
 )
-from cloister_clients.sources.git.errors import cleaned, explain
+from cloister_clients.sources.git.remote import cleaned, explain
 
 
 @pytest.mark.parametrize(

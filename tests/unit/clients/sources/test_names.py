@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_clients.sources import NameInvalid
-from cloister_clients.sources.names import check_commit, check_repository, check_tag
+from cloister_clients.sources.release import check_commit, check_repository, check_tag
 
 
 @pytest.mark.parametrize(

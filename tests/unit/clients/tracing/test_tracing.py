@@ -15,11 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 
 from cloister_clients.kube.transport import resource_of
 from cloister_clients.settings import SettingsError
-from cloister_clients.telemetry.json_lines import JsonFormatter
-from cloister_clients.telemetry.log_lines import LineFormatter
+from cloister_clients.telemetry import JsonFormatter, LineFormatter
 from cloister_clients.tracing import open_telemetry
 from cloister_clients.tracing.open_telemetry import PatientExporter
-from cloister_clients.tracing.process import traced
 from cloister_clients.tracing.settings import TracingSettings
 from cloister_clients.tracing.spans import (
     NO_SPAN,
@@ -27,6 +25,7 @@ from cloister_clients.tracing.spans import (
     is_on,
     span,
     trace_id,
+    traced,
     traceparent,
 )
 from cloister_crds.backoff import Backoff

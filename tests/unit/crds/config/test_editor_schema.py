@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from cloister_crds.config import json_schema
-from cloister_crds.config.editor_schema import json_schema_text
+from cloister_crds.config.parsing import json_schema_text
 from cloister_crds.config.syntax.document import Mapping, Node, Scalar, Sequence, read_document
 from cloister_crds.config.syntax.scalars import ScalarKind, kind_of
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from cloister_crds.config import ParsedConfig, Rules, parse
 from cloister_crds.config.rules.containers import CONTAINER
 from cloister_crds.config.rules.file import FILE
-from cloister_crds.config.rules.healthcheck import HEALTHCHECK
-from cloister_crds.config.rules.models import MODEL
+from cloister_crds.config.rules.images import MODEL
 from cloister_crds.config.rules.networks import NETWORK
+from cloister_crds.config.rules.processes import HEALTHCHECK
 from cloister_crds.config.rules.shim import SHIM
 
 VALID = Path(__file__).parents[3] / "data/config/valid"

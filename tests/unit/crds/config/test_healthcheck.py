@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cloister_crds.config import ContainerConfig, Healthcheck
-from cloister_crds.config.syntax.durations import read_duration
+from cloister_crds.config.syntax.scalars import read_duration
 
 Verdict = Callable[..., list[str]]
 Built = Callable[..., ContainerConfig]

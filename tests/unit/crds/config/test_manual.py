@@ -8,9 +8,9 @@ import pytest
 from cloister_crds.config import parse
 from cloister_crds.config.rules.containers import CONTAINER
 from cloister_crds.config.rules.file import FILE
-from cloister_crds.config.rules.healthcheck import HEALTHCHECK
-from cloister_crds.config.rules.models import MODEL
+from cloister_crds.config.rules.images import MODEL
 from cloister_crds.config.rules.networks import NETWORK
+from cloister_crds.config.rules.processes import HEALTHCHECK
 from cloister_crds.config.rules.shim import SHIM
 
 MANUAL = (Path(__file__).parents[4] / "docs/configuration-file.md").read_text("utf-8")

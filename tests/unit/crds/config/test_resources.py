@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cloister_crds.config import ContainerConfig
-from cloister_crds.config.syntax.sizes import read_size
+from cloister_crds.config.syntax.scalars import read_size
 
 Verdict = Callable[..., list[str]]
 Built = Callable[..., ContainerConfig]

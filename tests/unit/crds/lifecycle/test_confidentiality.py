@@ -7,11 +7,14 @@ import pytest
 
 from cloister_crds.kinds.enclave import EnclaveStatus
 from cloister_crds.kinds.host import TEE, TEEUnit
-from cloister_crds.lifecycle.admission.confidentiality import confidentiality_conditions
-from cloister_crds.lifecycle.admission.host_selection import maps_users, profile
+from cloister_crds.lifecycle.admission.host_selection import (
+    confidentiality_conditions,
+    maps_users,
+    profile,
+)
 from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.state.reasons import REASONS
-from cloister_crds.measurement.guest_rules import rules_digest
+from cloister_crds.measurement.initdata import rules_digest
 from tests.support.builders.resources import CONFIDENTIAL, container_of, host_of, organization_of
 
 NODE = {

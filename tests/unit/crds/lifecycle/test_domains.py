@@ -12,8 +12,14 @@ from cloister_crds.kinds import Domain, Organization
 from cloister_crds.kinds.domain import DomainRecords, DomainStatus
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
-from cloister_crds.lifecycle.names.domain_records import DomainSettings, records_of
-from cloister_crds.lifecycle.names.domains import DomainDecision, decide_domain, may_serve, used_by
+from cloister_crds.lifecycle.names.domains import (
+    DomainDecision,
+    DomainSettings,
+    decide_domain,
+    may_serve,
+    records_of,
+    used_by,
+)
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from cloister_crds.lifecycle.state.observed import DnsFacts, Failed, Known, LookupResult, Need
 from tests.support.builders.resources import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.config.model import ContainerConfig
-from cloister_crds.lifecycle.admission.gpus import (
+from cloister_crds.lifecycle.admission.host_requirements import (
     assigned_gpus,
     gpu_count,
     gpu_groups,

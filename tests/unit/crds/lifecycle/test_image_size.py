@@ -3,7 +3,7 @@
 import pytest
 
 from cloister_crds.config.model import ContainerConfig
-from cloister_crds.lifecycle.admission.image_size import ImageSize
+from cloister_crds.lifecycle.admission.limits import ImageSize
 from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems
 from tests.support.builders.resources import (
     IMAGE,

@@ -7,10 +7,7 @@ import pytest
 
 from cloister_crds.config import Shim
 from cloister_crds.kinds import Host
-from cloister_crds.lifecycle.admission.key_check import (
-    api_reachable_condition,
-    keys_checked_condition,
-)
+from cloister_crds.lifecycle.admission.keys import api_reachable_condition, keys_checked_condition
 from cloister_crds.lifecycle.admission.validation import RequestFacts, file_problems
 from cloister_crds.lifecycle.state.conditions import merge
 from tests.support.builders.resources import NOW, container_of, file_of, host_of, release_of

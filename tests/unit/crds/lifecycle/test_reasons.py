@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cloister_crds.backoff import backoff_delay
 from cloister_crds.kinds.host import NetworkIsolation
 from cloister_crds.lifecycle.admission.validation import RequestFacts, validate_for_organization
-from cloister_crds.lifecycle.backoff import backoff_delay
 from cloister_crds.lifecycle.state.reasons import (
     REASONS,
     Reason,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_crds.lifecycle.admission.secret_values import MOST_VARIABLE_BYTES, value_error
+from cloister_crds.lifecycle.admission.secrets import MOST_VARIABLE_BYTES, value_error
 
 MOST_VALUE = MOST_VARIABLE_BYTES - len("API_KEY=") - 1
 """Bytes of the longest value of API_KEY: name, equals sign and the closing NUL count too."""

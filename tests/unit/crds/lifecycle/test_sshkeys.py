@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cloister_crds.kinds import SSHKey
-from cloister_crds.lifecycle.admission.ssh_keys import key_error, keys_of, named_by, ssh_key_status
+from cloister_crds.lifecycle.admission.keys import key_error, keys_of, named_by, ssh_key_status
 from cloister_crds.lifecycle.admission.validation import RequestFacts, spec_problems
 from cloister_crds.lifecycle.state.conditions import condition, holds
 from tests.support.builders.resources import NOW, container_of, host_of, organization_of

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Container, Secret
-from cloister_crds.lifecycle.admission.secret_bindings import bound_by
-from cloister_crds.lifecycle.admission.ssh_keys import named_by
+from cloister_crds.lifecycle.admission.keys import named_by
+from cloister_crds.lifecycle.admission.secrets import bound_by
 from cloister_crds.lifecycle.names.domains import used_by
-from cloister_crds.repositories import RepositoryNames
+from cloister_crds.names import RepositoryNames
 
 USING = {
     "secrets": ["API_KEY"],

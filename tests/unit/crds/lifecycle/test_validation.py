@@ -27,8 +27,8 @@ from cloister_crds.lifecycle.admission.validation import (
 )
 from cloister_crds.lifecycle.state.conditions import ConditionUpdate, merge
 from cloister_crds.lifecycle.state.observed import Failed
+from cloister_crds.names import RepositoryNames
 from cloister_crds.problems import Problem, Severity
-from cloister_crds.repositories import RepositoryNames
 from tests.support.builders.resources import (
     CONFIDENTIAL,
     IMAGE,

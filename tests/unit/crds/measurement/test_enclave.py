@@ -17,7 +17,7 @@ from cloister_crds.measurement import (
     measure,
     published,
 )
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT, policy_text, rules_digest
+from cloister_crds.measurement.initdata import POD_DOCUMENT, policy_text, rules_digest
 from tests.support.builders.enclave_plans import WEB, WORKER, config_of
 
 IMAGES = PlatformImages(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister_crds.measurement.guest_rules import (
+from cloister_crds.measurement.initdata import (
     PUBLISHED_RULES,
     pod_of,
     pod_text,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cloister_operator.cache.config_cache import ConfigCache
+from cloister_operator.cache.reconcile_memory import ConfigCache
 from tests.support.programs.operator import file_text
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cloister_operator.cache.container_counts import ContainerCounts
+from cloister_operator.cache.departed_containers import ContainerCounts
 from cloister_operator.cache.projections import CONTAINER
 from cloister_operator.cache.store import Store
 from cloister_operator.telemetry.metrics import CountedState, OperatorMetrics

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister_operator.cache.container_order import ContainerOrder
+from cloister_operator.cache.departed_containers import ContainerOrder
 from cloister_operator.cache.projections import CONTAINER
 from cloister_operator.cache.store import Store
 

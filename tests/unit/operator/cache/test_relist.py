@@ -9,7 +9,7 @@ from cloister_clients.kube import KindRef, ListPage
 from cloister_operator.cache.projections import CONTAINER, WATCHED_KINDS
 from cloister_operator.cache.relist import Relister
 from cloister_operator.cache.store import Store
-from cloister_operator.telemetry.liveness import Liveness
+from cloister_operator.telemetry.health import Liveness
 from cloister_operator.telemetry.metrics import OperatorMetrics
 
 

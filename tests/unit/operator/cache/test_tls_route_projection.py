@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.lifecycle.state.observed import Gateway, RouteState
-from cloister_operator.cache.tls_route_projection import read_route
+from cloister_operator.cache.pod_projection import read_route
 
 PARENT = {"name": "public", "namespace": "gateways", "sectionName": "tls"}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cloister_clients.findings import FindingLevel, failed, passed
-from cloister_operator.commands.loaded_images import unless_loaded
+from cloister_operator.commands.checks import unless_loaded
 
 IMAGE = f"localhost/cloister/cloister-guest@sha256:{'0' * 64}"
 OTHER = f"localhost/cloister/cloister-guest@sha256:{'1' * 64}"

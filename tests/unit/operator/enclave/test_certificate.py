@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
-from cloister_crds.tokens import token_audience
+from cloister_crds.names import token_audience
+from cloister_operator.enclave.built import build_snapshot
 from cloister_operator.enclave.guest_config.agent import AGENT_KEY
 from cloister_operator.enclave.guest_config.certificate import (
     AUTHORITIES_KEY,
@@ -17,14 +18,12 @@ from cloister_operator.enclave.guest_config.certificate import (
     TOKEN_DIRECTORY,
     certificate_document,
 )
+from cloister_operator.enclave.guest_config.measurement import UNMEASURED_KEY
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY
-from cloister_operator.enclave.guest_config.unmeasured import UNMEASURED_KEY
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint, ClusterNetwork
+from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
-from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.shim.document import SHIM_KEY
-from cloister_operator.enclave.snapshot import build_snapshot
+from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import (
     SETTINGS,

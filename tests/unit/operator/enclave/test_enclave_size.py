@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cloister_crds.config import ParsedConfig, Rules, parse
-from cloister_crds.lifecycle.admission.enclave_size import MAX_ENCLAVE_BYTES, size_problems
+from cloister_crds.lifecycle.admission.limits import MAX_ENCLAVE_BYTES, size_problems
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     SURROUNDINGS,

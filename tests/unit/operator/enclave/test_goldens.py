@@ -18,23 +18,19 @@ from typing_extensions import override
 from cloister_crds.config import Egress, EncryptedBodies, ModelSpec, Network, Shim
 from cloister_crds.kinds import Container
 from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
-from cloister_crds.measurement.guest_rules import rules_text
-from cloister_crds.measurement.initdata import ANNOTATION
+from cloister_crds.measurement.initdata import ANNOTATION, rules_text
+from cloister_operator.enclave.built import build_snapshot
 from cloister_operator.enclave.guest_config.certificate import SHIM_STORAGE
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
-from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
-from cloister_operator.enclave.network.cluster_network import ApiEndpoint
+from cloister_operator.enclave.network.addresses import TARGET_ADDRESS, ApiEndpoint
 from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
     build_shells_policy,
 )
 from cloister_operator.enclave.network.service import build_service
 from cloister_operator.enclave.plan import ApiIdentity
-from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.shim.document import shim_document
-from cloister_operator.enclave.snapshot import build_snapshot
-from cloister_operator.enclave.tenant.namespace import build_namespace
-from cloister_operator.enclave.tenant.priority_class import build_priority_class
+from cloister_operator.enclave.shim.caddy import shim_config, shim_document
+from cloister_operator.enclave.tenant import build_namespace, build_priority_class
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     SURROUNDINGS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import ContainerConfig
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT
-from cloister_operator.enclave.guest_policy.pod_data import pod_data
+from cloister_crds.measurement.initdata import POD_DOCUMENT
+from cloister_operator.enclave.guest_policy import pod_data
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
 from tests.support.builders.enclave_plans import (

@@ -1,7 +1,7 @@
 """What the gate of an enclave is told, beside its measured document."""
 
-from cloister_operator.enclave.guest_config.key_gate import gate_document
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.guest_config.certificate import gate_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
 from tests.support.builders.enclave_plans import SURROUNDINGS, plan_of
 from tests.unit.operator.enclave.test_goldens import KEYED, WITH_API
 

@@ -9,9 +9,9 @@ import pytest
 from cloister_crds.kinds import Host
 from cloister_crds.lifecycle.admission.host_selection import profile
 from cloister_crds.measurement import PUBLISHED, published
-from cloister_crds.measurement.guest_rules import POD_DOCUMENT
+from cloister_crds.measurement.initdata import POD_DOCUMENT
 from cloister_operator.enclave.guest_config.agent import agent_document
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
 from cloister_operator.enclave.plan import EnclavePlan
 from tests.support.builders.enclave_plans import (
     SETTINGS,

@@ -7,17 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister_crds.config import ContainerConfig, Egress, EnvEntry, Network, ServiceConfig, Shim
-from cloister_operator.enclave.container.document import container_document
+from cloister_operator.enclave.container import container_document
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
 from cloister_operator.enclave.guest_config.network import network_document
-from cloister_operator.enclave.guest_config.unmeasured import unmeasured_document
 from cloister_operator.enclave.network.addresses import (
     BLOCKS,
     SHIM_NETWORK,
+    ClusterNetwork,
+    DnsResolver,
     free_block,
     plan_namespaces,
     plan_networks,
 )
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork, DnsResolver
 from dev.cluster.guest import MODULE
 from tests.support.builders.enclave_plans import (
     SETTINGS,

@@ -20,11 +20,11 @@ from cloister_crds.config import (
 from cloister_crds.config.model import User
 from cloister_crds.config.rules.security import CAPABILITIES
 from cloister_operator.enclave.built import SKIPPED_ANNOTATION
-from cloister_operator.enclave.container.document import container_document
+from cloister_operator.enclave.container import container_document
 from cloister_operator.enclave.guest_config.agent import agent_document
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork
-from cloister_operator.enclave.pod.unenforced import LIMIT, unenforced
-from cloister_operator.rollout.boot_stages import STAGES
+from cloister_operator.enclave.network.addresses import ClusterNetwork
+from cloister_operator.enclave.pod.pod import UNENFORCED_LIMIT, unenforced
+from cloister_operator.rollout.pod_facts import STAGES
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     SURROUNDINGS,
@@ -350,8 +350,8 @@ def test_nothing_is_limited_where_users_are_the_nodes() -> None:
 def test_the_list_of_what_is_not_enforced_has_an_end() -> None:
     many = tuple(with_changes(WORKER, name=f"w{number}", pid="host") for number in range(30))
     fields = unenforced(config_of(*many))
-    assert len(fields) == LIMIT
-    assert fields[-1] == f"and {30 * 3 - LIMIT + 1} more"
+    assert len(fields) == UNENFORCED_LIMIT
+    assert fields[-1] == f"and {30 * 3 - UNENFORCED_LIMIT + 1} more"
 
 
 def test_production_has_nothing_of_ssh() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from cloister_crds.config import ContainerConfig, EnvEntry, ModelSpec
 from cloister_crds.kinds import Host
-from cloister_operator.enclave.container.gpu_claims import build_gpu_claims
-from cloister_operator.enclave.network.cluster_network import ClusterNetwork
+from cloister_operator.enclave.container import build_gpu_claims
+from cloister_operator.enclave.network.addresses import ClusterNetwork
 from cloister_operator.enclave.plan import EnclavePlan
-from cloister_operator.enclave.pod.unenforced import unenforced
+from cloister_operator.enclave.pod.pod import unenforced
 from tests.support.builders.enclave_plans import (
     SETTINGS,
     WEB,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cloister_operator.lookups.api_endpoint import ApiEndpointResolver
+from cloister_operator.lookups.cluster import ApiEndpointResolver
 
 
 def reader(url: str) -> ApiEndpointResolver:

@@ -8,8 +8,8 @@ import pytest
 from cloister_clients.kube import KindRef, NotFound
 from cloister_clients.kube.kinds import ENDPOINT_SLICE, NODE, SERVICE_CIDR
 from cloister_operator.cache.store import Store
-from cloister_operator.enclave.network.cluster_network import DnsResolver
-from cloister_operator.lookups.cluster_network import ClusterNetworkReader
+from cloister_operator.enclave.network.addresses import DnsResolver
+from cloister_operator.lookups.cluster import ClusterNetworkReader
 from cloister_operator.settings import EnclaveNetworkSettings
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -21,7 +21,7 @@ from cloister_operator.lookups.external_lookup import TimedOut
 from cloister_operator.lookups.lanes import Lanes
 from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.workqueue.keys import Key
+from cloister_operator.workqueue.triggers import Key
 from tests.support.waiting import until
 
 NEED = NeedRelease(repo="a/b", tag="v1", commit=None, request="r1")

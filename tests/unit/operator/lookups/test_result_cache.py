@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cloister_crds.lifecycle.state.observed import Known, LookupResult, NeedImage, RegistryImage
-from cloister_operator.cache.memory_size import memory_size
-from cloister_operator.lookups.result_cache import ResultCache
+from cloister_operator.cache.reconcile_memory import memory_size
+from cloister_operator.lookups.lanes import ResultCache
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,11 +8,11 @@ import pytest
 
 from cloister_clients.kube import Forbidden, KindRef, KubeError, NotFound
 from cloister_clients.kube.kinds import LEASE, NODE
-from cloister_operator.cache.model_cache import ModelCache
+from cloister_operator.cache.reconcile_memory import ModelCache
 from cloister_operator.cache.store import Store
 from cloister_operator.context import ProcessContext
 from cloister_operator.reconcile.metering import record_demoted
-from cloister_operator.workqueue.keys import Key
+from cloister_operator.workqueue.triggers import Key
 from tests.support.builders.resources import container_of, enclave_of
 
 KEY = Key("Container", "org-a", "web")

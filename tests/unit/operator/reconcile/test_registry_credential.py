@@ -15,13 +15,9 @@ from cloister_clients.registry import (
 )
 from cloister_crds.kinds import RegistryCredential
 from cloister_crds.kinds.organization import Entitlements
-from cloister_crds.lifecycle.admission.pull_credentials import pull_credentials
+from cloister_crds.lifecycle.admission.secrets import pull_credentials
 from cloister_crds.lifecycle.state.observed import SecretRefKey
-from cloister_operator.reconcile.registry_credential import (
-    CONFIG_KEY,
-    CONFIG_TYPE,
-    check_credential,
-)
+from cloister_operator.reconcile.credentials import CONFIG_KEY, CONFIG_TYPE, check_credential
 from tests.support.builders.resources import organization_of
 
 ENTITLED = organization_of(entitlements=Entitlements(private_registries=True))

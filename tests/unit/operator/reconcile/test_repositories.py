@@ -7,7 +7,7 @@ import pytest
 
 from cloister_operator.cache.projections import CONTAINER, DEPLOYMENT
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.repositories import containers_of, deployment_of
+from cloister_operator.reconcile.results import containers_of, deployment_of
 from tests.support.builders.process import process_context
 
 SPELLINGS = {"one": "acme/web", "two": "Acme/Web", "three": "acme/other"}

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds import Container, Secret
-from cloister_crds.lifecycle.admission.secret_bindings import bind, bound_by, excluded_by
-from cloister_crds.repositories import RepositoryNames
-from cloister_operator.reconcile.result import DONE, Result
-from cloister_operator.reconcile.secret import (
+from cloister_crds.lifecycle.admission.secrets import bind, bound_by, excluded_by
+from cloister_crds.names import RepositoryNames
+from cloister_operator.reconcile.credentials import (
     looked_at_again,
     name_taken,
     value_finding,
     written_at,
 )
+from cloister_operator.reconcile.results import DONE, Result
 from tests.support.builders.resources import organization_of
 
 

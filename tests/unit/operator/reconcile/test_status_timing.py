@@ -11,9 +11,9 @@ from cloister_operator.cache.projections import CONTAINER
 from cloister_operator.cache.reconcile_memory import ReconcileMemory
 from cloister_operator.cache.store import Store
 from cloister_operator.context import ProcessContext
-from cloister_operator.reconcile.status_timing import BUSY_DELAY, defer_status, is_urgent
-from cloister_operator.workqueue.keys import Key
+from cloister_operator.reconcile.results import BUSY_DELAY, defer_status, is_urgent
 from cloister_operator.workqueue.queue import WorkQueue
+from cloister_operator.workqueue.triggers import Key
 from tests.support.builders.resources import container_of
 
 READY = [{"type": "Ready", "status": "True", "reason": "Provisioned"}]

@@ -6,8 +6,14 @@ from datetime import timedelta
 import pytest
 
 from cloister_crds.kinds.enclave import ContainerStateName
-from cloister_operator.rollout.boot_stages import STAGES, boot_failure, boot_stages
-from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
+from cloister_operator.rollout.pod_facts import (
+    STAGES,
+    PodContainer,
+    PodFacts,
+    PodPhase,
+    boot_failure,
+    boot_stages,
+)
 from tests.support.builders.resources import NOW
 from tests.support.builders.world import UNHEALTHY
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloister_crds.kinds.container import DesiredState
-from cloister_operator.rollout.events import StatusEvent, status_event
+from cloister_operator.rollout.decision import StatusEvent, status_event
 from tests.support.builders.container_states import STATES, body_of
 from tests.support.builders.world import SimulatedCluster
 from tests.support.clients.argo import health_of

@@ -3,7 +3,7 @@
 import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
-from cloister_operator.rollout.phases import TRANSITIONS, move
+from cloister_operator.rollout.decision import TRANSITIONS, move
 
 FORBIDDEN = {
     (ContainerPhase.STOPPING, ContainerPhase.READY),

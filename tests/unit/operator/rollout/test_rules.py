@@ -22,8 +22,10 @@ from cloister_operator.rollout.admission import (
     AdmissionUnresolved,
 )
 from cloister_operator.rollout.decision import ClaimHostname, CreateEnclave
-from cloister_operator.rollout.node_drain import serving_enclave_moves_off_a_cordoned_node
-from cloister_operator.rollout.recreate_strategy import recreate_deletes_the_present_release
+from cloister_operator.rollout.new_attempt import (
+    recreate_deletes_the_present_release,
+    serving_enclave_moves_off_a_cordoned_node,
+)
 from cloister_operator.rollout.replacement import (
     hostnames_transfer_to_the_ready_replacement,
     replaced_container_deletes_its_enclaves,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloister_clients.telemetry.json_lines import LogFormat
+from cloister_clients.telemetry import LogFormat
 from cloister_operator.settings import LogSettings
-from cloister_operator.telemetry.logging import CURRENT_OBJECT, configure_logging
+from cloister_operator.telemetry.health import CURRENT_OBJECT, configure_logging
 
 FORGED = "x\n2026-11-25 00:00:00 CRITICAL root forged\x1b[31m\u2028\x85"
 

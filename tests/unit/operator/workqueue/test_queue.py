@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister_crds.backoff import Backoff
-from cloister_operator.workqueue.keys import Key, group_of
 from cloister_operator.workqueue.queue import Schedule, WorkQueue
+from cloister_operator.workqueue.triggers import Key, group_of
 
 OPERATIONS = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.booleans()), max_size=80)
 """Group of a key, whether it is added with low priority, and whether one is taken after it."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.workqueue.status_throttle import StatusThrottle
+from cloister_operator.workqueue.queue import StatusThrottle
+from cloister_operator.workqueue.triggers import Key
 
 
 def organization(number: int) -> Key:

@@ -18,8 +18,7 @@ from cloister_operator.cache.projections import (
     SECRET_KIND,
 )
 from cloister_operator.cache.store import CachedObject, Store, StoreChange
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.workqueue.triggers import COUNTS_DELAY, is_low_priority, triggers_of
+from cloister_operator.workqueue.triggers import COUNTS_DELAY, Key, is_low_priority, triggers_of
 
 PAUSE = COUNTS_DELAY.total_seconds()
 SPECS: dict[KindRef, dict[str, Any]] = {

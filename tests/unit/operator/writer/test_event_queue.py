@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cloister_operator.writer.event_queue import MOST, EventQueue
+from cloister_operator.writer import MOST, EventQueue
 
 
 def event(number: int, kind: str = "Normal") -> dict[str, Any]:

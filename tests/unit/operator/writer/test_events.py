@@ -6,7 +6,7 @@ from typing import Any
 
 from cloister_clients.kube import KindRef
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE, HOST
-from cloister_operator.writer.events import build_event
+from cloister_operator.writer import build_event
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250, tzinfo=UTC)
 

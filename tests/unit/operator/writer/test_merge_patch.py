@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cloister_operator.writer.merge_patch import merge_patch
+from cloister_operator.writer import merge_patch
 
 OBJECTS: tuple[dict[str, Any], ...] = (
     {},

@@ -10,8 +10,8 @@ from cloister_clients.kube.kinds import NETWORK_POLICY, POD, SERVICE
 from cloister_operator.cache.projections import ENCLAVE
 from cloister_operator.cache.store import Store
 from cloister_operator.telemetry.metrics import OperatorMetrics
-from cloister_operator.workqueue.keys import Key
-from cloister_operator.writer.writer import ClusterWriter, LeadershipLost
+from cloister_operator.workqueue.triggers import Key
+from cloister_operator.writer import ClusterWriter, LeadershipLost
 
 KEY = Key("Container", "org-a", "web")
 POLICY = {"metadata": {"name": "cloister", "namespace": "org-a"}, "spec": {}}

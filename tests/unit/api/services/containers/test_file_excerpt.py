@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloister_api.services.containers.file_excerpt import excerpt
+from cloister_api.services.containers.validation import excerpt
 from cloister_crds.config import Rules, parse
 from cloister_crds.problems import Problem
 

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from cloister_api.errors import ApiError
-from cloister_api.services.containers.lookups import Lookups
+from cloister_api.services.containers.resolution import Lookups
 from cloister_api.settings import LookupSettings
 from cloister_clients.lanes.outside import OutsideLanes
 from cloister_clients.registry import Platform, RegistryClient

@@ -20,8 +20,8 @@ from cloister_api.errors import (
     unavailable,
 )
 from cloister_api.schemas.containers import CreateContainerRequest, RelaunchRequest, api_name
-from cloister_api.schemas.response import ContainerUser
-from cloister_api.services.containers.refusals import refusal, to_wire
+from cloister_api.schemas.forms import ContainerUser
+from cloister_api.services.containers.refusals import refused_change, to_wire
 from cloister_api.services.containers.resolution import refusal_of_source
 from cloister_api.services.containers.specs import changed_spec, checked, spec_of, spec_patch
 from cloister_clients.kube import Forbidden, Unavailable
@@ -47,15 +47,15 @@ def test_payment_precedes_entitlements_and_mistakes() -> None:
         problem("EntitlementRequired"),
         problem("SubscriptionRequired"),
     ]
-    found = [refusal(everything[:place]) for place in range(4)]
+    found = [refused_change(everything[:place]) for place in range(4)]
     assert [one.status if one else None for one in found] == [None, 400, 403, 402]
-    limit = refusal([Problem("", "LimitReached", "quota reached: no more")])
+    limit = refused_change([Problem("", "LimitReached", "quota reached: no more")])
     assert limit is not None
     assert (limit.status, limit.message) == (403, "quota reached: no more")
 
 
 def test_warnings_refuse_nothing() -> None:
-    assert refusal([Problem("a", "Unused", "b", severity=Severity.WARNING)]) is None
+    assert refused_change([Problem("a", "Unused", "b", severity=Severity.WARNING)]) is None
 
 
 def test_all_problems_are_reported_and_counted() -> None:
@@ -93,11 +93,11 @@ def test_a_quota_that_has_not_counted_yet_is_503() -> None:
 
 def test_an_unreachable_registry_is_distinguished_from_a_wrong_file() -> None:
     image = problem("RegistryUnavailable", "containers[0].image")
-    only = refusal([image])
+    only = refused_change([image])
     assert only is not None
     assert (only.status, only.code) == (503, "UNAVAILABLE")
     assert only.message.startswith("containers[0].image: ")
-    both = refusal([image, problem("Wrong")])
+    both = refused_change([image, problem("Wrong")])
     assert both is not None
     assert both.status == 400
 
@@ -144,12 +144,12 @@ TRANSIENT = sorted(each.word for each in REASONS.values() if each.kind is Reason
 @pytest.mark.parametrize("code", TRANSIENT)
 def test_what_the_operator_waits_for_is_503(code: str) -> None:
     waits = problem(code, "spec.host")
-    error = refusal([waits])
+    error = refused_change([waits])
     assert error is not None
     assert (error.status, error.code) == (503, "UNAVAILABLE")
     assert error.retry_after
     assert "host_name" in error.message
-    lasting = refusal([waits, problem("HostNotFound")])
+    lasting = refused_change([waits, problem("HostNotFound")])
     assert lasting is not None
     assert (lasting.status, len(lasting.details)) == (400, 2)
     away = refusal_of_source(RateLimited("busy", retry_after=17), [waits])

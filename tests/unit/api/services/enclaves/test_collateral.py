@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cloister_api.errors import ApiError
-from cloister_api.services.enclaves.collateral import EnclaveCollateral
+from cloister_api.services.enclaves import EnclaveCollateral
 from tests.support.programs.collateral_world import (
     LISTED,
     TCB,

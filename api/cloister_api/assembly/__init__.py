@@ -1,1 +1,0 @@
-"""Builds services from what they are built on."""

@@ -1,0 +1,229 @@
+"""Admin keys: a cache of all of them for each request's check, and the rate limit of each."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from math import ceil
+
+from cloister_api.auth.token_bucket import RateLimit, TokenBucket, UnknownKeyLimit, consume
+from cloister_api.errors import ApiError
+from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
+from cloister_api.ledger.keys.key_material import KeySealer
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+"""Seconds between two polls of the counter."""
+MISS_SECONDS = 0.05
+"""Least time between two polls because of cache misses: guessing must not load the ledger."""
+USE_SECONDS = 60.0
+"""Seconds between two writes of when keys were last used."""
+
+
+class AdminKeyCache:
+    """All admin keys by their index."""
+
+    def __init__(self, keys: AdminKeys, material: KeySealer, unknown: UnknownKeyLimit) -> None:
+        self._keys = keys
+        self._material = material
+        self._unknown = unknown
+        self._by_index: dict[bytes, AdminKey] = {}
+        self._count = -1
+        self._polled_at = 0.0
+        self.read_at = time.monotonic()
+        """When the ledger was last read, by the monotonic clock; read by the metrics' thread."""
+        self._lock = asyncio.Lock()
+        self._used: dict[str, datetime] = {}
+
+    def index(self, value: str) -> bytes:
+        """Return the index of a key's value."""
+        return self._material.index(value)
+
+    def all(self) -> list[AdminKey]:
+        """Return all keys, revoked ones included."""
+        return list(self._by_index.values())
+
+    async def find(self, index: bytes) -> AdminKey | None:
+        """Return the key with an index; None = there is none.
+
+        Raises
+        ------
+        ApiError
+            429 when too many unknown ones were looked up.
+        """
+        key = self._by_index.get(index)
+        if key is None:
+            now = asyncio.get_running_loop().time()
+            self._unknown.take(now)
+            await self._poll_since(now)
+            key = self._by_index.get(index)
+        return key
+
+    async def _poll_since(self, since: float) -> None:
+        """Poll the ledger unless another task has done so since; all that wait share one poll."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            if self._polled_at >= since:
+                return
+            await asyncio.sleep(max(0.0, self._polled_at + MISS_SECONDS - loop.time()))
+            await self._poll()
+
+    async def refresh(self) -> None:
+        """Read the keys again if they changed."""
+        async with self._lock:
+            await self._poll()
+
+    async def _poll(self) -> None:
+        begun = asyncio.get_running_loop().time()
+        count = await self._keys.change_count()
+        if count != self._count:
+            self._by_index = {key.index: key for key in await self._keys.all()}
+            self._count = count
+        self._polled_at = begun
+        self.read_at = time.monotonic()
+
+    async def revoke(self, key: AdminKey, *, because: str, now: datetime) -> None:
+        """Revoke a key permanently, in the ledger and in memory."""
+        await self._keys.revoke(key.id, because=because, now=now)
+        await self.refresh()
+
+    def note_use(self, key: AdminKey, now: datetime) -> None:
+        """Record that a key was used; written later, with others."""
+        self._used[key.id] = now
+
+    async def write_uses(self) -> None:
+        """Write when keys were last used."""
+        used, self._used = self._used, {}
+        if used:
+            await self._keys.used(used)
+
+    async def run(self) -> None:
+        """Poll the ledger until cancelled."""
+        loop = asyncio.get_running_loop()
+        written = loop.time()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self.refresh()
+                if loop.time() - written > USE_SECONDS:
+                    written = loop.time()
+                    await self.write_uses()
+            except Exception:  # the ledger may be locked or unreachable for a while
+                logger.exception("the ledger cannot be read; cached keys stay in use")
+
+
+ResponseHeaders = tuple[tuple[str, str], ...]
+
+
+class AdminRateLimit:
+    """The token buckets of all callers of a kind.
+
+    Parameters
+    ----------
+    rate
+        The rate over all replicas; None = no limit.
+    policy
+        Name of the limit in the headers.
+    of
+        What is limited, in the message of the refusal.
+    """
+
+    def __init__(self, rate: RateLimit | None, policy: str = "key", of: str = "this key") -> None:
+        self._rate = rate
+        self._policy = policy
+        self._of = of
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def consume(self, caller: str, replicas: int, now: float) -> ResponseHeaders:
+        """Take one token from a caller's bucket, and return the headers that report the rest.
+
+        Parameters
+        ----------
+        caller
+            The caller.
+        replicas
+            How many replicas share the rate.
+        now
+            Monotonic time in seconds.
+
+        Raises
+        ------
+        ApiError
+            429 when the bucket is empty.
+        """
+        if self._rate is None:
+            return ()
+        rate = self._rate.shared(replicas)
+        bucket = self._buckets.setdefault(caller, TokenBucket())
+        wait = consume(bucket, rate, now)
+        window = ceil(rate.burst / rate.per_second)
+        full = ceil((rate.burst - bucket.tokens) / rate.per_second)
+        headers = (
+            ("ratelimit-policy", f'"{self._policy}";q={int(rate.burst)};w={window}'),
+            ("ratelimit", f'"{self._policy}";r={int(bucket.tokens)};t={full}'),
+        )
+        if wait:
+            raise rate_limited(self._of, ceil(wait), headers)
+        return headers
+
+
+class CallerRates:
+    """The rates of admin keys and sessions, and of the writes of organizations.
+
+    Parameters
+    ----------
+    requests
+        Of all requests of one key or session; None = no limit.
+    writes
+        Of the writes of one organization; None = no limit.
+    """
+
+    def __init__(self, requests: RateLimit | None, writes: RateLimit | None) -> None:
+        self._requests = AdminRateLimit(requests)
+        self._writes = AdminRateLimit(writes, "writes", "writes")
+
+    def consume(
+        self, caller: str, writer: str | None, replicas: int, now: float
+    ) -> ResponseHeaders:
+        """Count a request, and return the headers that report what is left.
+
+        Parameters
+        ----------
+        caller
+            The key or session.
+        writer
+            The organization whose writes it counts among; None = it writes nothing.
+        replicas, now
+            As `AdminRateLimit.consume`.
+
+        Raises
+        ------
+        ApiError
+            429 when a bucket is empty.
+        """
+        headers = self._requests.consume(caller, replicas, now)
+        if writer is None:
+            return headers
+        return joined(headers, self._writes.consume(writer, replicas, now))
+
+
+def joined(first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]) -> ResponseHeaders:
+    """Join the headers of two limits: each is a list of policies."""
+    values: dict[str, list[str]] = {}
+    for name, value in (*first, *second):
+        values.setdefault(name, []).append(value)
+    return tuple((name, ", ".join(each)) for name, each in values.items())
+
+
+def rate_limited(of: str, wait: int, headers: ResponseHeaders) -> ApiError:
+    """Build a 429 with the time after which to try again."""
+    unit = "second" if wait == 1 else "seconds"
+    return ApiError(
+        429,
+        "RATE_LIMITED",
+        f"rate limit of {of} exceeded; try again in {wait} {unit}",
+        retry_after=wait,
+        headers=headers,
+    )

@@ -1,0 +1,383 @@
+"""Secrets, SSH keys, domains, registries and deployments of an organization."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cloister_api.auth.authenticator import Principal
+from cloister_api.context import Context
+from cloister_api.dashboard.pages.containers import rows_of
+from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render, submit
+from cloister_api.dashboard.rendering import Form
+from cloister_api.dashboard.rows import domain_rows
+from cloister_api.errors import ApiError, not_found
+from cloister_api.records.container import not_replaced, replacement_links
+from cloister_api.routes.audit import AuditedWrite
+from cloister_api.schemas.resources import (
+    CreateDomainRequest,
+    CreateSecretRequest,
+    CreateSshKeyRequest,
+    DeploymentResponse,
+    DeploymentResult,
+    PutRegistryCredentialsRequest,
+    UpdateDeploymentRequest,
+    UpdateSecretRequest,
+)
+
+SECRETS_PAGE = "secrets"
+
+
+async def show_secrets(request: Request) -> Response:
+    """Show the secrets; the address may suggest the name and the repository of a new one."""
+    suggested = {name: request.query_params.get(name, "") for name in ("name", "repo")}
+    return await secret_page(request, Form.fresh(**suggested))
+
+
+async def secret_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
+    """Return the page with what was typed, and why that was not done."""
+    return render(
+        request,
+        "secrets.html",
+        problem=problem,
+        typed=form,
+        secrets=context_of(request).related.secrets.all(principal_of(request)),
+        parts=("secrets", "containers"),
+    )
+
+
+async def create_secret(request: Request) -> Response:
+    """Create a secret."""
+
+    async def do(context: Context, principal: Principal, form: Form) -> str:
+        body = CreateSecretRequest(
+            name=form.get("name"), value=form.whole("value"), repo=form.get("repo") or None
+        )
+        made = await context.related.secrets.create(principal, body, form.retry)
+        return str(made.record.id)
+
+    return await change(
+        request, "secret.create", "", do, secret_page, then=SECRETS_PAGE, success=201
+    )
+
+
+async def update_secret(request: Request) -> Response:
+    """Write a new value of a secret."""
+    name = request.path_params["id"]
+
+    async def do(context: Context, principal: Principal, form: Form) -> None:
+        body = UpdateSecretRequest(value=form.whole("value"))
+        await context.related.secrets.update(principal, name, body.value, None)
+
+    return await change(request, "secret.update", name, do, secret_page, then=SECRETS_PAGE)
+
+
+async def delete_secret(request: Request) -> Response:
+    """Delete a secret that nobody uses."""
+    name = request.path_params["id"]
+
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.secrets.delete(principal, name, None)
+
+    return await change(
+        request, "secret.delete", name, do, secret_page, then=SECRETS_PAGE, success=204
+    )
+
+
+SECRET_ROUTES = (
+    Route("/o/{slug}/secrets", show_secrets),
+    Route("/o/{slug}/secrets", create_secret, methods=["POST"]),
+    Route("/o/{slug}/secrets/{id}/update", update_secret, methods=["POST"]),
+    Route("/o/{slug}/secrets/{id}/delete", delete_secret, methods=["POST"]),
+)
+"""Routes of the module."""
+
+
+SSH_KEY_PAGE = "ssh-keys"
+
+
+async def show_ssh_key(request: Request) -> Response:
+    """Show the keys."""
+    return await ssh_key_page(request, Form.fresh())
+
+
+async def ssh_key_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
+    """Return the page with what was typed, and why that was not done."""
+    return render(
+        request,
+        "ssh_keys.html",
+        problem=problem,
+        typed=form,
+        keys=context_of(request).related.ssh_keys.all(principal_of(request)),
+        parts=("ssh-keys", "containers"),
+    )
+
+
+async def create_ssh_key(request: Request) -> Response:
+    """Add a key."""
+
+    async def do(context: Context, principal: Principal, form: Form) -> str:
+        body = CreateSshKeyRequest(name=form.get("name"), public_key=form.get("public_key"))
+        made = await context.related.ssh_keys.create(principal, body, form.retry)
+        return str(made.record.id)
+
+    return await change(
+        request, "ssh-key.create", "", do, ssh_key_page, then=SSH_KEY_PAGE, success=201
+    )
+
+
+async def delete_ssh_key(request: Request) -> Response:
+    """Delete a key that nobody uses."""
+    name = request.path_params["name"]
+
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.ssh_keys.delete(principal, name, None)
+
+    return await change(
+        request, "ssh-key.delete", name, do, ssh_key_page, then=SSH_KEY_PAGE, success=204
+    )
+
+
+SSH_KEY_ROUTES = (
+    Route("/o/{slug}/ssh-keys", show_ssh_key),
+    Route("/o/{slug}/ssh-keys", create_ssh_key, methods=["POST"]),
+    Route("/o/{slug}/ssh-keys/{name}/delete", delete_ssh_key, methods=["POST"]),
+)
+"""Routes of the module."""
+
+
+DOMAIN_PAGE = "domains"
+
+
+async def show_domain(request: Request) -> Response:
+    """Show the domains."""
+    return await domain_page(request, Form.fresh())
+
+
+async def domain_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
+    """Return the page with what was typed, and why that was not done."""
+    principal = principal_of(request)
+    return render(
+        request,
+        "domains.html",
+        problem=problem,
+        typed=form,
+        rows=domain_rows(context_of(request).related.domains.all(principal)),
+        suffixes=principal.organization.spec.entitlements.domain_suffixes,
+        parts=("domains", "containers", "organization"),
+    )
+
+
+async def create_domain(request: Request) -> Response:
+    """Register a domain."""
+
+    async def do(context: Context, principal: Principal, form: Form) -> str:
+        body = CreateDomainRequest(domain=form.get("domain"))
+        made = await context.related.domains.create(principal, body, form.retry)
+        return str(made.record.id)
+
+    return await change(
+        request, "domain.create", "", do, domain_page, then=DOMAIN_PAGE, success=201
+    )
+
+
+async def verify_domain(request: Request) -> Response:
+    """Look at the records of a domain now."""
+    domain = request.path_params["domain"]
+
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.domains.verify(principal, domain, None)
+
+    return await change(request, "domain.verify", domain, do, domain_page, then=DOMAIN_PAGE)
+
+
+async def delete_domain(request: Request) -> Response:
+    """Delete a domain that nobody uses."""
+    domain = request.path_params["domain"]
+
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.domains.delete(principal, domain, None)
+
+    return await change(
+        request, "domain.delete", domain, do, domain_page, then=DOMAIN_PAGE, success=204
+    )
+
+
+DOMAIN_ROUTES = (
+    Route("/o/{slug}/domains", show_domain),
+    Route("/o/{slug}/domains", create_domain, methods=["POST"]),
+    Route("/o/{slug}/domains/{domain}/verify", verify_domain, methods=["POST"]),
+    Route("/o/{slug}/domains/{domain}/delete", delete_domain, methods=["POST"]),
+)
+"""Routes of the module."""
+
+
+REGISTRY_PAGE = "registries"
+
+
+async def show_registry(request: Request) -> Response:
+    """Show the registries."""
+    return await registry_page(request, Form({}))
+
+
+async def registry_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
+    """Return the page with what was typed, and why that was not done."""
+    principal = principal_of(request)
+    entitled = principal.organization.spec.entitlements.private_registries
+    registries = context_of(request).related.registry_credentials
+    return render(
+        request,
+        "registries.html",
+        problem=problem,
+        typed=form,
+        chosen=request.path_params.get("registry", ""),
+        statuses=dict(registries.all(principal)) if entitled else {},
+        parts=("registries", "organization"),
+    )
+
+
+async def put_registry(request: Request) -> Response:
+    """Write credentials."""
+    registry = request.path_params["registry"]
+
+    async def do(context: Context, principal: Principal, form: Form) -> None:
+        body = PutRegistryCredentialsRequest(
+            username=form.get("username") or None,
+            token=form.get("token") or None,
+            key=form.get("key") or None,
+        )
+        await context.related.registry_credentials.put(principal, registry, body, None)
+
+    return await change(
+        request, "registry-credential.put", registry, do, registry_page, then=REGISTRY_PAGE
+    )
+
+
+async def delete_registry(request: Request) -> Response:
+    """Delete credentials."""
+    registry = request.path_params["registry"]
+    action = "registry-credential.delete"
+
+    async def do(context: Context, principal: Principal, _: Form) -> None:
+        await context.related.registry_credentials.delete(principal, registry, None)
+
+    return await change(
+        request, action, registry, do, registry_page, then=REGISTRY_PAGE, success=204
+    )
+
+
+REGISTRY_ROUTES = (
+    Route("/o/{slug}/registries", show_registry),
+    Route("/o/{slug}/registries/{registry}", put_registry, methods=["POST"]),
+    Route("/o/{slug}/registries/{registry}/delete", delete_registry, methods=["POST"]),
+)
+"""Routes of the module."""
+
+
+INSTANCE = "instance:"
+"""First part of the names of boxes."""
+
+
+async def deployments(request: Request) -> Response:
+    """Show the deployments."""
+    found = context_of(request).related.deployments.all(principal_of(request), with_replaced=False)
+    parts = ("deployments", "containers")
+    return render(request, "deployments.html", deployments=found, parts=parts)
+
+
+async def show_deployment(request: Request) -> Response:
+    """Show a deployment."""
+    return await deployment_page(request, Form.fresh())
+
+
+def deployment_named(context: Context, principal: Principal, identifier: str) -> DeploymentResponse:
+    """Return a deployment of the organization.
+
+    Raises
+    ------
+    ApiError
+        404 when it has no such one.
+    """
+    for each in context.related.deployments.all(principal, with_replaced=False):
+        if str(each.id) == identifier:
+            return each
+    raise not_found("deployment")
+
+
+async def deployment_page(
+    request: Request,
+    form: Form,
+    problem: ApiError | None = None,
+    results: list[DeploymentResult] | None = None,
+) -> Response:
+    """Return the page with what was typed, why that was not done, or what came of it."""
+    context, principal = context_of(request), principal_of(request)
+    deployment = deployment_named(context, principal, request.path_params["id"])
+    same = context.cache.repositories.same
+    everything = await context.reader.all(principal, request.query_params.get("seen"))
+    links = replacement_links(everything)
+    listed = [
+        each
+        for each in not_replaced(everything, links)
+        if same(each.container.spec.repo, deployment.repo)
+    ]
+    return render(
+        request,
+        "deployment.html",
+        problem=problem,
+        typed=form,
+        deployment=deployment,
+        rows=rows_of(request, listed, links),
+        results=results,
+        parts=("deployments", "containers"),
+    )
+
+
+async def change_deployment(request: Request) -> Response:
+    """Change whether updates wait where a container says nothing."""
+    identifier = request.path_params["id"]
+
+    async def write(form: Form, _: AuditedWrite) -> str:
+        principal = principal_of(request)
+        await context_of(request).related.deployments.change(
+            principal, identifier, default_staging=form.get("staging") == "on", match=None
+        )
+        return f"/o/{principal.slug}/deployments/{identifier}"
+
+    return await submit(request, "deployment.change", identifier, write, deployment_page)
+
+
+async def update_deployment(request: Request) -> Response:
+    """Bring a tag to the chosen containers, and show what came of each."""
+    identifier = request.path_params["id"]
+
+    async def write(form: Form, _: AuditedWrite) -> Response:
+        principal = principal_of(request)
+        results = await context_of(request).related.deployments.update(
+            principal, identifier, update_of(form), None
+        )
+        return await deployment_page(request, Form.fresh(), results=results)
+
+    return await submit(request, "deployment.update", identifier, write, deployment_page)
+
+
+def update_of(form: Form) -> UpdateDeploymentRequest:
+    """Return the update that a form asks for, of the ticked containers alone.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When it is no tag.
+    """
+    wait = {"": None, "wait": True, "at-once": False}.get(form.get("staging"))
+    return UpdateDeploymentRequest(
+        tag=form.get("tag"), staging=wait, instance_ids=form.chosen(INSTANCE)
+    )
+
+
+DEPLOYMENT_ROUTES = (
+    Route("/o/{slug}/deployments", deployments),
+    Route("/o/{slug}/deployments/{id}", show_deployment),
+    Route("/o/{slug}/deployments/{id}", change_deployment, methods=["POST"]),
+    Route("/o/{slug}/deployments/{id}/update", update_deployment, methods=["POST"]),
+)
+"""Routes of the module."""

@@ -1,1 +1,0 @@
-"""What pages show, decided apart from how it is rendered."""

@@ -1,1 +1,0 @@
-"""The tables of the ledger as SQLAlchemy Core metadata, one module per subject."""

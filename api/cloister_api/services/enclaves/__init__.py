@@ -1,1 +1,0 @@
-"""What enclaves request with their tokens: certificates, collateral."""

@@ -1,1 +1,0 @@
-"""JSON on the wire: strict parsing of requests, encoding of responses."""

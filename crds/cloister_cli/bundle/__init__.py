@@ -1,1 +1,0 @@
-"""``cloister support-bundle``: what somebody who helps needs to see, without secrets."""

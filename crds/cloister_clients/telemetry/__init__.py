@@ -1,1 +1,0 @@
-"""What both programs report of themselves in the same form: log lines, metrics."""

@@ -1,1 +1,0 @@
-"""Builders of one container of the file: its document, environment, devices, probe."""

@@ -1,1 +1,0 @@
-"""Builders of an organization's namespace and of the objects that protect it."""
