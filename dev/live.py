@@ -36,10 +36,6 @@ def run(suites: dict[str, list[str]], options: list[str], *, workers: int, repor
 
     Parameters
     ----------
-    suites
-        Name -> what pytest collects.
-    options
-        Further options of pytest.
     workers
         Processes of pytest, each with clusters of its own; the tests of a module share one.
     reports

@@ -90,18 +90,8 @@ async def open_accounts(
 
     Parameters
     ----------
-    settings
-        The administrator's settings.
-    installation
-        What the operator has published of its settings.
-    engine
-        The ledger.
-    material
-        Key material.
     cache
         Custom resources in memory.
-    clock
-        The clock.
 
     Raises
     ------

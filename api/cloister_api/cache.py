@@ -168,8 +168,6 @@ def owners_of(item: Mapping[str, Any], part: str = "spec") -> dict[str, frozense
 
     Parameters
     ----------
-    item
-        The object.
     part
         Such as ``spec``, or ``data`` of a core Secret.
     """

@@ -154,13 +154,6 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str, str | None], ...] = (
 def piece_of(address: str, settings: CollateralSettings) -> CollateralPiece | None:
     """Return what is at an address of a vendor, and where it is fetched.
 
-    Parameters
-    ----------
-    address
-        The vendor's address.
-    settings
-        Where the services are.
-
     Returns
     -------
     CollateralPiece or None
@@ -186,8 +179,6 @@ def times_of(form: str, body: bytes) -> tuple[datetime, datetime]:
     ----------
     form
         As `CollateralPiece.form`.
-    body
-        The answer.
 
     Raises
     ------
@@ -251,13 +242,6 @@ class CachedAddress:
 
 class CollateralCache:
     """The vendors' answers, at most one request at a time for one address.
-
-    Parameters
-    ----------
-    settings
-        Where the services are.
-    clock
-        The clock.
 
     Raises
     ------
@@ -387,13 +371,7 @@ class CollateralCache:
 
 
 class CollateralMetrics(Collector):
-    """Collects the counts of one facade.
-
-    Parameters
-    ----------
-    cache
-        The cache, which counts.
-    """
+    """Collects the counts of one facade."""
 
     def __init__(self, cache: CollateralCache) -> None:
         self._cache = cache

@@ -182,16 +182,8 @@ async def running(
 
     Parameters
     ----------
-    settings
-        The administrator's settings.
-    installation
-        What the operator has published of its settings.
-    client
-        Client of the cluster.
     on_failure
         Called when a background task has ended by itself; the process must exit then.
-    clock
-        The clock.
 
     Raises
     ------

@@ -133,8 +133,6 @@ def broken_rule(field: str, error: ValidationError) -> ApiError:
 
     Parameters
     ----------
-    field
-        The field.
     error
         What the contract's model reports; its input may be secret and is left out.
     """

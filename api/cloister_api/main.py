@@ -92,8 +92,6 @@ def create_app(
 
     Parameters
     ----------
-    settings
-        The administrator's settings.
     on_failure
         Called when the facade can no longer follow the cluster or the ledger; the process is to
         exit then, so that it is restarted.
@@ -176,8 +174,6 @@ async def serve_installation(
     ----------
     app
         The application; requests find the context in its state.
-    settings
-        The administrator's settings.
     on_failure
         Called when the process must exit: what it needs has failed, or other settings hold.
     stop

@@ -81,15 +81,7 @@ class Redactor:
         return CREDENTIALS.sub(REDACTED, text)
 
     def body(self, body: Any, *, hidden: bool = False) -> Any:
-        """Return JSON data without secrets.
-
-        Parameters
-        ----------
-        body
-            The data.
-        hidden
-            Whether every string in it is a secret.
-        """
+        """Return JSON data without secrets."""
         if isinstance(body, Mapping):
             return {
                 self.text(key): self._field(key, value, hidden=hidden)
@@ -160,10 +152,6 @@ class Collection:
 
     Parameters
     ----------
-    client
-        Whoever reads.
-    system
-        Namespace of the operator.
     log_lines
         Lines of each log, from its end.
     """

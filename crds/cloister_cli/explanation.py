@@ -29,12 +29,8 @@ def explanation(config: ServiceConfig, *, service: str, variables: Mapping[str, 
 
     Parameters
     ----------
-    config
-        The file.
     service
         The service's name, which names the mount of the verified files.
-    variables
-        The deploy-time variables that are known.
     """
     console = Console(highlight=False)
     _print(console, "enclave", _enclave(config))

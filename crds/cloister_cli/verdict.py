@@ -16,15 +16,7 @@ COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
 
 
 def print_verdict(parsed: ParsedConfig, name: str) -> None:
-    """Print all problems of a file, each with the line that it is about, and a summary.
-
-    Parameters
-    ----------
-    parsed
-        The verdict.
-    name
-        Name of the file, for the summary.
-    """
+    """Print all problems of a file, each with the line that it is about, and a summary."""
     console = Console(highlight=False, soft_wrap=False)
     lines = BREAKS.split(parsed.raw.decode("utf-8-sig", "replace"))
     if parsed.problems:

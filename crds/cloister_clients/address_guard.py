@@ -82,8 +82,6 @@ def named(host: str, port: int, names: Iterable[str]) -> bool:
     ----------
     host
         Host name or address, without brackets.
-    port
-        Port.
     names
         Entries of the form ``host`` (each port) or ``host:port`` (this port alone); an IPv6
         address with a port is in brackets.
@@ -153,13 +151,6 @@ class Guard:
 
     async def addresses(self, host: str, port: int) -> tuple[str, ...]:
         """Resolve a host and check each of its addresses.
-
-        Parameters
-        ----------
-        host
-            Host name or address literal.
-        port
-            Port that will be connected to.
 
         Returns
         -------

@@ -95,8 +95,6 @@ def guarded_client(
         Trust for TLS, see `trust`.
     timeout_seconds
         Longest wait for a connection and between two pieces of a response.
-    user_agent
-        Name by which it introduces itself.
     follow_redirects
         Whether redirects are followed; a POST with a secret should not be.
     """
@@ -127,12 +125,6 @@ async def fetch(
     ----------
     client
         Client of `guarded_client`.
-    method
-        GET, HEAD or POST.
-    url
-        Address.
-    headers
-        Headers of this request.
     limit
         Largest body that is read, in bytes.
     content
@@ -178,8 +170,6 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
     Parameters
     ----------
-    headers
-        Headers of its response.
     now
         The present time, for the form that is a date.
 

@@ -111,8 +111,6 @@ def is_open_to_others(found: os.stat_result, user: int) -> bool:
     ----------
     found
         What `stat` reports of the file.
-    user
-        User id of the program.
     """
     from_root = found.st_uid == 0 and user != 0
     group = stat.S_IWGRP | stat.S_IXGRP if from_root else stat.S_IRWXG

@@ -93,8 +93,6 @@ def register_process_metrics(registry: CollectorRegistry, component: str) -> Non
 
     Parameters
     ----------
-    registry
-        What a scrape reads.
     component
         The program: ``operator`` or ``api``.
     """

@@ -96,13 +96,7 @@ class InstallationSettings(BaseModel):
         return RepositoryNames(ignore_case=self.ignore_repository_case)
 
     def manifest(self, namespace: str) -> dict[str, Any]:
-        """Build the ConfigMap.
-
-        Parameters
-        ----------
-        namespace
-            The operator's namespace.
-        """
+        """Build the ConfigMap."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -171,12 +171,6 @@ def generated_hostname(
     ----------
     name
         Name of the container (spec.name, else metadata.name).
-    organization
-        Slug of the organization.
-    debug
-        Whether it is a debug container.
-    containers_domain
-        Domain under which the installation's containers are.
     label
         Makes the labels of the container and of the organization.
 
@@ -205,12 +199,6 @@ def preview_hostname(
     ----------
     name
         Name of the container (spec.name, else metadata.name).
-    organization
-        Slug of the organization.
-    debug
-        Whether it is a debug container.
-    containers_domain
-        Domain under which the installation's containers are.
     label
         Makes the labels of the container and of the organization.
     """
@@ -256,10 +244,6 @@ def enclave_name(container: str, revision: str, attempt: int) -> str:
 
     Parameters
     ----------
-    container
-        metadata.name of the Container.
-    revision
-        Revision of the request, ten characters.
     attempt
         Count of the attempts of the revision, from 1.
 
@@ -300,13 +284,6 @@ def object_names(name: str, *, debug: bool) -> Iterator[str]:
     """Return the metadata names that the facade may give a container, in the order it tries them.
 
     Container names hold no dots, so that these never meet those of another container.
-
-    Parameters
-    ----------
-    name
-        Name of the container.
-    debug
-        Whether it is a debug container.
     """
     first = f"{name}.debug" if debug else name
     yield first
@@ -316,15 +293,6 @@ def object_names(name: str, *, debug: bool) -> Iterator[str]:
 
 def object_name(name: str, *, debug: bool, taken: Collection[str] = ()) -> str:
     """Return the metadata name that the facade gives a container.
-
-    Parameters
-    ----------
-    name
-        Name of the container.
-    debug
-        Whether it is a debug container.
-    taken
-        Object names of other Containers in the namespace.
 
     Returns
     -------
@@ -383,8 +351,6 @@ def secret_value_name(secret: str, attempt: str) -> str:
 
     Parameters
     ----------
-    secret
-        metadata.name of the csec.
     attempt
         What distinguishes one attempt to create it from all others: the core Secret is there
         before the csec, so that two attempts must not meet in it.

@@ -23,8 +23,6 @@ def audit_go(program: str, database: str = DATABASE) -> Outcome:
     ----------
     program
         Folder of the module below the root of the repository.
-    database
-        Address of a Go vulnerability database (https://go.dev/security/vuln/database).
     """
     toolchain.go_version()
     environment = toolchain.environment()

@@ -71,8 +71,6 @@ class EnclaveBench:
         ----------
         name
             Its name, also the value of its label ``app``.
-        side_cars
-            Number of native side-cars.
         volume
             Whether it has an empty directory: the kubelet looks every 0.3 s whether volumes are
             mounted, and starts the Pod then.
@@ -125,8 +123,6 @@ def open_bench(name: str, interval: str) -> Iterator[EnclaveBench]:
 
     Parameters
     ----------
-    name
-        Name of the cluster.
     interval
         Interval of the health check of the containers, such as ``30s``.
     """

@@ -22,15 +22,6 @@ REGISTRY: Final = "localhost/cloister"
 def load_images(images: LocalImages, cluster: str, folder: Path) -> Path:
     """Load images into the nodes of a cluster, and return the chart packaged with their digests.
 
-    Parameters
-    ----------
-    images
-        Images of the checkout.
-    cluster
-        Name of the cluster, as kind has it.
-    folder
-        Where the chart is written.
-
     Raises
     ------
     LocalClusterError

@@ -131,13 +131,6 @@ class LocalInstallation:
     def run_helm(self, command: str, *flags: str, **more: Any) -> None:
         """Install or upgrade the release, and wait until both programs are ready.
 
-        Parameters
-        ----------
-        command
-            install or upgrade.
-        more
-            Values in the place of the usual ones.
-
         Raises
         ------
         LocalClusterError

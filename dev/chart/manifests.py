@@ -38,11 +38,6 @@ NOTICE: Final = "{{{{- /* Generated from {source} by `make crds`; do not edit. *
 def templates(root: Path) -> Iterator[tuple[str, str]]:
     """Return each template with its path in the chart's folder of templates.
 
-    Parameters
-    ----------
-    root
-        The checkout, whose plain manifests are read.
-
     Raises
     ------
     ValueError

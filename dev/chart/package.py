@@ -27,8 +27,6 @@ def package(images: Path, output: Path, release: Release | None = None) -> Path:
     ----------
     images
         Digests of the images; where there is no such file, the package knows none.
-    output
-        Folder to write into.
     release
         Which version it is, and when it was made; the same gives the same bytes. None = that of
         pyproject.toml, made now.
@@ -50,8 +48,6 @@ def manifest(images: Path, values: Path, namespace: str, release: Release | None
     ----------
     images
         Digests of the images, as for `package`.
-    values
-        Values of the chart.
     release
         As for `package`.
 

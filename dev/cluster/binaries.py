@@ -78,8 +78,6 @@ def ensure(names: Iterable[str], progress: Progress | None = None) -> dict[str, 
 
     Parameters
     ----------
-    names
-        Names of the programs.
     progress
         Where progress is shown; None = on stderr.
 

@@ -30,8 +30,6 @@ def clear_node(layout: Layout, cgroup: str) -> None:
     ----------
     layout
         Paths of the cluster; its own processes have exited.
-    cgroup
-        The control group of its Pods.
     """
     sockets = list(_shim_sockets(layout))
     _end(_shims(layout))

@@ -155,12 +155,6 @@ class Cluster:
 
         Parameters
         ----------
-        arguments
-            Its arguments.
-        stdin
-            Its standard input.
-        check
-            Whether a failure is an error.
         timeout
             Timeout in seconds; None = none.
 

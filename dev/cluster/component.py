@@ -38,11 +38,6 @@ class Component:
 def start(processes: Processes, component: Component) -> bool:
     """Start a component that does not run, or runs with other settings; wait until it is ready.
 
-    Returns
-    -------
-    bool
-        Whether it was started.
-
     Raises
     ------
     LocalClusterError

@@ -70,17 +70,6 @@ def control_plane(
 ) -> list[Component]:
     """Return the components of the control plane, in start order.
 
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    programs
-        Name of a program -> its path.
-    identities
-        Certificates of the components.
-
     Returns
     -------
     list[Component]
@@ -279,15 +268,6 @@ def registry(layout: Layout, record: Record, programs: dict[str, Path]) -> list[
 
     It listens on loopback, which is how image references address it; where there is a
     node, a second, read-only process on the same storage serves the node.
-
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    programs
-        Name of a program -> its path.
     """
     port = record.ports["registry"]
     addresses = {"registry": "127.0.0.1"}

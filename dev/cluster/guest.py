@@ -29,8 +29,6 @@ def guest_binary(name: str = "guest", package: str = ".", *, root: str = "") -> 
     ----------
     name
         Name of the program; tests use another one of the module.
-    package
-        Its Go package.
     root
         Where it finds the measurement in place of ``/.cloister``, for tests outside of Pods: the
         name then has to be another one.
@@ -63,12 +61,6 @@ def build(
 
     Parameters
     ----------
-    module
-        Its Go module, or a copy of it.
-    target
-        Path of the built program.
-    package
-        Go package of the program.
     architecture
         Go's name of the architecture; "" = this machine's.
     system

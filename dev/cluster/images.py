@@ -158,12 +158,8 @@ def push(
 
     Parameters
     ----------
-    image
-        The image.
     registry
         Host and port, such as that of `Cluster.registry`.
-    repository
-        Name of the repository.
     tag
         Tag to set; "" pushes by digest alone.
     index
@@ -274,11 +270,6 @@ def guest_image(guest: Path | None = None) -> Image:
 
 def busybox_image(busybox: Path = Path("/bin/busybox")) -> Image:
     """Return a small image with a shell and the usual programs, for tests.
-
-    Parameters
-    ----------
-    busybox
-        The program, linked statically (Debian package busybox-static).
 
     Raises
     ------

@@ -16,22 +16,7 @@ def _context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def serves(url: str, authority: Path, certificate: Path, key: Path) -> bool:
-    """Return whether a health endpoint responds with 200.
-
-    Parameters
-    ----------
-    url
-        The address.
-    authority
-        CA certificate of the server.
-    certificate, key
-        Client certificate and key.
-
-    Returns
-    -------
-    bool
-        Whether it does.
-    """
+    """Return whether a health endpoint responds with 200."""
     try:
         context = _context(authority, certificate, key)
         return httpx.get(url, verify=context, timeout=5, trust_env=False).is_success
@@ -81,11 +66,6 @@ class KubeAPI:
 
     def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Apply an object by server-side apply.
-
-        Returns
-        -------
-        dict
-            The object as stored by the server.
 
         Raises
         ------

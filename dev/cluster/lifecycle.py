@@ -53,13 +53,6 @@ PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "r
 def form_here(*, node: bool, simulated: bool = False) -> Form:
     """Choose the form of a cluster on this machine.
 
-    Parameters
-    ----------
-    node
-        Whether Pods are to run.
-    simulated
-        Whether a simulated node is requested.
-
     Returns
     -------
     Form
@@ -134,8 +127,6 @@ def up(
     node
         Whether Pods are to run; False runs etcd, the API server, the controllers and
         the registry alone. An existing cluster with a node also satisfies False.
-    simulated
-        Use a simulated node.
     kubernetes
         Minor release of its API server, such as ``1.35``, for a control plane without a node; ""
         is that of all other parts, None is what ``$CLOISTER_KUBERNETES`` says.
@@ -315,15 +306,8 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> bool:
 
     Parameters
     ----------
-    name
-        Its name.
     progress
         Where the way is shown; None shows it on stderr.
-
-    Returns
-    -------
-    bool
-        Whether anything existed.
 
     Raises
     ------

@@ -20,17 +20,7 @@ NAMESPACE = "kube-system"
 
 
 def metrics_server(record: Record, programs: dict[str, Path], identities: Identities) -> Component:
-    """Return the component metrics-server.
-
-    Parameters
-    ----------
-    record
-        The cluster.
-    programs
-        Name of a program -> its place.
-    identities
-        Certificates of the components.
-    """
+    """Return the component metrics-server."""
     address = record.host_address
     pair = identities.ca.issue(f"{NAME}-serving", NAME, hosts=[f"{NAME}.{NAMESPACE}.svc", address])
     config = identities.client(NAME, f"system:{NAME}")
@@ -61,15 +51,6 @@ def register(record: Record, api: KubeAPI, authority: Path) -> None:
     """Register metrics-server as the API ``metrics.k8s.io``; doing it again changes nothing.
 
     Only once it runs: while an API does not respond, no namespace is ever deleted to the end.
-
-    Parameters
-    ----------
-    record
-        The cluster.
-    api
-        Its API.
-    authority
-        Certificate of its authority.
     """
     bundle = base64.b64encode(authority.read_bytes()).decode()
     for path, body in objects(record, bundle):

@@ -58,16 +58,6 @@ def taken_indexes() -> set[int]:
 def choose_index(remembered: set[int]) -> int:
     """Choose the number of a new cluster's address ranges, none of which is in use.
 
-    Parameters
-    ----------
-    remembered
-        Numbers of other clusters, running or not.
-
-    Returns
-    -------
-    int
-        A number whose ranges nobody uses.
-
     Raises
     ------
     LocalClusterError
@@ -88,8 +78,6 @@ def set_up(record: Record, *, resolver: bool) -> None:
 
     Parameters
     ----------
-    record
-        The cluster.
     resolver
         Whether programs in the node query the cluster's DNS instead of a resolver on
         this machine's loopback, which they cannot reach.

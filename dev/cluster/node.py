@@ -31,19 +31,7 @@ def cgroup_root(name: str) -> str:
 def node(
     layout: Layout, record: Record, programs: dict[str, Path], identities: Identities
 ) -> list[Component]:
-    """Return the components of the node, in start order: DNS, containerd, kubelet, kube-proxy.
-
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    programs
-        Name of a program -> its place.
-    identities
-        Certificates of the components.
-    """
+    """Return the components of the node, in start order: DNS, containerd, kubelet, kube-proxy."""
     return [
         _dns(layout, record, programs, identities),
         _containerd(layout, record, programs),
@@ -130,17 +118,7 @@ def _containerd(layout: Layout, record: Record, programs: dict[str, Path]) -> Co
 
 
 def containerd_config(layout: Layout, record: Record, programs: dict[str, Path]) -> str:
-    """Build containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide").
-
-    Parameters
-    ----------
-    layout
-        Places of the cluster.
-    record
-        The cluster.
-    programs
-        Name of a program -> its place.
-    """
+    """Build containerd's configuration (version 3, containerd's page "CRI Plugin Config Guide")."""
     # Without the capability a Pod fails with "can't get final child's PID from pipe".
     restrict = "false" if may_raise_limits() else "true"
     return f"""\

@@ -72,8 +72,6 @@ class Authority:
 
     Parameters
     ----------
-    folder
-        Where its files lie.
     name
         Its name; also that of its files.
     """
@@ -130,10 +128,6 @@ class Authority:
         ----------
         file
             Name of the files, without ending.
-        common
-            Common name: the user's name for Kubernetes.
-        groups
-            Organizations: the groups for Kubernetes.
         hosts
             Host names and addresses that it may serve; empty = a client certificate.
         """
@@ -191,16 +185,8 @@ def kubeconfig(path: Path, *, cluster: str, server: str, authority: Path, pair: 
 
     Parameters
     ----------
-    path
-        Where to.
     cluster
         Name of the cluster; the context is called ``cloister-<name>``.
-    server
-        URL of the API server.
-    authority
-        Certificate of its authority.
-    pair
-        Certificate and key of the user.
     """
 
     def data(file: Path) -> str:

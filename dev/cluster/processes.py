@@ -24,15 +24,7 @@ SHOWN = 12
 
 
 class Processes:
-    """The processes of one installation, recorded in a folder.
-
-    Parameters
-    ----------
-    folder
-        Where the records lie, one file per process.
-    logs
-        Where their output goes, one file per process.
-    """
+    """The processes of one installation, recorded in a folder."""
 
     def __init__(self, folder: Path, logs: Path) -> None:
         self._folder = folder
@@ -81,8 +73,6 @@ class Processes:
         ----------
         name
             What it is called here; its log is ``<name>.log``.
-        command
-            Program and arguments.
         env
             Environment variables in addition to those of this process; None = none.
         mark
@@ -122,8 +112,6 @@ class Processes:
 
         Parameters
         ----------
-        name
-            What it was started as.
         grace
             Seconds between SIGTERM and SIGKILL.
         """
@@ -151,10 +139,6 @@ class Processes:
 
         Parameters
         ----------
-        name
-            What it was started as.
-        ready
-            Readiness probe.
         within
             Timeout in seconds.
 
@@ -186,17 +170,7 @@ class Processes:
 
 
 def fingerprint(command: Sequence[str], env: Mapping[str, str], files: Sequence[Path] = ()) -> str:
-    """Hash everything that a process is started with.
-
-    Parameters
-    ----------
-    command
-        Program and arguments.
-    env
-        Variables of its own.
-    files
-        Files that it reads at its start.
-    """
+    """Hash everything that a process is started with."""
     digest = hashlib.sha256(repr((list(command), sorted(env.items()))).encode())
     for path in files:
         digest.update(path.read_bytes())
@@ -208,8 +182,6 @@ def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0
 
     Parameters
     ----------
-    condition
-        Condition to poll.
     within
         Timeout in seconds.
     every

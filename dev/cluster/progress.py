@@ -15,8 +15,6 @@ class Progress:
     ----------
     stream
         Where it writes; None is stderr.
-    quiet
-        Write nothing at all.
     """
 
     def __init__(self, *, stream: TextIO | None = None, quiet: bool = False) -> None:
@@ -38,8 +36,6 @@ class Progress:
 
         Parameters
         ----------
-        what
-            Name of the step.
         done, total
             Progress in the unit that ``what`` names; a total of 0 = show no numbers.
         since

@@ -56,12 +56,8 @@ def check_room(form: Form, *, build: bool, cache: Path) -> None:
 
     Parameters
     ----------
-    form
-        What shall run.
     build
         Whether programs must be built first.
-    cache
-        Folder of the built programs.
 
     Raises
     ------

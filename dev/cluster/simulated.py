@@ -17,17 +17,7 @@ STAGES = Path(__file__).parent / "kwok-stages.yaml"
 
 
 def kwok(record: Record, programs: dict[str, Path], identities: Identities) -> Component:
-    """Return the component kwok.
-
-    Parameters
-    ----------
-    record
-        The cluster.
-    programs
-        Name of a program -> its place.
-    identities
-        Certificates of the components.
-    """
+    """Return the component kwok."""
     port = record.ports["kwok"]
     argv = (
         str(programs["kwok"]),
@@ -54,8 +44,6 @@ def add_node(record: Record, api: KubeAPI) -> None:
     ----------
     record
         The cluster; the node has its name.
-    api
-        Its API.
     """
     metadata = {
         "name": record.name,

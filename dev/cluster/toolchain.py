@@ -85,8 +85,6 @@ def environment(
 
     Parameters
     ----------
-    cgo
-        Whether the program has parts in C.
     machine
         The machine's own environment; None = that of this process.
     release

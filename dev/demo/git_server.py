@@ -34,8 +34,6 @@ def respond(
     ----------
     root
         Folder of the repositories, ``owner/name.git``.
-    target
-        Path and query of the request.
     headers
         Its headers, names in lower case.
     """

@@ -51,16 +51,10 @@ def fetch_page(
 
     Parameters
     ----------
-    address, port
-        Where the shim listens.
     host
         Host name, for the handshake (SNI) and the Host header.
-    path
-        Path with a leading slash.
     authority
         CA certificate to verify the enclave's with, PEM; None = do not verify.
-    headers
-        Further headers.
 
     Raises
     ------

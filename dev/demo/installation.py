@@ -25,13 +25,7 @@ def _processes(folder: Path) -> Processes:
 
 
 def stop(folder: Path) -> None:
-    """Stop the git server; idempotent.
-
-    Parameters
-    ----------
-    folder
-        Folder of the demo.
-    """
+    """Stop the git server; idempotent."""
     if folder.exists():
         _processes(folder).stop(GIT)
 

@@ -67,8 +67,6 @@ def release(base: Path, *, tag: str, image: str) -> str:
     ----------
     base
         Folder of the repositories; the repository is ``<base>/demo/hello.git``.
-    tag
-        Tag of the release.
     image
         Image reference with digest.
 

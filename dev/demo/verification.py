@@ -29,21 +29,8 @@ def verify(
     ----------
     cluster
         The cluster, through whose API the connection is forwarded.
-    domain
-        Host name of the enclave.
-    service
-        Namespace and name of its Service.
     release
         Repository and tag that must run.
-    git
-        Host and port of the git server.
-    folder
-        Where files go.
-
-    Returns
-    -------
-    tuple
-        Exit code, and what the program said.
 
     Raises
     ------

@@ -27,10 +27,6 @@ def stage(root: Path, to: Path, source: str) -> list[Any]:
 
     Parameters
     ----------
-    root
-        The checkout.
-    to
-        Folder to write into.
     source
         Address of the repository's files on a forge, such as ``https://HOST/OWNER/NAME/blob/main``;
         empty = none.
@@ -66,12 +62,6 @@ def rewritten(text: str, name: str, known: set[str], others: set[str], source: s
 
     Parameters
     ----------
-    text
-        The page.
-    name
-        Its path in the repository.
-    known
-        Paths of all that the site has.
     others
         Paths of further files and folders of the repository.
     source

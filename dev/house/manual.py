@@ -21,8 +21,6 @@ def with_bodies(text: str, described: dict[str, Any]) -> str:
     ----------
     text
         The page, in Markdown. Cells of calls without a body stay as they are.
-    described
-        The OpenAPI document.
 
     Raises
     ------

@@ -52,8 +52,6 @@ def check_phrases(place: Path, text: str) -> Iterator[Finding]:
     ----------
     place
         Path relative to the checkout; this module and its tests quote the phrases.
-    text
-        The file's text.
     """
     if place.stem in {"naming", "test_naming"}:
         return
@@ -92,8 +90,6 @@ def check_docstrings(place: Path, text: str) -> Iterator[Finding]:
     ----------
     place
         Path relative to the checkout.
-    text
-        The file's text.
     """
     if not SPOKEN.search(text):
         return

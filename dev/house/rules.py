@@ -23,13 +23,7 @@ ANCHOR: Final = re.compile(r'<a id="([0-9]+\.[0-9]+)"></a>')
 
 
 def check(root: Path) -> list[Finding]:
-    """Find rules without a test, and rules of the specification without an entry.
-
-    Parameters
-    ----------
-    root
-        The checkout.
-    """
+    """Find rules without a test, and rules of the specification without an entry."""
     rules = tomllib.loads((root / RULES).read_text("utf-8"))["rule"]
     numbers = set(ANCHOR.findall((root / SPECIFICATION).read_text("utf-8")))
     found = [

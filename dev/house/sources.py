@@ -40,8 +40,6 @@ def check_text(place: Path, text: str) -> list[Finding]:
     ----------
     place
         Path relative to the checkout; some rules hold in some folders only.
-    text
-        Its contents.
     """
     lines = text.count("\n")
     found = []

@@ -39,14 +39,8 @@ class Store:
 
         Parameters
         ----------
-        name
-            Its name in this store.
-        context
-            Folder that the Dockerfile copies from.
         time
             Of the image and of every file in it, in seconds of Unix time.
-        arguments
-            The Dockerfile's.
 
         Raises
         ------
@@ -71,12 +65,8 @@ class Store:
         ----------
         name
             Name of the index in this store, where none has it yet.
-        members
-            Architecture -> name in this store.
         layout
             Folder of the layout (OCI image layout specification).
-        tag
-            Its name there.
 
         Returns
         -------

@@ -39,8 +39,6 @@ def push_one(layout: Path, name: str, repository: str, tag: str) -> None:
     ----------
     layout
         Folder that has it (OCI image layout specification).
-    name
-        Its name there.
     repository
         ``host/path``.
 

@@ -40,13 +40,6 @@ def wheel(uv: Path, folder: Path, release: Release) -> Path:
 def install(uv: Path, own: Path, architecture: str, target: Path) -> None:
     """Install the locked wheels of an architecture, and ours, into an empty folder.
 
-    Parameters
-    ----------
-    uv
-        The program.
-    own
-        Our wheel.
-
     Raises
     ------
     ImageError

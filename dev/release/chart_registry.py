@@ -24,12 +24,8 @@ def write_layout(package: Path, layout: Path, tag: str, time: int) -> str:
 
     Parameters
     ----------
-    package
-        The packaged chart.
     layout
         Folder to make (OCI image layout specification).
-    tag
-        Its name in the layout.
     time
         Time of its creation, in seconds of Unix time.
     """

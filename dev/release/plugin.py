@@ -25,10 +25,6 @@ def write_archive(uv: Path, wheel: Path, archive: Path, time: int) -> None:
 
     Parameters
     ----------
-    uv
-        The program, which knows the locked packages.
-    wheel
-        Our wheel.
     time
         Time of every file, in seconds of Unix time.
 
@@ -60,8 +56,6 @@ def manifest(archive: Path, version: str, downloads: str) -> str:
 
     Parameters
     ----------
-    archive
-        The plugin's archive.
     downloads
         Address of the folder that has it; empty = where it will be is not known, so that it can
         be installed from the file alone.

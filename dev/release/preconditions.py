@@ -37,11 +37,6 @@ def core(version: str) -> str:
 def look(root: Path, version: str) -> Checkout:
     """Look at a checkout.
 
-    Parameters
-    ----------
-    version
-        Its version, from pyproject.toml.
-
     Raises
     ------
     ImageError

@@ -98,8 +98,6 @@ class Signer:
         ----------
         reference
             ``host/path@digest``.
-        bill
-            The bill, CycloneDX.
 
         Raises
         ------
@@ -111,11 +109,6 @@ class Signer:
 
     def sign_file(self, path: Path, bundle: Path) -> None:
         """Sign a file.
-
-        Parameters
-        ----------
-        bundle
-            The file to write the signature into.
 
         Raises
         ------

@@ -18,13 +18,6 @@ TARGETS: Final = (
 def write_programs(folder: Path, version: str) -> list[Path]:
     """Build the program for each target; the same sources give the same bytes.
 
-    Parameters
-    ----------
-    folder
-        Where the programs go to.
-    version
-        Version in their names.
-
     Raises
     ------
     LocalClusterError

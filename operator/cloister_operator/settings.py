@@ -148,13 +148,6 @@ class CustomDomainSettings(SettingsSection):
     def read(self, service: str, containers_domain: str) -> DomainSettings:
         """Read the installation key and return the settings that decisions depend on.
 
-        Parameters
-        ----------
-        service
-            Name in the label of TXT records.
-        containers_domain
-            Domain of generated host names.
-
         Raises
         ------
         OSError

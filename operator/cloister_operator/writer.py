@@ -33,8 +33,6 @@ def merge_patch(before: Object, after: Object) -> Object:
     ----------
     before
         The present object.
-    after
-        The desired object.
 
     Returns
     -------
@@ -68,12 +66,8 @@ def build_event(
 
     Parameters
     ----------
-    ref
-        Kind of the object.
     before
         The object before the write; None = the cache lacked it.
-    after
-        The server's response to the write.
     now
         The time, in UTC.
 

@@ -18,15 +18,7 @@ BASES: Final[dict[str, dict[str, Any]]] = {
 
 
 def applied(vector: dict[str, Any], text: bytes) -> bytes:
-    """Return the document of a vector.
-
-    Parameters
-    ----------
-    vector
-        The vector.
-    text
-        The document of its base.
-    """
+    """Return the document of a vector."""
     if "replace" in vector:
         old, new = (each.encode() for each in vector["replace"])
         assert old in text

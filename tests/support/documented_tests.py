@@ -17,8 +17,6 @@ def rows_of(manual: str, *headings: str) -> list[str]:
 
     Parameters
     ----------
-    manual
-        Its path in the checkout.
     headings
         First cells of rows that are headings of tables.
     """

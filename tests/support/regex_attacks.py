@@ -37,12 +37,6 @@ def seconds_of(pattern: "re.Pattern[AnyStr]", method: str, text: AnyStr, limit: 
 
     Parameters
     ----------
-    pattern
-        The expression.
-    method
-        Name of the method of the expression.
-    text
-        What is searched.
     limit
         Longest CPU time in seconds.
 

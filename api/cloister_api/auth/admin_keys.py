@@ -124,8 +124,6 @@ class AdminRateLimit:
     ----------
     rate
         The rate over all replicas; None = no limit.
-    policy
-        Name of the limit in the headers.
     of
         What is limited, in the message of the refusal.
     """
@@ -141,10 +139,6 @@ class AdminRateLimit:
 
         Parameters
         ----------
-        caller
-            The caller.
-        replicas
-            How many replicas share the rate.
         now
             Monotonic time in seconds.
 
@@ -191,8 +185,6 @@ class CallerRates:
 
         Parameters
         ----------
-        caller
-            The key or session.
         writer
             The organization whose writes it counts among; None = it writes nothing.
         replicas, now

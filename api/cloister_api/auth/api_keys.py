@@ -125,14 +125,10 @@ def judge(
 
     Parameters
     ----------
-    key
-        The key.
     organization
         The Organization of the key's slug; None = there is none.
     places
         For each domain that was reported, the Organization that serves it; None = none does.
-    now
-        Unix time.
 
     Returns
     -------
@@ -160,8 +156,6 @@ def admits(place: Organization | None, organization: Organization) -> bool:
     ----------
     place
         The Organization that serves the domain; None = none does.
-    organization
-        The Organization of the key.
     """
     if place is None:
         return False

@@ -141,8 +141,6 @@ class TokenReviews:
 
     Parameters
     ----------
-    client
-        Client of the cluster.
     per_second
         Reviews per second, by replica.
     monotonic
@@ -169,10 +167,6 @@ class TokenReviews:
         ----------
         token
             The token, for the audience of the Enclave by its own word.
-        said
-            What it says of itself.
-        enclave_uid
-            The Enclave.
 
         Raises
         ------

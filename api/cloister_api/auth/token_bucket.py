@@ -57,8 +57,6 @@ def consume(bucket: Bucketed, rate: RateLimit, now: float) -> float:
     ----------
     bucket
         The bucket; it is changed.
-    rate
-        The rate of this replica.
     now
         Monotonic time in seconds.
 

@@ -74,11 +74,6 @@ def write_archive(
 ) -> Manifest:
     """Write an archive, in one pass, and close the files of objects.
 
-    Returns
-    -------
-    Manifest
-        The manifest with the files.
-
     Raises
     ------
     OSError

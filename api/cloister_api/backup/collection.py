@@ -327,8 +327,6 @@ async def collect(
     ----------
     client
         Somebody who may read all Secrets.
-    system
-        Namespace of the programs.
     secrets
         Secrets of it that are in the backup beside those that the programs' Deployments name.
 

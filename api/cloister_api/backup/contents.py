@@ -123,8 +123,6 @@ def kept_container(body: Body, serving: RequestRecord | None) -> Body:
 
     Parameters
     ----------
-    body
-        The Container.
     serving
         The request of the Enclave that serves; None = none does.
     """
@@ -191,8 +189,6 @@ def with_present_owners(body: Body, uids: Mapping[str, str]) -> Body:
 
     Parameters
     ----------
-    body
-        The object as it is in the backup.
     uids
         uid before -> uid now. Owners that are not among them are not in the backup, and left out.
     """

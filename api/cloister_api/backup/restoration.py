@@ -179,10 +179,6 @@ class Restoration:
     ----------
     client
         An administrator who may change admission policies.
-    archive
-        The archive.
-    system
-        Namespace of the programs.
     """
 
     def __init__(self, client: KubeClient, archive: Archive, system: str) -> None:

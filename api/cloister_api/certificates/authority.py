@@ -57,8 +57,6 @@ class CertificateAuthority:
         ----------
         certificate, key
             Files to write; neither may exist.
-        name
-            Common name of its certificate.
         now
             Present time in UTC.
 
@@ -345,8 +343,6 @@ def open_queue(
         How certificates are signed; None = nobody signs them.
     orders
         Orders in the ledger.
-    clock
-        The clock.
     permitted
         Which names an Enclave may have certified now.
 

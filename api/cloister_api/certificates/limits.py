@@ -38,8 +38,6 @@ def next_order(
 
     Parameters
     ----------
-    limits
-        The authority's limits.
     due
         Orders that are due, and what was sent and issued.
     refusal
@@ -92,8 +90,6 @@ def permitted_at(
 
     Parameters
     ----------
-    limits
-        The authority's limits.
     order
         The order.
     sent

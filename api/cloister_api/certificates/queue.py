@@ -52,12 +52,8 @@ class CertificateQueue:
 
         Parameters
         ----------
-        settings
-            The account.
         orders
             Orders in the ledger.
-        clock
-            The clock.
         permitted
             Which names an Enclave may have certified now.
 

@@ -57,11 +57,6 @@ class CertificateRequest:
 def read_request(text: str) -> CertificateRequest:
     """Read a request.
 
-    Parameters
-    ----------
-    text
-        One PEM block.
-
     Raises
     ------
     RequestError
@@ -176,15 +171,7 @@ class PermittedNames:
         return "; ".join(each for each in found if each)
 
     def challenge_label(self, uid: str, hostname: str) -> str:
-        """Return the label at which control of a custom domain is proven; empty = not known yet.
-
-        Parameters
-        ----------
-        uid
-            Of the Enclave.
-        hostname
-            The custom domain.
-        """
+        """Return the label at which control of a custom domain is proven; empty = not known yet."""
         enclave = self.live(uid)
         domains = self._cache.domains_of(enclave.namespace) if enclave is not None else ()
         domain = find_domain(hostname, domains)

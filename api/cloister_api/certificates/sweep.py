@@ -42,8 +42,6 @@ class CertificateSweep:
         Orders in the ledger.
     existing
         Returns the uids of all Enclaves; None = they are not known yet.
-    clock
-        The clock.
     """
 
     def __init__(

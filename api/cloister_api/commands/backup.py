@@ -206,12 +206,8 @@ async def restored(
 
     Parameters
     ----------
-    restoration
-        The restore.
     hold
         What keeps operators from acting meanwhile.
-    archive
-        The archive.
     settings
         Settings with the ledger; None = it is not restored.
 

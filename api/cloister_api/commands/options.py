@@ -95,12 +95,8 @@ async def record_command(
 
     Parameters
     ----------
-    audit
-        The audit trail.
     action
         What was done, such as ``admin_key.create``.
-    target
-        What it was done to.
     organization
         Slug of the organization; empty = it is of none.
     organization_id

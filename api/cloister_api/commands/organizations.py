@@ -91,8 +91,6 @@ async def restore_identifiers(
     ----------
     client
         Client of somebody who may change admission policies.
-    backup
-        Identifiers by kind and place.
 
     Returns
     -------

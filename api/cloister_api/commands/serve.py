@@ -125,10 +125,6 @@ def serve(
 
     Parameters
     ----------
-    settings
-        The administrator's settings.
-    listener
-        Socket of the API.
     dashboard
         Socket of the dashboard; None = there is none.
     """
@@ -207,14 +203,10 @@ class Draining(uvicorn.Server):
 
     Parameters
     ----------
-    config
-        uvicorn's.
     shutdown
         Tells the rest of the process that it stops.
     drain_seconds
         Seconds of the wait.
-    connections
-        The open connections.
     """
 
     def __init__(

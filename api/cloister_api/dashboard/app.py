@@ -66,10 +66,6 @@ class ByListener:
     ----------
     api
         The API, which has the lifespan of both.
-    dashboard
-        The dashboard.
-    port
-        Port at which the dashboard listens.
     """
 
     def __init__(self, api: ASGIApp, dashboard: ASGIApp, port: int) -> None:
@@ -98,12 +94,6 @@ def dashboard_app(
     ----------
     api
         The API, in whose state pages find what runs, with its guard.
-    settings
-        The dashboard's settings.
-    callers
-        Requests in progress.
-    metrics
-        Counts requests.
     shutdown
         Begins when the process is to exit.
     """

@@ -45,10 +45,6 @@ def origin_refusal(
 
     Parameters
     ----------
-    settings
-        The dashboard's address.
-    method
-        HTTP method.
     site, mode, destination
         Headers Sec-Fetch-Site, Sec-Fetch-Mode and Sec-Fetch-Dest; None = it has none.
     origin
@@ -97,13 +93,7 @@ ErrorPage = Callable[[ApiError, str, SessionRow | None], Response]
 
 
 def cookie_name(service: str) -> str:
-    """Return the name of the cookie, whose prefix keeps other hosts from setting it (RFC 6265bis).
-
-    Parameters
-    ----------
-    service
-        Name of the installation in well-known paths.
-    """
+    """Return the name of the cookie, whose prefix keeps other hosts from setting it."""
     return f"__Host-{service}"
 
 
@@ -134,12 +124,6 @@ def refuse_elsewhere(
 
     Parameters
     ----------
-    settings
-        The dashboard's address.
-    method
-        HTTP method.
-    headers
-        Headers of the request.
     navigable
         Whether links of other sites may lead there.
 
@@ -165,19 +149,7 @@ def refuse_elsewhere(
 async def session_in(
     headers: Headers, cookie: str, find: FindSession, *, used: bool
 ) -> SessionRow | None:
-    """Return the session of the cookie of a request; None = there is none that lasts.
-
-    Parameters
-    ----------
-    headers
-        Headers of the request.
-    cookie
-        Name of the cookie.
-    find
-        Returns the session of the cookie's value.
-    used
-        Whether somebody uses it now.
-    """
+    """Return the session of the cookie of a request; None = there is none that lasts."""
     given = cookie_in(headers, cookie)
     return await find(given, used=used) if given else None
 
@@ -200,22 +172,8 @@ class DashboardGuard:
 
     Parameters
     ----------
-    app
-        The pages.
-    settings
-        The dashboard's settings.
-    find
-        Returns the session of a cookie's value.
-    cookie
-        Returns the name of the cookie.
     take
         Takes a request from the token bucket of a session, and returns headers.
-    callers
-        Requests in progress.
-    error_page
-        Builds the page of an error.
-    metrics
-        Counts requests.
     shutdown
         Once it has begun, responses close their connections.
     """

@@ -93,11 +93,6 @@ class OrderedContainers:
     A page of ten thousand containers costs what one of fifty does: nothing is sorted for a request,
     and all are looked at only for a search or while one is replaced. Objects in the cluster cache
     are replaced and never changed.
-
-    Parameters
-    ----------
-    containers
-        All Containers of a namespace.
     """
 
     def __init__(self, containers: Iterable[CachedContainer] = ()) -> None:
@@ -155,8 +150,6 @@ class OrderedContainers:
 
         Parameters
         ----------
-        choice
-            What somebody looks for.
         links
             `links`.
         """

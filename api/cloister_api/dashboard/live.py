@@ -82,8 +82,6 @@ class Feed:
 
     Parameters
     ----------
-    cache
-        Informers to listen to.
     per_session, per_user, per_process
         Most streams of one session, of all sessions of one user, and of all together.
     """
@@ -153,14 +151,6 @@ class Feed:
 
         Parameters
         ----------
-        namespace
-            Namespace of the organization.
-        session_id
-            Session of who looks.
-        user
-            Who looks.
-        parts
-            Parts that the page shows.
         since
             `moment` at which the page was made, from which on it misses changes; empty = now.
 
@@ -317,8 +307,6 @@ class SessionWatch:
 
     Parameters
     ----------
-    feed
-        The feed, whose streams it ends.
     over
         Returns which sessions, by identifier, do not last any more.
     every

@@ -65,8 +65,6 @@ async def read_form(request: Request, *, seconds: float) -> Form:
 
     Parameters
     ----------
-    request
-        The request.
     seconds
         How long its body may take.
 

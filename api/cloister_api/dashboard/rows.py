@@ -88,10 +88,6 @@ def navigation_of(slug: str, role: Role, path: str) -> list[NavigationGroup]:
 
     Parameters
     ----------
-    slug
-        Slug of the organization.
-    role
-        Role in it.
     path
         Path of the present page.
     """

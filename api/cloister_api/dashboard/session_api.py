@@ -37,14 +37,6 @@ class SessionApi:
 
     Parameters
     ----------
-    api
-        The API, with its guard.
-    settings
-        The dashboard's settings.
-    find
-        Returns the session of a cookie's value.
-    cookie
-        Returns the name of the cookie.
     sessions
         Returns what knows of which organizations somebody is a member.
     """
@@ -132,14 +124,6 @@ class SessionApi:
 
 
 def is_for_admins(method: str, path: str) -> bool:
-    """Return whether administrators alone may do something; members read the rest.
-
-    Parameters
-    ----------
-    method
-        HTTP method.
-    path
-        Path of the API.
-    """
+    """Return whether administrators alone may do something; members read the rest."""
     hidden = any(path == each or path.startswith(f"{each}/") for each in FOR_ADMINS)
     return hidden or method not in SAFE_METHODS

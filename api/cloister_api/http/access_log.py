@@ -65,12 +65,8 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
 
     Parameters
     ----------
-    scope
-        The request.
     status
         HTTP status; 0 = the client left before there was one.
-    seconds
-        How long it took.
     """
     route = route_of(scope)
     quiet = status < REFUSED and route in QUIET
@@ -125,10 +121,6 @@ def describe_response(current: TraceSpan, scope: Scope, status: int) -> None:
 
     Parameters
     ----------
-    current
-        Its span.
-    scope
-        The request.
     status
         HTTP status; 0 = the client left before there was one.
     """

@@ -85,10 +85,6 @@ class BodyLane:
 
         Parameters
         ----------
-        headers
-            Headers of the request.
-        receive
-            The server's receive function.
         bound
             Largest body in bytes.
 

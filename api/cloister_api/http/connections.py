@@ -39,15 +39,7 @@ LARGE_HEADERS = ApiError(
 
 
 class Connections:
-    """The open connections of a process.
-
-    Parameters
-    ----------
-    limits
-        The administrator's settings.
-    metrics
-        Counts those that are ended.
-    """
+    """The open connections of a process."""
 
     def __init__(self, limits: LimitSettings, metrics: HttpMetrics) -> None:
         self._most = limits.connections
@@ -110,15 +102,7 @@ class Connections:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with bounds before a request reaches the application.
-
-    Parameters
-    ----------
-    table
-        The open connections.
-    config, server_state, app_state, _loop
-        uvicorn's.
-    """
+    """uvicorn's protocol, with bounds before a request reaches the application."""
 
     def __init__(
         self,

@@ -74,14 +74,8 @@ class HttpMetrics:
 
         Parameters
         ----------
-        method
-            Method of the request.
         route
             Template of its path; empty = no route has it.
-        status
-            HTTP status.
-        seconds
-            How long it took.
         """
         where = route or UNMATCHED
         self._requests.labels(method, where, str(status)).inc()
@@ -98,8 +92,6 @@ class HttpMetrics:
 
         Parameters
         ----------
-        reporter
-            Its reporter, which the ledger knows.
         accepted, duplicate, rejected
             How many events are counted now, were counted before, and are not counted.
         """

@@ -64,8 +64,6 @@ class Callers:
 
     Parameters
     ----------
-    limits
-        The administrator's settings.
     open_paths
         Paths that take bodies without an admin key; any other open path takes none.
     """
@@ -113,10 +111,6 @@ class Callers:
         ----------
         caller
             Whose bodies share a lane: an organization, or an open path.
-        headers
-            Headers of the request.
-        receive
-            The server's receive function.
         bound
             Largest body in bytes.
 
@@ -237,16 +231,6 @@ class RequestGuard:
 
     Parameters
     ----------
-    app
-        The application behind it.
-    authenticate
-        Returns who sends a request.
-    take
-        Counts a request of a caller.
-    callers
-        Requests and bodies in progress.
-    metrics
-        Counts requests.
     shutdown
         Once it has begun, responses close their connections.
     hot

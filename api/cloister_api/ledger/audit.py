@@ -108,8 +108,6 @@ class AuditTrail:
         ----------
         action
             Such as ``container.create``.
-        target
-            Identifier of what it was done to.
         result
             Such as ``201``.
         """

@@ -25,12 +25,6 @@ def insert_rows(
 
     Parameters
     ----------
-    connection
-        Connection in a transaction.
-    table
-        The table.
-    columns
-        Names of the columns.
     rows
         Values in the order of the columns.
 
@@ -56,17 +50,6 @@ def insert_values(
 
     The driver releases the GIL during a statement; with one statement for each row it would wait
     to get it back after each.
-
-    Parameters
-    ----------
-    connection
-        Connection in a transaction.
-    head
-        The statement up to its values.
-    tail
-        What follows them.
-    rows
-        The values.
 
     Raises
     ------
@@ -121,18 +104,8 @@ def add_to_sums(
 
     Parameters
     ----------
-    connection
-        Connection in a transaction.
-    table
-        The table.
-    keys
-        Columns of its key.
-    sums
-        Columns that are added up.
     rows
         Whole numbers in the order of keys, sums and replaced; each key once.
-    replaced
-        Columns that take the new value.
     """
     if not rows:
         return
@@ -157,14 +130,8 @@ def known(connection: Connection, table: Table, column: str, values: Sequence[by
 
     Parameters
     ----------
-    connection
-        Connection in a transaction.
-    table
-        The table.
     column
         Name of an indexed column of bytes.
-    values
-        The values.
     """
     found: set[bytes] = set()
     head = f"SELECT {column} FROM {table.name} WHERE {column}"  # noqa: S608 - our own names

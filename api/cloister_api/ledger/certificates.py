@@ -202,8 +202,6 @@ class CertificateOrders:
 
         Parameters
         ----------
-        enclave_uid
-            The Enclave.
         now
             The time, in UTC.
         again_after
@@ -223,8 +221,6 @@ class CertificateOrders:
         ----------
         bound_before
             Only keys that were bound before; a younger enclave may not be known yet.
-        live
-            uids of the Enclaves that exist.
         """
         async with self._engine.begin() as connection:
             old = select(KEYS.c.enclave_uid).where(KEYS.c.bound_at < bound_before)
@@ -289,16 +285,10 @@ class CertificateOrders:
 
         Parameters
         ----------
-        holder
-            Identifier of the worker.
         now
             Present time in UTC.
-        hold
-            Duration of the lease.
         choose
             Chooses the next order.
-        window
-            How far back submissions count.
 
         Returns
         -------
@@ -369,10 +359,6 @@ class CertificateOrders:
         ----------
         order
             The order.
-        holder
-            The worker that leased it.
-        message
-            The error, for people.
         due_at
             When the next attempt is due, in UTC.
         resumes

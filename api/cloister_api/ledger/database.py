@@ -196,15 +196,6 @@ def migrate(place: Place) -> None:
 def apply_migrations(connection: Connection, name: str, revision: str = "head") -> None:
     """Apply the migrations that a ledger has not seen.
 
-    Parameters
-    ----------
-    connection
-        Connection to the ledger, in a transaction.
-    name
-        How messages name the ledger.
-    revision
-        Migration to stop at.
-
     Raises
     ------
     LedgerError

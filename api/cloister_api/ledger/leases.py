@@ -18,12 +18,8 @@ class Lease:
 
         Parameters
         ----------
-        engine
-            The ledger.
         name
             Name of the task; a migration has created its row.
-        holder
-            Identifier of this facade.
         seconds
             How long it is held without renewal.
         """

@@ -48,12 +48,6 @@ class Metering:
             Client whose user may remove finalizers of Enclaves.
         cache
             Custom resources in memory.
-        store
-            Where run time is written.
-        lease
-            Decides which facade meters.
-        clock
-            The clock.
         """
         self._client = client
         self._cache = cache

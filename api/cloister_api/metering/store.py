@@ -76,8 +76,6 @@ def due_until(served: ServedEnclave, now: int) -> int:
 
     Parameters
     ----------
-    served
-        The enclave.
     now
         The present, in microseconds.
 
@@ -113,8 +111,6 @@ def slice_id(enclave: str, begin: int) -> bytes:
 
     Parameters
     ----------
-    enclave
-        uid of the Enclave.
     begin
         Second that the slice begins with.
     """
@@ -209,8 +205,6 @@ class MeteringStore:
 
         Parameters
         ----------
-        organization
-            Identifier of the Organization.
         begin
             Unix second that the span begins with.
         end
@@ -313,13 +307,7 @@ def upsert(connection: Connection, table: Table) -> Executable:
 
 
 def check_runtime(connection: Connection) -> Iterable[str]:
-    """Find impossible slices: too long, of no enclave, or of containers that served twice at once.
-
-    Parameters
-    ----------
-    connection
-        The ledger at one moment.
-    """
+    """Find impossible slices: too long, of no enclave, or of two that served a container."""
     one, every = RUNTIME_SLICES.c, RUNTIME_ENCLAVES.c
     total = func.sum(one.microseconds)
     crowded = (

@@ -149,13 +149,7 @@ HEADERS = {401: (WWW_AUTHENTICATE,), 429: (RETRY_AFTER,), 503: (RETRY_AFTER,)}
 
 
 def component(status: int) -> tuple[str, dict[str, Any]]:
-    """Return the name of an error among the shared responses, and its description.
-
-    Parameters
-    ----------
-    status
-        Its HTTP status.
-    """
+    """Return the name of an error among the shared responses, and its description."""
     kind = KINDS[status]
     response = {
         "description": kind.meaning,
@@ -244,13 +238,7 @@ webhooks may have more than is read.
 
 
 def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
-    """Build the document.
-
-    Parameters
-    ----------
-    routers
-        All routers of the facade.
-    """
+    """Build the document."""
     app = FastAPI(
         title="Cloister Admin API",
         version="1",
@@ -286,13 +274,7 @@ def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, method and description of every operation of a document.
-
-    Parameters
-    ----------
-    described
-        The document.
-    """
+    """Yield path, method and description of every operation of a document."""
     for path, item in described["paths"].items():
         for method in METHODS:
             if method in item:

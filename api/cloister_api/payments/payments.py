@@ -27,17 +27,7 @@ Stripe gives up, the subscription becomes canceled or unpaid, as its account is 
 def billing_by(
     subscriptions: Iterable[Subscription], customer: str, settings: StripeSettings
 ) -> Billing:
-    """Return what a customer pays for.
-
-    Parameters
-    ----------
-    subscriptions
-        The customer's subscriptions.
-    customer
-        The customer.
-    settings
-        They define what products mean.
-    """
+    """Return what a customer pays for."""
     products = {
         item.price.product
         for each in subscriptions
@@ -88,14 +78,6 @@ async def open_payments(
     ----------
     settings
         How Stripe is read; None = it is not.
-    client
-        Writes statuses of Organizations.
-    organizations
-        The cached Organizations.
-    audit
-        Audit trail.
-    clock
-        The clock.
 
     Raises
     ------
@@ -184,12 +166,8 @@ class Payments:
 
         Parameters
         ----------
-        body
-            The body as received.
         signature
             The header Stripe-Signature, from `admit_webhook`.
-        request_id
-            Identifier of the request.
 
         Returns
         -------

@@ -174,15 +174,6 @@ def transactions(
 
     A charge that pays an invoice, or tried to, is part of it and not listed by itself. Drafts of
     invoices are not transactions.
-
-    Parameters
-    ----------
-    invoices
-        All invoices of a customer.
-    charges
-        All charges of the customer.
-    payments
-        Payments of invoices by the invoice's identifier.
     """
     by_payment: dict[str, list[Charge]] = {}
     alone: dict[str, Charge] = {}

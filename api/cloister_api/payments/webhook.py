@@ -62,13 +62,6 @@ EVENT = msgspec.json.Decoder(StripeEvent)
 def check_header(signature: str, now: datetime) -> None:
     """Refuse a webhook whose signature cannot be right, whatever its body is.
 
-    Parameters
-    ----------
-    signature
-        The header Stripe-Signature.
-    now
-        The time.
-
     Raises
     ------
     ApiError
@@ -88,10 +81,6 @@ def verify(body: bytes, signature: str, secret: str) -> None:
     ----------
     body
         The body as received; it is what is signed.
-    signature
-        The header Stripe-Signature.
-    secret
-        Secret of the endpoint.
 
     Raises
     ------

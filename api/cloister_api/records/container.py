@@ -70,8 +70,6 @@ def manager_records(
     ----------
     owners
         Wire names of the fields of spec -> managers that set them.
-    gitops_managers
-        Field managers whose fields the API leaves alone.
     name_of
         Name in the API of a field. Default the wire name.
     """
@@ -101,13 +99,7 @@ NO_LINKS = ReplacementLinks()
 
 
 def replacement_links(containers: Collection[CachedContainer]) -> Mapping[str, ReplacementLinks]:
-    """Return the links of those that have any, by uid.
-
-    Parameters
-    ----------
-    containers
-        All Containers of a namespace.
-    """
+    """Return the links of those that have any, by uid."""
     # Usually none replaces another: clients poll lists, and this is on their way.
     if all(each.container.spec.replaces is None for each in containers):
         return {}
@@ -259,16 +251,8 @@ def container_record(
 
     Parameters
     ----------
-    cached
-        The Container.
-    organization
-        The Organization that owns its namespace.
     deployment
         The Deployment of its repository; None = not seen yet.
-    settings
-        What the administrator set.
-    links
-        Containers that it replaces or is replaced by.
     """
     container = cached.container
     spec, status = requested_spec(container), container.status
@@ -328,10 +312,6 @@ def shown_host(spec: ContainerSpec, status: ContainerStatus, *, seen: bool) -> H
 
     Parameters
     ----------
-    spec
-        What is requested.
-    status
-        What the operator reports.
     seen
         Whether that is about the present request.
     """
@@ -369,8 +349,6 @@ def is_staging(container: Container, deployment: Deployment | None, *, updating:
 
     Parameters
     ----------
-    container
-        The Container.
     deployment
         The Deployment of its repository, whose default counts until the operator has kept it; None
         = not seen yet.
@@ -433,8 +411,6 @@ def host_record(host: Host, *, default: bool) -> HostResponse:
 
     Parameters
     ----------
-    host
-        The Host.
     default
         Whether Containers that name none run on it.
     """

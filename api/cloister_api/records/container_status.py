@@ -40,14 +40,10 @@ def status_record(
 
     Parameters
     ----------
-    held
-        The Container.
     serving
         The Enclave that serves; None = none does.
     candidate
         The Enclave on its way; None = there is none.
-    managed_by
-        GitOps tools that manage some of its fields.
     """
     status, state = held.container.status, shown_state(held.container)
     return ContainerStatusResponse(

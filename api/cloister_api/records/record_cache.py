@@ -54,14 +54,8 @@ class RecordCache:
 
         Parameters
         ----------
-        container
-            The container.
-        organization
-            The Organization that owns its namespace.
         deployment
             The Deployment of its repository; None = not seen yet.
-        links
-            Containers that it replaces or is replaced by.
         """
         uid = container.container.metadata.uid
         kept = self._kept.get(uid)

@@ -137,12 +137,8 @@ def deployment_record(
 
     Parameters
     ----------
-    cached
-        The Deployment.
     containers
         All Containers of the organization that are not being deleted.
-    repositories
-        How names of repositories are compared.
     """
     deployment = cached.value
     own = [each for each in containers if repositories.same(each.spec.repo, deployment.spec.repo)]
@@ -162,15 +158,7 @@ def deployment_record(
 
 
 def admin_key_record(key: AdminKey, *, valid: bool) -> AdminKeyResponse:
-    """Return the record of an admin key, which has no value.
-
-    Parameters
-    ----------
-    key
-        The key.
-    valid
-        Whether it counts now.
-    """
+    """Return the record of an admin key, which has no value."""
     return AdminKeyResponse(
         id=key.id,
         name=key.name,

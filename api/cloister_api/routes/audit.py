@@ -38,16 +38,8 @@ class AuditedWrite:
 
     Parameters
     ----------
-    context
-        What the facade has.
-    principal
-        Who attempts it.
-    request_id
-        Identifier of the request.
     action
         What is attempted, such as ``container.create``.
-    target
-        What it is done to.
     success
         HTTP status when nothing goes wrong.
     """

@@ -83,19 +83,7 @@ def shown_record(
     cached: CachedContainer,
     links: Mapping[str, ReplacementLinks],
 ) -> ContainerResponse:
-    """Return the record of a container.
-
-    Parameters
-    ----------
-    context
-        What the facade has.
-    principal
-        Who sees it.
-    cached
-        The container.
-    links
-        Which containers of the organization replace which.
-    """
+    """Return the record of a container."""
     return shown_records(context, principal, [cached], links)[0]
 
 

@@ -63,8 +63,6 @@ def person_of(request: Request, *, recent: bool = False) -> Principal:
 
     Parameters
     ----------
-    request
-        The request.
     recent
         Whether they have to have proven a short while ago who they are.
 
@@ -92,10 +90,6 @@ def record_response(
 
     Parameters
     ----------
-    versioned
-        The record and its version.
-    status
-        HTTP status.
     location
         Path of a record that was created; None = none was.
     """
@@ -197,8 +191,6 @@ def query_problems(given: Iterable[tuple[str, str]], known: frozenset[str]) -> I
     ----------
     given
         Names and values as they were sent.
-    known
-        Names that are read.
     """
     for name, count in sorted(Counter(name for name, _ in given).items()):
         if name not in known:

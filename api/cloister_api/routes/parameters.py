@@ -136,8 +136,6 @@ def paginate(
 
     Parameters
     ----------
-    request
-        The request.
     entries
         The whole list, in the order in which it is returned without pages.
     sort_key
@@ -174,10 +172,6 @@ def next_page(
 
     Parameters
     ----------
-    request
-        The request.
-    size
-        Entries of a page.
     last
         Sort key of the last entry of this one.
     kept
@@ -296,17 +290,7 @@ def headers_of(*headers: ResponseHeader) -> dict[str, Any]:
 def responses(
     *errors: int, status: int = 200, headers: tuple[ResponseHeader, ...] = ()
 ) -> dict[int | str, dict[str, Any]]:
-    """Declare the responses of a route.
-
-    Parameters
-    ----------
-    errors
-        Statuses of errors that are its own.
-    status
-        Status of its success.
-    headers
-        Headers of its success.
-    """
+    """Declare the responses of a route."""
     declared: dict[int | str, dict[str, Any]] = {status: {"headers": headers_of(*headers)}}
     return declared | {error: {"model": ErrorResponse} for error in errors}
 
@@ -318,8 +302,6 @@ def json_body(schema: str, description: str) -> dict[str, Any]:
     ----------
     schema
         Name of its schema among the components of the document.
-    description
-        What it is.
     """
     form = {"$ref": f"#/components/schemas/{schema}"}
     content = {"application/json": {"schema": form}}

@@ -48,10 +48,6 @@ class ApiKeyService:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        after
-            Number of the key that they follow.
         limit
             Keys at most; None = all.
 
@@ -73,10 +69,6 @@ class ApiKeyService:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        body
-            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -211,8 +203,6 @@ def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
 
     Parameters
     ----------
-    key
-        The key.
     value
         Its value for its creator; None for anyone else.
     """

@@ -62,10 +62,6 @@ class CoreSecrets:
         ----------
         owner
             The object, which does not exist yet.
-        values
-            Values by key.
-        form
-            What the value is for.
 
         Returns
         -------
@@ -118,17 +114,6 @@ class CoreSecrets:
 
         An orphan of an earlier attempt is replaced by a new object, so that an operator that is
         about to delete the orphan cannot delete the new one.
-
-        Parameters
-        ----------
-        namespace
-            Namespace of the organization.
-        name
-            Name of the core Secret.
-        values
-            Values by key.
-        form
-            What it is for.
 
         Returns
         -------

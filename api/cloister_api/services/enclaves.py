@@ -95,16 +95,10 @@ class Certificates:
 
         Parameters
         ----------
-        client
-            Client of the cluster, for Events.
         cache
             Custom resources in memory.
         orders
             Orders in the ledger.
-        audit
-            The audit trail.
-        clock
-            The clock.
         settings
             The issuer; None = there is none.
         authority
@@ -149,10 +143,6 @@ class Certificates:
         ----------
         enclave
             The enclave, from `holder`.
-        csr
-            Its certificate signing request.
-        request_id
-            Identifier of the request.
 
         Raises
         ------
@@ -379,8 +369,6 @@ class EnclaveCollateral:
 
     Parameters
     ----------
-    cache
-        What they publish.
     per_hour
         Requests of one enclave in an hour, and at once after a pause.
     monotonic
@@ -398,13 +386,6 @@ class EnclaveCollateral:
 
     async def get(self, enclave_uid: str, address: str) -> CollateralAnswer:
         """Return what a vendor publishes at an address.
-
-        Parameters
-        ----------
-        enclave_uid
-            Who requests it.
-        address
-            The vendor's address.
 
         Raises
         ------

@@ -40,8 +40,6 @@ def has_version(version: str, match: str | None) -> bool:
 
     Parameters
     ----------
-    version
-        The version.
     match
         The header: ``*``, or entity tags; a weak one matches nothing. None = any version.
     """
@@ -60,14 +58,10 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
 
     Parameters
     ----------
-    client
-        Reads from the cluster.
     present
         The object as the facade's cache has it, which may be stale.
     match
         The header If-Match; None = any version.
-    what
-        What it is, for the error.
 
     Raises
     ------
@@ -140,16 +134,12 @@ async def patch_agreed(
 
     Parameters
     ----------
-    client
-        Writes to the cluster.
     present
         The object, from `agreed`.
     patch
         The changed keys, with `precondition`.
     match
         The header If-Match; None = any version.
-    what
-        What it is, for the error.
 
     Returns
     -------
@@ -228,14 +218,10 @@ class CreateRequest:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         body
             The body as JSON data, without what is secret in it.
         retry_key
             Idempotency-Key of the client; None = none was sent.
-        action
-            Action of the create in the audit trail.
         """
         content = msgspec.json.encode(body, order="deterministic")
         text = "\n".join((principal.caller, retry_key or "")).encode()
@@ -256,15 +242,7 @@ class IdempotentRequests:
         self._clock = clock
 
     async def was_created_by(self, present: Record, request: CreateRequest) -> bool:
-        """Return whether an object was created by an earlier attempt of a request.
-
-        Parameters
-        ----------
-        present
-            The object.
-        request
-            The request.
-        """
+        """Return whether an object was created by an earlier attempt of a request."""
         if present.metadata.annotations.get(REQUEST_ANNOTATION) != request.digest:
             return False
         now = self._clock()
@@ -299,14 +277,8 @@ async def is_repeatable(
 
     Parameters
     ----------
-    audit
-        Records which attempts were acknowledged.
     request
         The request: with an Idempotency-Key always, without one until one was acknowledged.
-    target
-        Identifier of the created object.
-    age
-        How long ago it was created.
     """
     if request.retry_key is not None:
         return True

@@ -47,14 +47,8 @@ def require_place(what: str, used: int, most: int, *, remedy: str = "delete one"
 
     Parameters
     ----------
-    what
-        What is created, in the plural.
-    used
-        How many there are.
     most
         How many there may be.
-    remedy
-        What makes a place, as an imperative.
 
     Raises
     ------

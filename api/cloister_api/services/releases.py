@@ -140,11 +140,6 @@ class ReleaseWebhooks:
         signature
             Hexadecimal HMAC-SHA256 of the body, from `admit`.
 
-        Returns
-        -------
-        int
-            How many deployments were triggered.
-
         Raises
         ------
         ApiError

@@ -73,8 +73,6 @@ class Sessions:
 
         Parameters
         ----------
-        value
-            Value of the cookie.
         used
             Whether somebody uses it now: a page that keeps itself current does not.
         """
@@ -116,20 +114,6 @@ class Sessions:
     ) -> tuple[SessionRow, str]:
         """Use a one-time link up, and begin a session.
 
-        Parameters
-        ----------
-        token
-            Token of the link.
-        agent
-            What the browser says of itself.
-        request_id
-            Identifier of the request, for the audit trail.
-
-        Returns
-        -------
-        tuple
-            The session, and the value of its cookie.
-
         Raises
         ------
         ApiError
@@ -148,20 +132,9 @@ class Sessions:
 
         Parameters
         ----------
-        user
-            The user.
         authenticated_at
             When they last proved at the provider who they are, in UTC; None = it does not say, so
             that nothing counts as recent.
-        agent
-            What the browser says of itself.
-        request_id
-            Identifier of the request, for the audit trail.
-
-        Returns
-        -------
-        tuple
-            The session, and the value of its cookie.
         """
         proven = authenticated_at or NEVER
         return await self._begin(user, SessionMethod.OIDC, proven, agent, request_id)
@@ -174,12 +147,8 @@ class Sessions:
 
         Parameters
         ----------
-        reason
-            Why, in a word.
         subject
             Subject at the provider; empty = nobody, as far as was seen.
-        request_id
-            Identifier of the request.
         """
         now = self._clock()
         if len(self._refused) == REFUSED and now - self._refused[0] < timedelta(minutes=1):
@@ -271,8 +240,6 @@ def is_recent(authenticated_at: datetime, now: datetime, settings: SessionSettin
         When they last did, in UTC.
     now
         The time, in UTC.
-    settings
-        How long that counts.
     """
     return now - authenticated_at <= timedelta(minutes=settings.recent_minutes)
 
@@ -291,8 +258,6 @@ def memberships_of(user: str, organizations: list[Organization]) -> list[Members
     ----------
     user
         As the Organization names its members.
-    organizations
-        Organizations to look at.
     """
     found = [
         Membership(organization, member.role)

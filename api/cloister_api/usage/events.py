@@ -175,15 +175,8 @@ def judge_events(
 
     Parameters
     ----------
-    report
-        The report.
     now_us
         Present time in microseconds.
-
-    Returns
-    -------
-    tuple
-        Accepted events, and rejected ones.
     """
     taken: list[CountedEvent] = []
     refused: list[RejectedEvent] = []

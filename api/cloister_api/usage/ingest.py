@@ -125,14 +125,6 @@ def signature_of(
 
     Parameters
     ----------
-    secret
-        Secret of the reporter.
-    method
-        HTTP method.
-    path
-        Path of the request.
-    signed
-        The headers.
     digest
         SHA-256 of the body in hex.
     """
@@ -240,8 +232,6 @@ class Ingest:
         ----------
         report
             Its headers, from `admit`.
-        body
-            Its body.
 
         Raises
         ------
@@ -343,12 +333,8 @@ def verified(sent: SignedReport, received_us: int, body: bytes) -> VerifiedRepor
 
     Parameters
     ----------
-    sent
-        Its headers.
     received_us
         When it was received, in microseconds.
-    body
-        Its body.
 
     Raises
     ------

@@ -113,12 +113,8 @@ def cost_of(
 
     Parameters
     ----------
-    rates
-        Prices of its operation and model.
     tokens
         Input, output and cached input tokens; the cached ones are part of the input.
-    requests
-        Requests of the customer.
     others
         Quantities of other meters; None = none.
     """
@@ -262,8 +258,6 @@ async def import_prices(
 
     Parameters
     ----------
-    engine
-        The ledger.
     effective_from
         When it takes effect.
     prices

@@ -80,8 +80,6 @@ class UsageQueries:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
         window
             The window; None = all time.
         now
@@ -102,10 +100,6 @@ class UsageQueries:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
-        key_id
-            Number of the key.
         window
             The window; None = all time.
         now
@@ -132,10 +126,6 @@ class UsageQueries:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
-        window
-            The window.
         now
             Present time in UTC.
         """
@@ -175,10 +165,6 @@ def by_name(
     ----------
     rows
         Rows of `summed`.
-    names
-        Names of keys by their number.
-    models
-        Names of models by their number.
     """
     found: dict[str, dict[str, Counts]] = {}
     for pair, given, made, requests, cost in rows:
@@ -343,12 +329,6 @@ class Breakdowns:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
-        window
-            The window.
-        by
-            What it is grouped by.
         now
             Present time in UTC.
         """

@@ -84,14 +84,8 @@ def keep(
     ----------
     connection
         Connection in a transaction that is serialized with those of other reports.
-    reporter
-        The reporter.
     received_at
         When the report was received, in microseconds.
-    rejected
-        The events.
-    index_of
-        Returns the index of a key.
     """
     same = DEAD_LETTERS.c.reporter == reporter
     sums = select(func.count(), func.coalesce(func.sum(DEAD_LETTERS.c.size), 0)).where(same)
@@ -204,17 +198,8 @@ async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
 
     Parameters
     ----------
-    engine
-        The ledger.
     now
         Present time in UTC.
-    event_days
-        Days that events are kept.
-
-    Returns
-    -------
-    int
-        How many events were deleted.
     """
     now_us = round(now.timestamp() * 1_000_000)
     before = now_us - event_days * DAY * 1_000_000
@@ -246,8 +231,6 @@ async def prune_audit(engine: AsyncEngine, before: datetime) -> int:
 
     Parameters
     ----------
-    engine
-        The ledger.
     before
         Rows from then on are kept, in UTC.
     """
@@ -294,8 +277,6 @@ def check(engine: Engine, now: datetime) -> list[str]:
 
     Parameters
     ----------
-    engine
-        The ledger.
     now
         Present time in UTC.
 

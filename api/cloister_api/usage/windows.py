@@ -74,16 +74,10 @@ class CollectedSums:
 
         Parameters
         ----------
-        owner
-            Key and organization.
-        model
-            Model.
         at
             When it happened, in microseconds.
         received
             When it was received, in microseconds.
-        values
-            What it adds.
         """
         age = received - at
         for limit, width, seconds, sums in zip(KEPT_US, WIDTHS_US, SECONDS, self._levels):  # noqa: B905 - one each

@@ -99,10 +99,6 @@ def gpu_interval_between(
     ----------
     before
         The sample before; None = this is the first one.
-    now
-        This sample.
-    container
-        Whose usage it is.
     longest
         Seconds between two samples after which the time between is a gap.
 
@@ -139,18 +135,10 @@ def interval_of(
 
     Parameters
     ----------
-    usage
-        What its containers used.
-    names
-        Those that count: the containers of the file.
     since
         Unix second up to which its usage is counted already, or does not count.
     now
         Present time in Unix seconds.
-    container
-        Whose usage it is.
-    cpus
-        Processors that it has.
     memory_mb
         Memory that it has, in MB of 2^20 bytes.
 
@@ -187,8 +175,6 @@ def add_interval(
     ----------
     sums
         Sums by size of the bucket, container, and the Unix second that the bucket begins with.
-    interval
-        What was used.
     """
     begin, end = round(interval.begin * 1000), round(interval.end * 1000)
     amounts = interval.amounts

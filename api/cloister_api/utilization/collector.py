@@ -74,14 +74,6 @@ class UtilizationCollector:
             Client whose user may list the Pods of the Metrics API.
         cache
             Custom resources in memory.
-        store
-            Where sums are written.
-        lease
-            Decides which facade collects.
-        clock
-            The clock.
-        gpus
-            Samples GPUs.
         every
             Seconds between two requests.
         """

@@ -168,10 +168,6 @@ class GpuCollector:
         ----------
         cache
             Custom resources in memory.
-        exporters
-            Reads exporters.
-        clock
-            The clock.
         longest
             Seconds between two samples after which the time between is a gap.
         """

@@ -97,10 +97,6 @@ class UtilizationStore:
 
         Parameters
         ----------
-        container
-            Identifiers of its organization and of itself.
-        window
-            The window.
         now
             Present time in UTC.
 

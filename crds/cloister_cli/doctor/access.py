@@ -175,14 +175,8 @@ async def check_access(
     ----------
     config
         How the server is reached.
-    client
-        Whoever asks.
-    system
-        Namespace of the accounts.
     organization
         Namespace of an organization; None = there is none yet.
-    names
-        Names of the accounts, by program.
 
     Raises
     ------

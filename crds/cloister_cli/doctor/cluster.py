@@ -94,8 +94,6 @@ async def try_policy(client: KubeClient, namespace: str | None) -> Finding:
 
     Parameters
     ----------
-    client
-        Whoever tries.
     namespace
         Namespace of an organization; None = there is none yet.
 
@@ -169,15 +167,6 @@ def check_clock(client: KubeClient) -> Finding:
 async def check_restore(client: KubeClient, namespace: str, lease: str) -> Finding:
     """Check that no restore is unfinished: no operator leads until it is complete.
 
-    Parameters
-    ----------
-    client
-        Reads from the cluster.
-    namespace
-        Namespace of the operator.
-    lease
-        Name of its Lease.
-
     Raises
     ------
     KubeError
@@ -226,12 +215,8 @@ def kind_findings(crd: str, present: Mapping[str, Any], wanted: Mapping[str, Any
 
     Parameters
     ----------
-    crd
-        Its name.
     present
         Its CustomResourceDefinition on the server.
-    wanted
-        That of this version.
     """
     check, status = f"kind {crd}", present.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}

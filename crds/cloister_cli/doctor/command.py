@@ -139,14 +139,8 @@ async def diagnose(
     ----------
     config
         How the API server is reached.
-    namespace
-        Namespace of the operator.
     settings
         Settings of each program; None = what they name is not checked.
-    names
-        Names of the accounts, by program.
-    lease
-        Name of the operator's Lease.
     """
     async with KubeClient(
         config, field_manager="cloister-doctor", user_agent="cloister-doctor"

@@ -112,12 +112,8 @@ def skew_refusal(program: str, present: str, new: str) -> str:
 
     Parameters
     ----------
-    program
-        Whose version it is.
     present
         The version that runs; what is no version is not judged.
-    new
-        The version that follows.
     """
     found, wanted = MAJOR_MINOR.match(present), MAJOR_MINOR.match(new)
     if found is None or wanted is None:
@@ -147,12 +143,8 @@ def dropped_versions(crd: str, present: Mapping[str, Any], wanted: Mapping[str, 
 
     Parameters
     ----------
-    crd
-        Name of the kind.
     present
         Its CustomResourceDefinition on the server.
-    wanted
-        That of this version.
     """
     stored = (present.get("status") or {}).get("storedVersions") or ()
     kept = {each["name"] for each in wanted["spec"]["versions"]}

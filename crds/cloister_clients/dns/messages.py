@@ -120,19 +120,7 @@ def text_of(name: Labels) -> str:
 
 
 def query(number: int, name: Labels, kind: Kind, *, recursive: bool) -> bytes:
-    """Return a query.
-
-    Parameters
-    ----------
-    number
-        Its identifier, which the response repeats.
-    name
-        The name.
-    kind
-        Type of the records.
-    recursive
-        Whether the server is to query others.
-    """
+    """Return a query."""
     question = b"".join(bytes([len(each)]) + each for each in (*name, b""))
     flags = 0x0100 if recursive else 0
     head = HEADER.pack(number, flags, 1, 0, 0, 1)
@@ -141,13 +129,6 @@ def query(number: int, name: Labels, kind: Kind, *, recursive: bool) -> bytes:
 
 def read_response(message: bytes, sent: bytes) -> Response:
     """Read the response to a query.
-
-    Parameters
-    ----------
-    message
-        The response.
-    sent
-        The query.
 
     Raises
     ------

@@ -89,14 +89,6 @@ async def ask(
 
     Parameters
     ----------
-    server
-        The server.
-    name
-        The name.
-    kind
-        Type of the records.
-    recursive
-        Whether the server is to query others.
     seconds
         Longest wait, for the datagram and then for the stream.
     """
@@ -157,8 +149,6 @@ class Resolver:
     ----------
     servers
         The resolvers; None = those of the system.
-    seconds
-        Longest wait for one response.
     """
 
     def __init__(self, servers: Sequence[Server] | None, seconds: float) -> None:

@@ -120,8 +120,6 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
         namespace
             Namespace; None = all, or a kind without.
         label_selector
@@ -207,8 +205,6 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
         label_selector
             Selector of labels; None = all objects.
         largest
@@ -235,14 +231,10 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
         body
             The object; apiVersion and kind are added where missing.
         namespace
             Namespace; None = metadata.namespace of the body.
-        dry_run
-            Whether everything is checked and nothing kept.
 
         Raises
         ------
@@ -273,18 +265,12 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
         body
             The fields that this manager wants; those it wanted before and left out are removed.
         namespace
             Namespace; None = metadata.namespace of the body.
         subresource
             Such as ``status``; None = the object itself.
-        force
-            Whether fields of other managers are taken over.
-        dry_run
-            Whether everything is checked and nothing kept.
 
         Raises
         ------
@@ -314,18 +300,12 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
-        name
-            Name of the object.
         patch
             The changed keys; with ``metadata.resourceVersion`` only that version is changed.
         namespace
             Its namespace; None for kinds without.
         subresource
             Such as ``status``; None = the object itself.
-        dry_run
-            Whether everything is checked and nothing kept.
 
         Raises
         ------
@@ -382,10 +362,6 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
-        name
-            Name of the object.
         namespace
             Its namespace; None for kinds without.
         uid
@@ -433,8 +409,6 @@ class KubeClient:
 
         Parameters
         ----------
-        ref
-            Kind.
         namespace
             Namespace; None = all, or a kind without.
         resource_version

@@ -94,8 +94,6 @@ class KubeConfig:
 
         Parameters
         ----------
-        directory
-            Where kubelet mounts token, CA and namespace.
         environ
             Environment with KUBERNETES_SERVICE_HOST and _PORT; None = the process's.
 
@@ -266,10 +264,6 @@ def tls_context(
         CA certificates in PEM; None = the system's.
     certificate
         Client certificate chain in PEM; None = no client certificate.
-    key
-        Its private key in PEM.
-    where
-        File to name in errors.
 
     Raises
     ------

@@ -187,13 +187,6 @@ class ExecPlugin:
 def read_credential(output: bytes, api_version: str) -> tuple[str, datetime | None]:
     """Read the ExecCredential that a plugin printed.
 
-    Parameters
-    ----------
-    output
-        What the plugin wrote to its standard output.
-    api_version
-        The requested version.
-
     Returns
     -------
     tuple

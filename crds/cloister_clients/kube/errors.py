@@ -145,8 +145,6 @@ def error_from_response(
 
     Parameters
     ----------
-    status
-        HTTP status.
     content
         Body: a Status object, or whatever a proxy in between wrote.
     retry_after

@@ -123,8 +123,6 @@ class Reflector(Generic[T]):
         ----------
         client
             Client whose user may list and watch the kind.
-        ref
-            Kind.
         read
             Makes what is kept of an object; what it raises leaves the object out, with a warning.
         namespace
@@ -133,10 +131,6 @@ class Reflector(Generic[T]):
             Selector of labels; None = all objects.
         field_selector
             Selector of fields; None = all objects.
-        page
-            Objects of a chunk of the list.
-        watch_seconds
-            How long one watch is kept open.
         backoff
             Delays after failures.
         indexers

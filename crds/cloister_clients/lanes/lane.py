@@ -167,10 +167,6 @@ class FairQueue(Generic[T]):
 
         Parameters
         ----------
-        name
-            The lookup.
-        organization
-            Who wants it.
         host
             Remote host that it queries; empty = none that is shared out.
         """
@@ -220,13 +216,7 @@ class FairQueue(Generic[T]):
                 self._unqueue(name, organization, ticket.host)
 
     def withdraw(self, organization: str | None, host: str) -> list[T]:
-        """Take what waits for a host out of the queue of one organization, or of all.
-
-        Returns
-        -------
-        list
-            Lookups that nobody waits for any more.
-        """
+        """Take what waits for a host out of the queue of one organization, or of all."""
         unwanted = []
         affected = list(self._queues) if organization is None else [organization]
         for each in affected:

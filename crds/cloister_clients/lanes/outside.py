@@ -25,12 +25,6 @@ class OutsideLanes:
     ----------
     total
         Lookups at once, in each lane.
-    per_organization
-        Of these, those of one organization.
-    sources
-        Where repositories are.
-    clock
-        The clock.
     """
 
     def __init__(
@@ -53,14 +47,8 @@ async def in_turn(
 
     Parameters
     ----------
-    lane
-        Where it waits.
-    organization
-        Who wants it.
     host
         Remote host that it queries; empty = none that is shared out.
-    look_up
-        Performs it.
 
     Raises
     ------

@@ -34,8 +34,6 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
 
     Parameters
     ----------
-    repo
-        owner/model@commit that the weights come from.
     directory
         The weights: all of it is packed into the image.
     store

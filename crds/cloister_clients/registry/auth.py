@@ -129,15 +129,8 @@ class RegistryAuthenticator:
 
         Parameters
         ----------
-        audience
-            For whom it is.
         challenges
             What the server wants; a token is preferred to a password.
-
-        Returns
-        -------
-        str
-            Value of the header Authorization.
 
         Raises
         ------

@@ -83,12 +83,6 @@ async def stored_credentials(
 
     Parameters
     ----------
-    client
-        Client of the cluster.
-    namespace
-        Namespace of the organization.
-    places
-        Where they lie.
     further
         Hosts beside the registries' own that they may be for.
 
@@ -213,8 +207,6 @@ class RegistryClient:
         ----------
         reference
             Reference of the image; without a digest its tag is looked up.
-        platform
-            What it is to run on.
         credentials
             Credentials of the organization; sent only to registries that they fit. None: none.
 

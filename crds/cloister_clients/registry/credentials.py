@@ -96,8 +96,6 @@ def credentials_from(registry: PrivateRegistry, data: Mapping[str, Any]) -> Cred
 
     Parameters
     ----------
-    registry
-        Which registry they are for.
     data
         ``username`` and ``token`` for ghcr and dockerhub, ``key`` (the JSON of a service account,
         as text or object) for gcr (spec 8.19, 24.5).

@@ -193,8 +193,6 @@ def digest_of(content: bytes, like: str) -> str:
 
     Parameters
     ----------
-    content
-        What is measured.
     like
         Digest with sha256 or sha512.
     """
@@ -209,8 +207,6 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
     ----------
     content
         Its bytes, whose digest was checked.
-    name
-        Reference of the image, for messages.
 
     Raises
     ------

@@ -38,11 +38,6 @@ def check_repository(repo: str) -> tuple[str, str]:
     repo
         Name of the form ``owner/name``.
 
-    Returns
-    -------
-    tuple
-        Owner and name.
-
     Raises
     ------
     NameInvalid
@@ -191,8 +186,6 @@ class SourceProvider(Protocol):
         ----------
         repo
             Repository, ``owner/name``.
-        tag
-            Tag with a published release.
         commit
             Commit that the tag must point to; None: whichever it points to.
         kept

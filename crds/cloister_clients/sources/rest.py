@@ -153,12 +153,8 @@ class Forge:
 
         Parameters
         ----------
-        repo
-            Repository that it is about, for messages.
         path
             Path below the base, percent-encoded, with its query.
-        accept
-            Media type that is wanted.
         limit
             Largest response, in bytes; 0: the usual limit.
 

@@ -66,15 +66,7 @@ class _LastLine(logging.Handler):
 
 
 class PatientExporter(SpanExporter):
-    """Sends spans, and leaves a collector alone for a while that does not take them.
-
-    Parameters
-    ----------
-    inner
-        Sends them.
-    endpoint
-        Where to, for the log.
-    """
+    """Sends spans, and leaves a collector alone for a while that does not take them."""
 
     def __init__(self, inner: SpanExporter, endpoint: str) -> None:
         self._inner = inner
@@ -165,8 +157,6 @@ class OpenTelemetryTracer:
 
     Parameters
     ----------
-    settings
-        Where to, and how many.
     component
         The program: ``operator`` or ``api``.
 

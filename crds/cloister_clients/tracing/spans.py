@@ -135,10 +135,6 @@ def span(
 
     Parameters
     ----------
-    name
-        What is done, of few different values.
-    kind
-        What it is about.
     parent
         The span outside of this process that caused it (W3C Trace Context, traceparent). Empty =
         the current span; where there is none, or this is invalid, a new trace begins.

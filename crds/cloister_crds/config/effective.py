@@ -99,10 +99,6 @@ def container_mounts(
 
     Parameters
     ----------
-    config
-        The file.
-    container
-        One of its containers.
     service
         The service's name, which names the directory of the verified files.
     """

@@ -110,8 +110,6 @@ def action_state_of(phase: ContainerPhase, update: UpdatePhase | None) -> Action
 
     Parameters
     ----------
-    phase
-        The phase that the API shows.
     update
         The status of its update, also of one that waits or has failed; None = there is none.
     """
@@ -142,14 +140,8 @@ def refusal(
 
     Parameters
     ----------
-    action
-        The action.
-    phase
-        The phase that the API shows.
     update
         The status of its update; None = there is none.
-    gpus
-        GPUs of the enclave that serves.
     deleting
         Whether the container is being deleted, and stopping for that reason.
 

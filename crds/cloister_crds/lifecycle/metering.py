@@ -48,8 +48,6 @@ def decide_finalizer(
 
     Parameters
     ----------
-    enclave
-        The Enclave.
     now
         The present, in UTC.
     metering
@@ -83,13 +81,6 @@ def has_departed(enclave: Enclave, *, has_pod: bool) -> bool:
     """Return whether only the metering finalizer is left of an Enclave.
 
     Decisions treat it as deleted: what waits for its deletion must not wait for the API.
-
-    Parameters
-    ----------
-    enclave
-        The Enclave.
-    has_pod
-        Whether it has a Pod.
     """
     meta = enclave.metadata
     return meta.deletion_timestamp is not None and meta.finalizers == (FINALIZER,) and not has_pod
@@ -106,8 +97,6 @@ def served_until(
 
     Parameters
     ----------
-    enclave
-        The Enclave.
     noticed
         When its Service was seen not to select it any more, or its Pod to be gone, in UTC.
     heartbeat

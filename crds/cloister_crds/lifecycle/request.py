@@ -79,11 +79,6 @@ def normalise(request: RequestRecord) -> RequestRecord:
     Lists without a meaningful order are sorted, and a name that is listed twice counts once. A
     missing field has its default already: that of the release that wrote it, so defaults of
     `RequestRecord` never change (golden records check that).
-
-    Returns
-    -------
-    RequestRecord
-        The same request in normal form.
     """
     variables = {variable.name: variable for variable in request.variables}
     return request.model_copy(
@@ -132,8 +127,6 @@ def revision(request: RequestRecord, generation: int) -> str:
 
     Parameters
     ----------
-    request
-        The record.
     generation
         metadata.generation of the Container at which the request was first decided: a later return
         to the same request has another name, so that an old ``promote`` never matches it.

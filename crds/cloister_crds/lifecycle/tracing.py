@@ -38,15 +38,7 @@ def trace_annotation(traceparent: str, generation: int) -> dict[str, str]:
 
 
 def traceparent_of(resource: Resource, status: Status) -> str:
-    """Return the span that caused what is done for an object now; empty = none is known.
-
-    Parameters
-    ----------
-    resource
-        The object.
-    status
-        Its status.
-    """
+    """Return the span that caused what is done for an object now; empty = none is known."""
     found = _VALUE.fullmatch(resource.metadata.annotations.get(TRACE_ANNOTATION, ""))
     if found is None or int(found["generation"]) != resource.metadata.generation:
         return ""

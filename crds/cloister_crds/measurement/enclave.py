@@ -109,14 +109,10 @@ def measure(
     host
         Spec of the Host as it counts for the enclave: for a debug enclave without the Host's TEE
         that of `cloister_crds.lifecycle.admission.host_selection.profile`.
-    images
-        Images of the platform.
     documents
         Texts of the measured documents, by name; `POD_DOCUMENT` among them where `gets_rules`.
     service
         Name of the mount and of the well-known paths.
-    debug
-        Whether it is a debug enclave.
     gpus
         GPUs that the request names; None = the file's.
     """

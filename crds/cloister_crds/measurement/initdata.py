@@ -156,8 +156,6 @@ def initdata_text(tee: TEE, files: Mapping[str, str]) -> bytes:
     ----------
     tee
         SNP or TDX; it decides about the algorithm.
-    files
-        Content by name.
 
     Returns
     -------

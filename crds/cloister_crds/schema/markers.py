@@ -33,8 +33,6 @@ def describe_fields(schema: dict[str, Any], model: type[BaseModel]) -> None:
     ----------
     schema
         Schema of the model with its ``properties``; it is changed.
-    model
-        The model.
 
     Raises
     ------
@@ -267,8 +265,6 @@ def immutable(what: str, remedy: str) -> Cel:
 
     Parameters
     ----------
-    what
-        Wire name of the field.
     remedy
         What to do instead, as an imperative sentence without full stop.
     """
@@ -283,8 +279,6 @@ def immutable_optional(what: str, remedy: str) -> Cel:
 
     Parameters
     ----------
-    what
-        Wire name of the field.
     remedy
         What to do instead, as an imperative sentence without full stop.
     """

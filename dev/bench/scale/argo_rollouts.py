@@ -36,8 +36,6 @@ async def run_rollouts(environment: BenchEnvironment, count: int, *, within: flo
     ----------
     environment
         Environment of the run; no operator of Cloister may run.
-    count
-        Number of Rollouts.
     within
         Timeout in seconds.
 

@@ -43,10 +43,6 @@ async def run_cloister(environment: BenchEnvironment, count: int, *, within: flo
 
     Parameters
     ----------
-    environment
-        Environment of the run.
-    count
-        Number of Containers.
     within
         Timeout in seconds.
 
@@ -163,10 +159,6 @@ async def take_over(environment: BenchEnvironment, count: int, *, killed: bool) 
 
     Parameters
     ----------
-    stage
-        Environment of the run, with ready Containers.
-    count
-        Number of Containers.
     killed
         True: a standby with a complete cache waits while the leader is killed. False:
         the first is stopped by SIGTERM, and then the second is started.

@@ -114,16 +114,6 @@ async def measure(
 
     Parameters
     ----------
-    cluster
-        A cluster with a simulated node.
-    folder
-        For settings, repositories and logs.
-    count
-        Objects per side.
-    per_organization
-        Containers per Organization.
-    rollouts
-        Whether Argo Rollouts is measured too.
     within
         Timeout of each side in seconds.
 

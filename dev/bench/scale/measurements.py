@@ -87,8 +87,6 @@ def percentile(values: list[float], part: float) -> float:
 
     Parameters
     ----------
-    values
-        The values, ascending.
     part
         From 0 to 1.
     """

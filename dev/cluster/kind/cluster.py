@@ -80,10 +80,6 @@ def configuration(places: Layout, image: str, *, made: bool) -> dict[str, Any]:
 
     Parameters
     ----------
-    places
-        Places of the cluster.
-    image
-        Image of the node.
     made
         Whether it is one of `dev.cluster.kind.node`. Such a node has a bridge as its network and
         sees the cluster's folder, in which volumes are made by hand.
@@ -123,12 +119,8 @@ class Kind:
 
     Parameters
     ----------
-    places
-        Places of the cluster.
     built
         Name of a program -> its place, of `programs`.
-    progress
-        Where the way is shown.
     """
 
     def __init__(self, places: Layout, built: Mapping[str, Path], progress: Progress) -> None:
@@ -231,10 +223,6 @@ def load(cluster: str, kind: Path, archive: Path) -> None:
 
     Parameters
     ----------
-    cluster
-        Name of the cluster, as kind has it.
-    kind
-        The program.
     archive
         Images (`dev.cluster.oci_archive`).
 

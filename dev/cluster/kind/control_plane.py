@@ -46,12 +46,6 @@ def images(
     ----------
     programs
         Name of a program -> its place; kubeadm among them.
-    containerd
-        Configuration of the node's containerd.
-    root
-        Tar of the node's root.
-    scratch
-        Folder for files of images.
 
     Raises
     ------

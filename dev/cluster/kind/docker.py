@@ -42,12 +42,6 @@ def write_archive(to: Path, name: str, layer: Path, start: Mapping[str, Any]) ->
 
     Parameters
     ----------
-    to
-        File of the archive.
-    name
-        Name and tag of the image.
-    layer
-        The layer (tar).
     start
         How it is started, as in an image's configuration (OCI image specification).
 

@@ -34,8 +34,6 @@ def read_pod(
 
     Parameters
     ----------
-    body
-        The projection.
     containers
         Names of the file's containers, in its order; the others are sidecars.
     node_gone
@@ -82,8 +80,6 @@ def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool
 
     Parameters
     ----------
-    pod
-        Projection of the Pod.
     node
         Projection of its node; None = it does not exist.
 

@@ -212,12 +212,8 @@ class ReconcileMemory:
 
         Parameters
         ----------
-        resource
-            What it is the status of.
         delay
             How long it may wait since it first differed.
-        now
-            The queue's time.
 
         Returns
         -------

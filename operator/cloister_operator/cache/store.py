@@ -102,8 +102,6 @@ class Store:
         ----------
         ref
             Its kind; must be watched.
-        body
-            The object.
 
         Returns
         -------
@@ -141,19 +139,10 @@ class Store:
 
         Parameters
         ----------
-        ref
-            Its kind.
         namespace
             Its namespace; empty for kinds without.
-        name
-            Its name.
         version
             Version of the state in which it is gone: a newer object is left alone.
-
-        Returns
-        -------
-        bool
-            Whether anything was removed.
         """
         before = self.get(ref, namespace, name)
         if before is not None and before.version > version:

@@ -145,18 +145,10 @@ def public_plan(
     ----------
     config
         The parsed file.
-    host
-        The Host.
     images
         What the registries say of its images, as the Enclave records it.
-    signed
-        Whether certificates are signed.
-    debug
-        Whether it is a debug enclave.
     ssh
         Whether keys may log in.
-    without_tee
-        Whether its TEE is switched off.
     gpus
         GPUs that the request names; None = the file's.
     """

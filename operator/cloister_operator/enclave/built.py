@@ -185,8 +185,6 @@ def build_snapshot(plan: EnclavePlan, values: Mapping[str, bytes]) -> dict[str, 
 
     Parameters
     ----------
-    plan
-        The Enclave and its file.
     values
         Value of each secret that the file names.
 

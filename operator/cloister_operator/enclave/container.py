@@ -45,13 +45,6 @@ _CHECKER_THREADS = 16
 def process_limit(container: ContainerConfig, containers: Sequence[ContainerConfig]) -> int | None:
     """Return the limit for the user of a container.
 
-    Parameters
-    ----------
-    container
-        A container of the file.
-    containers
-        All containers of the file.
-
     Returns
     -------
     int or None

@@ -39,8 +39,6 @@ def pod_data(plan: EnclavePlan, spec: dict[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    plan
-        The plan that the Pod was built from.
     spec
         ``spec`` of the Pod.
 

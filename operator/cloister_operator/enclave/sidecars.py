@@ -26,13 +26,7 @@ when a third is left."""
 
 
 def certificate_folder(storage: str) -> str:
-    """Return the folder in Caddy's storage with a folder for each name.
-
-    Parameters
-    ----------
-    storage
-        Root of the storage.
-    """
+    """Return the folder in Caddy's storage with a folder for each name."""
     return f"{storage}/certificates/{_ISSUER}"
 
 
@@ -41,8 +35,6 @@ def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
 
     Parameters
     ----------
-    hostnames
-        Host names of the enclave.
     storage
         Root of the storage that ``guest certificate`` fills; None = Caddy signs by an authority of
         its own, which no client knows.

@@ -18,13 +18,6 @@ from cloister_crds.names import (
 def build_namespace(organization: str, namespace: str) -> dict[str, Any]:
     """Build the namespace as the operator creates it (it never changes an existing one).
 
-    Parameters
-    ----------
-    organization
-        Slug of the Organization.
-    namespace
-        Name of the namespace.
-
     Returns
     -------
     dict[str, Any]
@@ -53,13 +46,6 @@ ALL_PODS = 2_147_483_647
 
 def build_disruption_budget(organization: str, namespace: str) -> dict[str, Any]:
     """Build the PodDisruptionBudget of an organization.
-
-    Parameters
-    ----------
-    organization
-        Slug of the Organization.
-    namespace
-        Its namespace.
 
     Returns
     -------
@@ -93,13 +79,7 @@ VALUE = 1000
 
 
 def build_priority_class() -> dict[str, Any]:
-    """Build the PriorityClass; it preempts no running Pod.
-
-    Returns
-    -------
-    dict[str, Any]
-        Manifest for server-side apply (Kubernetes, "Non-preempting PriorityClass").
-    """
+    """Build the PriorityClass; it preempts no running Pod."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -131,12 +111,6 @@ def build_role_bindings(
 
     Parameters
     ----------
-    organization
-        Slug of the Organization.
-    namespace
-        Its namespace.
-    operator_namespace
-        Namespace of the two accounts.
     accounts
         ClusterRole -> name of the account that it is bound to, the operator's own first.
 
@@ -171,17 +145,10 @@ def build_resource_quota(
 
     Parameters
     ----------
-    organization
-        The Organization.
     defaults
         Limits where it names none.
     counted
         Whether the cluster counts objects of our kinds already.
-
-    Returns
-    -------
-    dict[str, Any]
-        Manifest for server-side apply.
     """
     counts = quota_counts(organization.spec.limits, defaults, counted=counted)
     return {

@@ -80,11 +80,6 @@ class Election:
     async def attempt(self) -> bool:
         """Try once to take or renew the Lease.
 
-        Returns
-        -------
-        bool
-            Whether it is ours now.
-
         Raises
         ------
         KubeError

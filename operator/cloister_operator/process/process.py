@@ -160,8 +160,6 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
 
     Parameters
     ----------
-    settings
-        What the administrator set.
     kube
         How the API server is reached.
 

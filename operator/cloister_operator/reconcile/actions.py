@@ -73,11 +73,6 @@ async def apply_action(
 ) -> None:
     """Apply one action of the decision about a Container.
 
-    Parameters
-    ----------
-    observed
-        The state that was decided on.
-
     Raises
     ------
     KubeError

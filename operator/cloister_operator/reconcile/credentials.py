@@ -95,10 +95,6 @@ def looked_at_again(result: Result, finding: ConditionUpdate, recheck: timedelta
 
     Parameters
     ----------
-    result
-        What the write of the status says.
-    finding
-        The finding about the value.
     recheck
         Time between two looks at a value that cannot be used.
     """
@@ -252,8 +248,6 @@ def check_credential(
         Organization of the namespace; None = there is none.
     core
         The core Secret; None = it does not exist.
-    expired
-        Whether the registry refused them.
     further
         Hosts beside the registries' own that credentials may be for.
     """

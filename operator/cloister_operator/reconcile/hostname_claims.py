@@ -87,12 +87,6 @@ def claim_of(
 
     Parameters
     ----------
-    context
-        The informer cache.
-    hostname
-        The host name.
-    namespace
-        Namespace of the Container that wants it.
     organization
         Organization of the namespace; None = none.
 

@@ -57,8 +57,6 @@ async def record_demoted(
 
     Parameters
     ----------
-    enclave
-        The Enclave with its newest status.
     noticed
         When that was noticed, in UTC.
 

@@ -54,11 +54,6 @@ async def ensure_finalizer(
 ) -> Organization:
     """Add our finalizer unless the Organization has it, or is being deleted already.
 
-    Returns
-    -------
-    Organization
-        As it is then.
-
     Raises
     ------
     KubeError

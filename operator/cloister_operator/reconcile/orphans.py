@@ -92,8 +92,6 @@ def ownerless(items: Iterable[Body], age: float, now: datetime) -> list[Body]:
 
     Parameters
     ----------
-    items
-        Core Secrets of the facade, with their metadata.
     age
         The least age, in seconds.
     now

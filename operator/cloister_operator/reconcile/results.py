@@ -68,8 +68,6 @@ async def write_status_throttled(
     ----------
     before
         The present status.
-    after
-        The desired status.
 
     Returns
     -------
@@ -121,12 +119,6 @@ def defer_status(
 
     Parameters
     ----------
-    context
-        The process.
-    resource
-        The object as it is stored.
-    after
-        The desired status.
     progress
         Whether they differ, if at all, by progress alone.
     delay
@@ -158,8 +150,6 @@ def invalid_conditions(
     ----------
     body
         The object. Conditions of other types than Ready, Reconciling and Stalled are kept.
-    error
-        What reading it raised.
     now
         The present; a transition time only moves with its status.
     """

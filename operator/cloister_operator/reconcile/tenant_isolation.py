@@ -37,8 +37,6 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
 
     Parameters
     ----------
-    key
-        The object that is reconciled.
     organization
         The Organization; its namespace exists.
 

@@ -317,8 +317,6 @@ def moved_tag_condition(state: RolloutState, tag: str, commit: str) -> list[Cond
 
     Parameters
     ----------
-    state
-        The state of the rollout.
     tag
         Tag that serves or last served.
     commit

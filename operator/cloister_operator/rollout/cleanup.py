@@ -238,8 +238,6 @@ def unneeded_claims(
 
     Parameters
     ----------
-    container
-        The Container.
     claims
         Claims by host name (`Observed.claims`).
     needed

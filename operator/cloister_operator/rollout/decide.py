@@ -73,8 +73,6 @@ def allowed_while_paused(
 
     Parameters
     ----------
-    state
-        The state that was decided about.
     plan
         The plan, as `paused_container_is_left_alone` made it.
     actions
@@ -129,8 +127,6 @@ def decide(observed: Observed, now: datetime) -> Decision:
 
     Parameters
     ----------
-    observed
-        Everything that is known.
     now
         The present, in UTC.
 

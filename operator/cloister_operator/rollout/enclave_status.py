@@ -96,8 +96,6 @@ def evaluate_enclave(
         a live GET.
     now
         The present, in UTC.
-    settings
-        What the administrator set.
     missing
         Why it has no Pod: the API's address, which it needs, is not known; empty = it is known.
     refused
@@ -136,14 +134,10 @@ def reevaluate_after(
 
     Parameters
     ----------
-    enclave
-        The Enclave with its newest status.
     pod
         Its Pod; None = there is none.
     now
         The present, in UTC.
-    settings
-        What the administrator set.
 
     Returns
     -------

@@ -242,12 +242,8 @@ class OperatorMetrics:
 
         Parameters
         ----------
-        kind
-            Kind of the object.
         result
             How it ended: changed, unchanged, conflict, fenced, invalid or error.
-        seconds
-            How long it took.
         """
         self._reconciles.labels(kind, result).inc()
         self._seconds.labels(kind).observe(seconds)
@@ -301,10 +297,6 @@ class OperatorMetrics:
 
         Parameters
         ----------
-        depths
-            How many keys are due, by priority.
-        delayed
-            How many keys wait for their time.
         longest
             Seconds for which a worker has had its key longest.
         """
@@ -318,8 +310,6 @@ class OperatorMetrics:
 
         Parameters
         ----------
-        kinds
-            Kinds that are watched.
         count
             Returns how many objects of a kind the cache has.
         """
@@ -331,8 +321,6 @@ class OperatorMetrics:
 
         Parameters
         ----------
-        lanes
-            The lanes, by name.
         cached
             Returns the bytes that cached results take.
         """

@@ -207,10 +207,6 @@ class Schedule(Generic[K]):
 
         Parameters
         ----------
-        key
-            The object to reconcile.
-        now
-            The time.
         low_priority
             Whether others go first; a key that has normal priority keeps it.
         """
@@ -333,8 +329,6 @@ class WorkQueue(Generic[K]):
 
         Parameters
         ----------
-        key
-            The object to reconcile.
         after
             Seconds from now.
         low_priority

@@ -106,12 +106,8 @@ class Hostile(asyncio.DatagramProtocol):
 
     Parameters
     ----------
-    address
-        Its address.
     shape
         See `hostile_response`.
-    hostile
-        The types.
     """
 
     transport: asyncio.DatagramTransport

@@ -55,12 +55,6 @@ def crash_after_writes(
 
     Parameters
     ----------
-    succession
-        The operators.
-    life
-        The Containers.
-    step
-        The step.
     most
         At least the writes of the step.
     drawn

@@ -14,8 +14,6 @@ def hostile_response(sent: bytes, shape: str) -> bytes:
 
     Parameters
     ----------
-    sent
-        The query.
     shape
         ``pointers``: thousands of records whose names are a pointer to one of 126 labels;
         ``names``: records of such names; ``chain``: names of pointers alone; ``loop``: a name that

@@ -240,8 +240,6 @@ def sweep(schema: dict[str, Any], full: Any) -> Iterator[Any]:
 
     Parameters
     ----------
-    schema
-        Structural schema of the value.
     full
         Value that has every field and one item in every list; fields may be absent that no valid
         value has together with others.

@@ -14,8 +14,6 @@ def hostile_json(size: int, *, values: int = 4000) -> dict[str, bytes]:
 
     Parameters
     ----------
-    size
-        The size.
     values
         How many values those have that are within the bounds of a body.
     """

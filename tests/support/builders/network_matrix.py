@@ -85,13 +85,7 @@ class GeneratedFile:
 
 
 def generate(seed: int) -> GeneratedFile:
-    """Generate a file; every tenth predates networks.
-
-    Parameters
-    ----------
-    seed
-        The same seed makes the same file.
-    """
+    """Generate a file; every tenth predates networks."""
     chance = random.Random(seed)
     names = [f"c{number}" for number in range(chance.randint(2, 5))]
     if seed % 10 == 2:

@@ -16,8 +16,6 @@ def process_context(base: str, *, kind: str = "git") -> ProcessContext:
 
     Parameters
     ----------
-    base
-        Address or directory of repositories.
     kind
         Kind of their source.
     """

@@ -79,8 +79,6 @@ def fields(plural: str, known: Mapping[str, tuple[Any, Any]]) -> list[Field]:
 
     Parameters
     ----------
-    plural
-        The kind.
     known
         Valid values of fields that none can be generated for, by path.
 

@@ -33,10 +33,6 @@ def signing_request(
         Private key; None = a new one on P-256.
     subject
         Common name; empty = no subject.
-    extensions
-        Further extensions.
-    general
-        Further entries of subjectAltName.
     challenge
         Challenge password attribute; empty = none.
     """

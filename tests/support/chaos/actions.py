@@ -428,10 +428,6 @@ def carry_out(chaos: ChaosRun, seed: int, *, seconds: float, most: int | None) -
 
     Parameters
     ----------
-    chaos
-        Who carries them out.
-    seed
-        Which ones.
     seconds
         For how long; does not count where there is a number.
     most

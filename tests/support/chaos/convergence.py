@@ -85,8 +85,6 @@ def unfulfilled(container: Container, end: OrganizationSnapshot) -> str:
 
     Parameters
     ----------
-    container
-        The Container.
     end
         The observed objects. For a release that cannot start, a missing secret, and a host name
         that another Container holds, the status must report.

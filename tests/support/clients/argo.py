@@ -24,13 +24,7 @@ def _check() -> str:
 
 
 def health_of(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Return an object's health and its message.
-
-    Parameters
-    ----------
-    body
-        The object as read from the API server.
-    """
+    """Return an object's health and its message."""
     lua = LuaRuntime(unpack_returned_tuples=True)
     for name in _LIBRARIES:
         lua.globals()[name] = None

@@ -32,10 +32,6 @@ def watching(installation: Installation, name: str, *fields: str) -> Iterator[Co
 
     Parameters
     ----------
-    installation
-        Where it is.
-    name
-        The Container.
     fields
         The columns, as JSON paths.
     """

@@ -19,10 +19,6 @@ class Http2Request:
     ----------
     connection
         A connection on which HTTP/2 was agreed.
-    headers
-        Pseudo headers and headers.
-    ends
-        Whether the request has no body.
     """
 
     def __init__(

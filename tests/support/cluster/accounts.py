@@ -32,15 +32,7 @@ def install_roles(cluster: Cluster) -> None:
 
 
 def account_user(program: str, namespace: str = SYSTEM) -> dict[str, str]:
-    """Return the part of a kubeconfig's user that gives up all rights but those of an account.
-
-    Parameters
-    ----------
-    program
-        operator or api.
-    namespace
-        Namespace of the account.
-    """
+    """Return the part of a kubeconfig's user that gives up all rights but those of an account."""
     return {"as": f"system:serviceaccount:{namespace}:cloister-{program}"}
 
 

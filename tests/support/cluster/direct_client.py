@@ -23,12 +23,8 @@ class DirectClient:
 
         Parameters
         ----------
-        kubeconfig
-            Address of the server, and identity.
         user
             Who it acts as; None = the identity itself.
-        groups
-            Groups of that user, separated by spaces.
         """
         config = KubeConfig.from_file(kubeconfig)
         acting = [] if user is None else [("Impersonate-User", user)]

@@ -54,10 +54,6 @@ def proxied_installation(
 
     Parameters
     ----------
-    cluster
-        Where to.
-    folder
-        Files of the installation.
     settings
         Additional settings of the operator; None = none. With a gateway the CRDs
         of the Gateway API are installed, and its controller is simulated.

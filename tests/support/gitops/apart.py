@@ -25,11 +25,6 @@ def apart(ports: Iterable[int]) -> Iterator[tuple[str, ...]]:
     What connects to one of the ports there reaches the same port of this machine's loopback, so
     that a program needs no other configuration. Needs root.
 
-    Parameters
-    ----------
-    ports
-        Ports of the servers that the program needs.
-
     Yields
     ------
     tuple[str, ...]

@@ -73,17 +73,7 @@ class ArgoCD:
         self.wait(handled, "a refresh")
 
     def wait_for(self, health: str, commit: str, *, sync: str = "Synced") -> dict[str, Any]:
-        """Wait until the Application says this of a commit, and return its status.
-
-        Parameters
-        ----------
-        health
-            Health: Progressing, Healthy, Suspended or Degraded.
-        commit
-            The commit.
-        sync
-            Synced or OutOfSync.
-        """
+        """Wait until the Application says this of a commit, and return its status."""
 
         def said() -> dict[str, Any]:
             status: dict[str, Any] = self.application().get("status", {})

@@ -67,12 +67,6 @@ class Flux:
 
         Parameters
         ----------
-        status
-            Status of its condition Ready: True or False.
-        commit
-            The commit.
-        name
-            Its name.
         reason
             Reason of the condition; empty = any.
         """
@@ -130,14 +124,8 @@ def flux_on(cluster: Cluster, direct: DirectClient, namespace: str, folder: Path
 
     Parameters
     ----------
-    cluster
-        Where to.
-    direct
-        The API server, as an administrator.
     namespace
         Namespace of source and Kustomizations.
-    folder
-        For logs and artifacts.
     """
     apply_crds(cluster, (module_files(name) / "config" / "crd" / "bases" for name in _MODULES))
     programs = ensure(CONTROLLERS)

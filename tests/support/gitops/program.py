@@ -22,11 +22,6 @@ def module_files(name: str) -> Path:
     """Return the folder of the Go module that a program of ``versions.toml`` comes from.
 
     Its manifests, such as CRDs, are those of the program's version.
-
-    Parameters
-    ----------
-    name
-        Name of the entry.
     """
     module = load().modules[name]
     done = subprocess.run(
@@ -62,12 +57,6 @@ def run_program(
 
     Parameters
     ----------
-    command
-        Program and arguments.
-    log
-        File for its output.
-    variables
-        Its environment, in addition to PATH.
     programs
         Folder of programs that it finds first; None = those of this machine alone.
     """

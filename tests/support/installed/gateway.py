@@ -25,8 +25,6 @@ def installed_with_gateway(
 
     Parameters
     ----------
-    folder
-        Where Envoy's files go.
     settings
         Further settings of the operator, for all installations here.
     """

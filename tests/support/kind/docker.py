@@ -33,11 +33,6 @@ PRIVATE_RUN = 'mount -t tmpfs none /run && exec "$0" "$@"'
 def docker_daemon(name: str) -> Iterator[None]:
     """Run a daemon that this process and its children find, and leave this machine's network.
 
-    Parameters
-    ----------
-    name
-        Name of its folder among the clusters.
-
     Raises
     ------
     LocalClusterError

@@ -82,10 +82,6 @@ class NamespaceSnapshot:
 
         Parameters
         ----------
-        direct
-            The server.
-        namespace
-            Namespace of the Containers.
         routes
             Namespace of TLSRoutes; empty = there is no Gateway.
         """
@@ -213,8 +209,6 @@ def plain(value: Any, name: str) -> Any:
     ----------
     value
         JSON data.
-    name
-        Name of the object that it is about.
     """
     if isinstance(value, dict):
         # A cleared message is empty; one that was never reported is absent.

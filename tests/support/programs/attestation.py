@@ -15,8 +15,6 @@ def report_data(document: dict[str, Any], nonce: bytes) -> str:
 
     Parameters
     ----------
-    document
-        The document.
     nonce
         The nonce; empty = none.
     """

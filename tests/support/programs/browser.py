@@ -101,8 +101,6 @@ async def visiting(dashboard: Dashboard, *, axe: bool) -> AsyncIterator[Visitor]
 
     Parameters
     ----------
-    dashboard
-        What is visited.
     axe
         Whether axe is to run: it does so by evaluating its text, which the page's own policy would
         refuse, so that the browser then ignores that.

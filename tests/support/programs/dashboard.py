@@ -202,15 +202,7 @@ def dashboard(dashboard_settings: Path) -> Iterator[Dashboard]:
 
 @contextlib.contextmanager
 def start_dashboard(settings: Path, **more: Any) -> Iterator[Dashboard]:
-    """Run a dashboard of its own beside the others, whose settings it shares, until the end.
-
-    Parameters
-    ----------
-    settings
-        Settings of the others.
-    more
-        Other sections.
-    """
+    """Run a dashboard of its own beside the others, whose settings it shares, until the end."""
     path = settings.parent / f"{unique('dashboard')}.yml"
     port = free_port()
     address = f"http://127.0.0.1:{port}"

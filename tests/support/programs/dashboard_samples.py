@@ -110,13 +110,7 @@ MODELS = ("north", "south", "a-model-with-a-rather-long-name-instruct-70b")
 
 
 async def fill_organization(facade: Facade, world: FacadeInstallation) -> dict[str, str]:
-    """Create containers, people, and some of everything that an organization may have.
-
-    Returns
-    -------
-    dict[str, str]
-        Identifiers of containers by name.
-    """
+    """Create containers, people, and some of everything that an organization may have."""
     await world.change_organization(
         entitlements=ENTITLED, billing={"tokenBilling": True, "containerSubscription": True}
     )
@@ -208,15 +202,7 @@ async def make_utilization(world: FacadeInstallation, container: str) -> None:
 
 
 def pages_of(world: FacadeInstallation, made: dict[str, str]) -> dict[str, str]:
-    """Return the paths of all pages by name, for who is signed in as an administrator.
-
-    Parameters
-    ----------
-    world
-        The organization.
-    made
-        Identifiers of its containers by name.
-    """
+    """Return the paths of all pages by name, for who is signed in as an administrator."""
     base = f"/o/{world.organization}"
     places = (
         "containers", "deployments", "secrets", "ssh-keys", "domains", "registries", "api-keys",

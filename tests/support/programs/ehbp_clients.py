@@ -69,18 +69,10 @@ def foreign_request(
     ----------
     client
         One of `CLIENTS`.
-    url
-        Address of the server.
-    path
-        Path of the request.
     pieces
         The body: `python` sends one piece after the other, `javascript` all as one.
-    method
-        The method.
     key
         Public key in hexadecimal digits; None = that of the server's key configuration.
-    headers
-        Further headers.
     """
     place = foreign_packages(_DATA, client)
     programs: dict[Language, str] = {"python": "python-client", "javascript": "client.mjs"}

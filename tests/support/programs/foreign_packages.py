@@ -22,8 +22,6 @@ def foreign_packages(folder: Path, language: Language) -> Path:
     ----------
     folder
         Has ``requirements.txt`` with hashes, or ``package-lock.json``, and programs that use them.
-    language
-        Which of them are wanted.
     """
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):

@@ -56,8 +56,6 @@ def container_file(containers: Sequence[Mapping[str, Any]], **changes: Any) -> b
     ----------
     containers
         Its containers; the first is the shim's target unless `changes` says otherwise.
-    changes
-        Further keys of the file.
     """
     document = {
         "cvm-version": "0.10.0",

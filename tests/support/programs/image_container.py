@@ -73,10 +73,6 @@ class ImageContainer:
 
         Parameters
         ----------
-        arguments
-            Follow the entry point.
-        entrypoint
-            Replaces that of the image.
         environment
             ``NAME=value``, after that of the image.
         binds

@@ -32,14 +32,8 @@ def write_measured(
 
     Parameters
     ----------
-    folder
-        Where to.
-    documents
-        The documents, by the names of their files.
     unmeasured
         The document of what is not measured.
-    config_file
-        The configuration file.
     texts
         Documents that are not JSON, by the names of their files.
     """

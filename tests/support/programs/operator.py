@@ -383,10 +383,6 @@ class Installation:
 
         Parameters
         ----------
-        name
-            The Container.
-        condition
-            The condition.
         reason
             Reason that it must have; empty = any.
         within
@@ -453,12 +449,6 @@ def file_text(
         Image with digest.
     command
         Its command; empty = the image's own.
-    paths
-        Paths that the shim forwards.
-    shim
-        Further keys of the shim.
-    container
-        Further keys of the container.
     """
     entry: dict[str, Any] = {"name": "web", "image": image, **container}
     if command:

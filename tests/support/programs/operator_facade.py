@@ -24,10 +24,6 @@ def facade_of(
 
     Parameters
     ----------
-    installation
-        A prepared installation with its organization.
-    settings
-        Further settings of the facade.
     entitlements
         Entitlements of the organization in addition to the choice of a Host.
     """

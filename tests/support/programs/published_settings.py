@@ -35,10 +35,6 @@ def publish(
 
     Parameters
     ----------
-    cluster
-        The cluster.
-    containers_domain
-        Domain of generated host names.
     namespace
         Namespace of the operator; one of a test's own is created, with the facade's right to read
         the settings.

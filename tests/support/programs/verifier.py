@@ -105,8 +105,6 @@ def initdata_of(file: bytes, folder: Path) -> Path:
 
     Parameters
     ----------
-    file
-        The configuration file.
     folder
         Where ``host.yml`` and ``documents.json`` go too.
     """

@@ -68,16 +68,8 @@ class PageServices:
 
         Parameters
         ----------
-        installation
-            Where it runs.
-        name
-            The Container.
-        path
-            The path.
         authority
             CA certificate to verify its certificate with, PEM; None = do not verify.
-        headers
-            Further headers.
         """
         container = installation.container(name)
         services = installation.objects("services")

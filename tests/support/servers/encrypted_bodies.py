@@ -31,8 +31,6 @@ def running_bodies(folder: Path, shim: RunningShim) -> Iterator[RunningBodies]:
     ----------
     folder
         The shim's folder; short, since it holds sockets.
-    shim
-        The shim that passes requests to it.
     """
     plan = plan_of(config=config_of(WEB, shim=shim.spec))
     places = {"directory": folder / "e", "keyDirectory": folder / "k"}

@@ -35,15 +35,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "gateway" / "envoy-gateway
 
 
 class EnvoyGateway:
-    """A Gateway of Envoy Gateway, as the documentation says how to make one.
-
-    Parameters
-    ----------
-    cluster
-        The cluster that Envoy Gateway is installed on.
-    namespace
-        Namespace of the Gateway and its routes.
-    """
+    """A Gateway of Envoy Gateway, as the documentation says how to make one."""
 
     def __init__(self, cluster: Cluster, *, namespace: str) -> None:
         self._cluster, self._namespace = cluster, namespace

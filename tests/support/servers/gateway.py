@@ -47,12 +47,8 @@ class StandInGateway:
 
     Parameters
     ----------
-    kubeconfig
-        Kubeconfig for the API server.
     namespace, name
         The Gateway whose routes it accepts; its routes are in the same namespace.
-    folder
-        Where Envoy's files go.
     lag
         Seconds between the observation of a change and its effect.
     """

@@ -33,14 +33,8 @@ def running_gate(
     ----------
     folder
         For its document, socket and log; short, since it holds a socket.
-    shim
-        The shim of the file.
     api
         Base address of the API; None = the file requires no keys.
-    cache_seconds
-        The operator's setting.
-    domain
-        Public host name of the enclave.
     """
     plan = plan_of(config=config_of(WEB, shim=shim))
     identity = None if api is None else ApiIdentity(api)

@@ -92,12 +92,8 @@ class NameServer:
 
         Parameters
         ----------
-        name
-            Name in the zone, with the zone.
         kind
             Such as TXT.
-        value
-            As in a zone file.
         """
         update = dns.update.UpdateMessage(self.zone)
         update.replace(dns.name.from_text(name), 3600, kind, value)

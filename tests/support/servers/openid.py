@@ -92,15 +92,7 @@ class OpenIdProvider:
         return False
 
     async def sign_in(self, address: str, name: str) -> str:
-        """Sign somebody in as a browser does, and return where it is sent back.
-
-        Parameters
-        ----------
-        address
-            Where the dashboard has sent the browser.
-        name
-            Who signs in.
-        """
+        """Sign somebody in as a browser does, and return where it is sent back."""
         async with httpx.AsyncClient(verify=NO_TRUST, follow_redirects=True, timeout=60) as browser:
             page = await browser.get(address)
             assert page.status_code == 200, page.text
@@ -125,10 +117,6 @@ def openid_provider(
 
     Parameters
     ----------
-    folder
-        For its files.
-    redirect
-        Address to which it sends browsers back.
     people
         User name -> e-mail address, and whether that was verified.
     """

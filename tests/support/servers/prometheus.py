@@ -73,10 +73,6 @@ def prometheus(
 
     Parameters
     ----------
-    program
-        The program.
-    folder
-        A folder for its settings, log and series.
     targets
         Job -> host and port whose ``/metrics`` it scrapes.
     rules

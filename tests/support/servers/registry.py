@@ -188,8 +188,6 @@ def registry(
 
     Parameters
     ----------
-    folder
-        Where its configuration, storage and log lie.
     auth
         Section ``auth`` of its configuration; None = no authentication.
     proxy

@@ -39,16 +39,10 @@ class DevicePlugin:
 
         Parameters
         ----------
-        program
-            The built program.
-        cluster
-            A cluster with a real node.
         resource
             Name of the extended resource.
         devices
             Device files to create on the node: copies of the kernel's /dev/zero.
-        options
-            Further command line arguments.
         """
         self.cluster = cluster
         self.resource = resource

@@ -33,12 +33,6 @@ class DraDriver:
 
         Parameters
         ----------
-        folder
-            Where the program is built.
-        cluster
-            A cluster with a real node.
-        name
-            Name of the driver and of the DeviceClass.
         path
             What the path of a device file begins with; its number follows.
         count

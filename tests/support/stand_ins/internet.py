@@ -62,15 +62,7 @@ class Internet:
 
 @contextmanager
 def emulated_internet(cluster: Cluster, folder: Path) -> Iterator[Internet]:
-    """Add the addresses and start their servers; remove everything at the end.
-
-    Parameters
-    ----------
-    cluster
-        A cluster with a node on this machine.
-    folder
-        For the name server's files.
-    """
+    """Add the addresses and start their servers; remove everything at the end."""
     made = Internet(namespace_of(cluster.name))
     addresses = (ALLOWED, *OTHERS, METADATA, RESOLVER)
     try:

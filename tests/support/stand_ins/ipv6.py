@@ -29,8 +29,6 @@ def process_of(pod: dict[str, Any], *command: bytes) -> int:
     ----------
     pod
         The Pod, as the API server has it.
-    command
-        Prefix of its command line.
 
     Raises
     ------
@@ -60,10 +58,6 @@ def connect_pod(internet: Internet, process: int, number: int) -> None:
 
     Parameters
     ----------
-    internet
-        The internet.
-    process
-        A process in the Pod's network namespace.
     number
         The last part of its address, at least 2 and unique per Pod.
     """
@@ -79,8 +73,6 @@ def lay_through(net: int, container: int) -> None:
 
     Parameters
     ----------
-    net
-        A process in the Pod's network namespace.
     container
         A process in the container's, which has a default route over IPv4.
     """
@@ -102,11 +94,5 @@ def lay_through(net: int, container: int) -> None:
 
 
 def without_filter(net: int) -> None:
-    """Remove the packet filter of an enclave, which nothing in the enclave can do.
-
-    Parameters
-    ----------
-    net
-        A process in the Pod's network namespace.
-    """
+    """Remove the packet filter of an enclave, which nothing in the enclave can do."""
     run_in(net, "nft", "flush", "ruleset")

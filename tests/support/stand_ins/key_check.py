@@ -76,12 +76,8 @@ def running_key_check(
 
     Parameters
     ----------
-    responses
-        Key -> response.
     tls
         SSL context; None = plain HTTP.
-    address
-        Address of this machine to listen on.
     """
     check = KeyCheck(responses=dict(responses))
     check.served = check.running.enter_context(serve(check.respond, tls=tls, address=address))

@@ -94,10 +94,6 @@ class OpenIdStandIn:
 
         Parameters
         ----------
-        address
-            Where the dashboard has sent the browser.
-        forged
-            What the tokens will be.
         parameters
             Parameters of the way back in place of the usual ones; None leaves one out.
         """

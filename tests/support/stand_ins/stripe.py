@@ -202,8 +202,6 @@ class Stripe:
 
         Parameters
         ----------
-        body
-            The body.
         age
             Seconds since it was signed.
         secret

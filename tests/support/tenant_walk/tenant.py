@@ -28,15 +28,7 @@ _REPEATED = "deletecollection"
 
 
 def tenant_rights(namespace: str, user: str) -> list[dict[str, Any]]:
-    """Return the role of tenants for a user, and the right to write every kind of ours there.
-
-    Parameters
-    ----------
-    namespace
-        Namespace of its organization.
-    user
-        Name of the user.
-    """
+    """Return the role of tenants for a user, and the right to write every kind of ours there."""
     api = "rbac.authorization.k8s.io"
     everything = {
         "apiVersion": f"{api}/v1",

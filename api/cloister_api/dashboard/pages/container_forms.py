@@ -165,8 +165,6 @@ def container_manifest_of(name: str, namespace: str, changes: Mapping[str, Any])
 
     Parameters
     ----------
-    name, namespace
-        The Container.
     changes
         What changes, by the fields of the REST API.
     """
@@ -205,8 +203,6 @@ async def settings_page(
 
     Parameters
     ----------
-    request
-        The request.
     form
         What was typed; None = the container as it is.
     problem
@@ -314,10 +310,6 @@ async def new_page(
 
     Parameters
     ----------
-    request
-        The request.
-    form
-        What was typed.
     problem
         Why nothing was created; None = nothing was to be.
     verdict

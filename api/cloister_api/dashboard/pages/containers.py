@@ -78,17 +78,7 @@ def rows_of(
     containers: Sequence[CachedContainer],
     links: Mapping[str, ReplacementLinks],
 ) -> list[ContainerRow]:
-    """Return the rows of some containers, the most urgent first.
-
-    Parameters
-    ----------
-    request
-        The request.
-    containers
-        Containers of its organization.
-    links
-        Which containers of the organization replace which.
-    """
+    """Return the rows of some containers, the most urgent first."""
     context, principal = context_of(request), principal_of(request)
     records = shown_records(context, principal, containers, links)
     return container_rows(
@@ -109,12 +99,8 @@ async def container_page(
 
     Parameters
     ----------
-    request
-        The request.
     problem
         Why what a form asked for was not done; None = nothing was.
-    form
-        That form, whose fields stay.
     """
     context, principal = context_of(request), principal_of(request)
     held = await context.reader.get(

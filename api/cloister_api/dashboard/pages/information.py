@@ -230,8 +230,6 @@ def points_of(series: BreakdownResponse, by: str, what: str) -> list[tuple[str, 
 
     Parameters
     ----------
-    series
-        Usage over time, by group.
     by
         ``model`` or ``key``.
     what

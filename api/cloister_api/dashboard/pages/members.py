@@ -86,18 +86,10 @@ def person_of(
 
     Parameters
     ----------
-    organization
-        The Organization.
-    user
-        The person.
     valid
         Valid admin keys that they created.
-    ended
-        Their other admin keys.
     managed
         Whether a GitOps tool manages some of the members.
-    entry_managed
-        Whether it manages this one.
 
     Raises
     ------
@@ -137,14 +129,8 @@ def page_after(slug: str, actor: str, user: str, done: MembersChanged, *, remove
 
     Parameters
     ----------
-    slug
-        Slug of the organization.
     actor
         Who did it; after a demotion or removal of their own they see less.
-    user
-        The person it was done to.
-    done
-        What was done.
     removed
         Whether the person is no member after it.
     """
@@ -266,10 +252,6 @@ def written_by(request: Request, change: Change, *, removes: bool = False) -> Wr
 
     Parameters
     ----------
-    request
-        The request.
-    change
-        Does it.
     removes
         Whether the person is not a member after it.
     """

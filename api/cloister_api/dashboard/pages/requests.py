@@ -119,15 +119,7 @@ def require_recent(request: Request) -> None:
 
 
 def sign_in_again(request: Request, path: str) -> SignInAgain | None:
-    """Return how to sign in again for what needs a recent sign-in; None = there is no need.
-
-    Parameters
-    ----------
-    request
-        The request.
-    path
-        Page to come back to.
-    """
+    """Return how to sign in again for what needs a recent sign-in; None = there is no need."""
     if signed_in_recently(request):
         return None
     settings: DashboardSettings = request.app.state.settings
@@ -180,14 +172,8 @@ async def submit(
 
     Parameters
     ----------
-    request
-        The request.
-    action
-        What the audit trail calls it.
     target
         What it is done to; empty = the field ``name`` or ``domain`` of the form.
-    write
-        Does it.
     again
         Returns the page with why it was not done.
     success
@@ -227,8 +213,6 @@ async def change(
     ----------
     request, action, target, again, success
         As `submit` takes them.
-    do
-        Does it.
     then
         Last part of the address of the page after it.
     """
@@ -255,20 +239,12 @@ def render(
 
     Parameters
     ----------
-    request
-        The request.
-    template
-        Name of its template.
-    code
-        HTTP status.
     problem
         Why something was not done, which decides the status; None = nothing was not.
     parts
         What the page shows, by the feed's names: it fetches itself when one of them changes.
     every
         Seconds after which it fetches itself in any case; 0 = never.
-    values
-        What the template shows.
     """
     pages: Pages = request.app.state.pages
     shared: dict[str, Any] = {"session": request.scope["state"]["session"], "problem": problem}

@@ -66,14 +66,6 @@ class EventStream(Response):
 
     Parameters
     ----------
-    feed
-        Tells what changes.
-    namespace
-        Namespace of the organization.
-    session
-        Session of who looks.
-    parts
-        Parts that the page shows.
     since
         Moment of the feed at which the page was made; empty = now.
     is_member

@@ -74,14 +74,8 @@ class AdminKeys:
 
         Parameters
         ----------
-        organization
-            Slug of the organization.
-        organization_id
-            Identifier of the Organization.
         user
             User who creates it and whose Admin role it depends on.
-        name
-            Name for people.
         now
             Present time in UTC.
         expires_at
@@ -148,10 +142,6 @@ class AdminKeys:
 
         Parameters
         ----------
-        key_id
-            Identifier of the key.
-        because
-            Reason, for people.
         now
             Present time in UTC.
 

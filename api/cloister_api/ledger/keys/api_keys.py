@@ -104,12 +104,6 @@ class ApiKeys:
 
         Parameters
         ----------
-        organization
-            Slug of the organization.
-        organization_id
-            Identifier of the Organization.
-        user
-            User who creates it.
         name
             Name; several keys of the organization may have it.
         now
@@ -122,11 +116,6 @@ class ApiKeys:
             JSON text of an object.
         request
             Digest of the request, by which a retry finds the key; None = not retryable.
-
-        Returns
-        -------
-        tuple
-            The record, and the value.
 
         Raises
         ------
@@ -210,10 +199,6 @@ class ApiKeys:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
-        after
-            Number of the key that they follow.
         limit
             Keys at most; None = all.
         """
@@ -269,10 +254,6 @@ class ApiKeys:
 
         Parameters
         ----------
-        organization_id
-            Identifier of the Organization.
-        user
-            The user.
         numbers
             Numbers of keys, from the least to the greatest of which values are read; None = all.
 
@@ -302,13 +283,6 @@ class ApiKeys:
 
     async def change(self, key_id: int, **values: Any) -> bool:
         """Write columns of a live key.
-
-        Parameters
-        ----------
-        key_id
-            Number of the key.
-        values
-            Columns and their new values.
 
         Returns
         -------

@@ -46,15 +46,7 @@ def checksum(body: str) -> str:
 
 
 def well_formed(key: str, prefix: str = ADMIN_PREFIX) -> bool:
-    """Return whether a text has the form of a key.
-
-    Parameters
-    ----------
-    key
-        Any text from a request.
-    prefix
-        Prefix of its kind of keys.
-    """
+    """Return whether a text has the form of a key."""
     if len(key) != len(prefix) + RANDOM_LENGTH + CHECKSUM_LENGTH or not key.isascii():
         return False
     if not key.startswith(prefix):
@@ -202,8 +194,6 @@ class KeyMaterial:
 
         Parameters
         ----------
-        value
-            The value.
         context
             Where it belongs, such as table, organization and row.
         """

@@ -44,11 +44,6 @@ def begin(path: Path) -> KeyMaterial:
 async def reseal(engine: AsyncEngine, material: KeyMaterial) -> int:
     """Seal every value that the previous key sealed with the present one.
 
-    Returns
-    -------
-    int
-        How many were re-sealed.
-
     Raises
     ------
     MaterialError
@@ -98,11 +93,6 @@ async def reseal_page(
 
 async def finish(engine: AsyncEngine, path: Path) -> int:
     """Re-seal what is left and remove the previous key from the file.
-
-    Returns
-    -------
-    int
-        How many values were re-sealed.
 
     Raises
     ------

@@ -98,10 +98,6 @@ class SessionTable:
 
         Parameters
         ----------
-        user
-            Who signed in.
-        method
-            How.
         agent
             What the browser says of itself; cut to 200 characters.
         now

@@ -74,8 +74,6 @@ class HostnameClaims:
 
         Parameters
         ----------
-        hostname
-            The host name.
         holder
             The Container, which need not exist yet.
 
@@ -153,10 +151,6 @@ class ContainerCreator:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        body
-            The requested container.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 

@@ -172,8 +172,6 @@ class ContainerReader:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         token
             Version that must be reached (X-Consistency-Token); None = whatever the cache has.
 
@@ -216,8 +214,6 @@ class ContainerReader:
 
         Parameters
         ----------
-        namespace
-            Namespace of the organization.
         at
             resourceVersion of the write right after which they are listed; None = now.
 
@@ -236,8 +232,6 @@ class ContainerReader:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         given
             Its identifier; any text from the path.
         token
@@ -305,8 +299,6 @@ class ContainerReader:
 
         Parameters
         ----------
-        held
-            The container with the promotion written.
         within
             Seconds to wait at most; then the container is returned as it is.
         """

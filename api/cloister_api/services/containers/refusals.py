@@ -73,11 +73,6 @@ def require_subscription(organization: Organization) -> None:
 def denial(problems: Iterable[Problem]) -> ApiError | None:
     """Return why an organization may not make a request at all; None = it may.
 
-    Parameters
-    ----------
-    problems
-        Problems that the rules found, warnings included.
-
     Returns
     -------
     ApiError or None
@@ -99,8 +94,6 @@ def refused_change(
 
     Parameters
     ----------
-    problems
-        Problems that the rules found, warnings included.
     retry_after
         Seconds after which whoever did not respond wants to be asked again; None = it did not say.
 
@@ -147,17 +140,7 @@ def forbid(held: CachedContainer, action: ApiAction) -> None:
 def managed_keys(
     held: CachedContainer, keys: Iterable[str], managers: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return which of the changed keys of spec the GitOps managers own that own some.
-
-    Parameters
-    ----------
-    held
-        The container.
-    keys
-        The changed keys.
-    managers
-        The GitOps managers.
-    """
+    """Return which of the changed keys of spec the GitOps managers own that own some."""
     owned = {
         manager: sorted(key for key in keys if manager in held.owners.get(key, ()))
         for manager in sorted(managers)
@@ -195,10 +178,6 @@ def facts_of_create(
     ----------
     cache
         Custom resources in memory.
-    principal
-        Who sends the request.
-    name
-        Name of the new container.
     spec
         Its spec.
     replaced
@@ -219,12 +198,6 @@ def facts_of_change(
     ----------
     cache
         Custom resources in memory.
-    principal
-        Who sends the request.
-    container
-        The container.
-    spec
-        What it changes to.
     """
     return _facts(cache, principal, container.display_name, spec, rank=None)
 

@@ -54,12 +54,8 @@ class Replacements:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         given
             Its identifier; None = none is replaced.
-        others
-            Containers of the organization.
 
         Raises
         ------
@@ -78,15 +74,7 @@ class Replacements:
         return held
 
     def obstacle(self, held: CachedContainer, others: Iterable[CachedContainer]) -> str | None:
-        """Return why a container cannot be replaced; None = it can.
-
-        Parameters
-        ----------
-        held
-            The container.
-        others
-            Containers of the organization.
-        """
+        """Return why a container cannot be replaced; None = it can."""
         name = held.container.display_name
         heir = successor(held.container, (other.container for other in others))
         if heir is not None:

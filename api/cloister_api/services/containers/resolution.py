@@ -333,10 +333,6 @@ class ReleaseResolver:
         ----------
         repo
             ``owner/name``.
-        tag
-            Tag of the release.
-        organization
-            Its allowed sizes and its registry credentials apply.
         commit
             Commit that it must be; None = whichever the tag points to.
         kept

@@ -52,8 +52,6 @@ def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> Con
 
     Parameters
     ----------
-    body
-        The body.
     replaces
         Object name of the container that it replaces; None = none.
 
@@ -131,8 +129,6 @@ def before_update(container: Container, enclaves: Iterable[Enclave]) -> RequestR
 
     Parameters
     ----------
-    container
-        The container.
     enclaves
         Its enclaves; empty where no update is in progress beside what serves.
 
@@ -184,10 +180,6 @@ def deployed_spec(
 
     Parameters
     ----------
-    container
-        The container.
-    body
-        What the request changes.
     earlier
         What served before an update that this ends; None = no update ends.
 
@@ -217,14 +209,8 @@ def deploying(
 
     Parameters
     ----------
-    container
-        The container as it is now.
-    body
-        What the request changes.
     earlier
         What served before an update that this ends; None = no update ends.
-    release
-        The release that was checked.
 
     Raises
     ------
@@ -252,15 +238,7 @@ def deploying(
 
 
 def cancelling(container: Container, earlier: RequestRecord) -> dict[str, Any]:
-    """Return the merge patch that ends an update.
-
-    Parameters
-    ----------
-    container
-        The container as it is now.
-    earlier
-        The request that is restored.
-    """
+    """Return the merge patch that ends an update."""
     staging = {"staging": _staging_before(container), "relaunch_staging": None}
     restored_spec = with_request(container.spec, earlier).model_copy(update=staging)
     patch = spec_patch(container.spec, restored_spec)

@@ -129,8 +129,6 @@ class Validation:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         body
             The request body; a container's identifier disables the limit. What it does not say of
             a relaunch is as it is, of a create as the create's default.
@@ -317,17 +315,7 @@ def is_name(text: str) -> bool:
 def release_details(
     release: ReleaseFacts, facts: RequestFacts, problems: Iterable[Problem]
 ) -> dict[str, Any]:
-    """Return the fields of a verdict that say what was judged.
-
-    Parameters
-    ----------
-    release
-        The release.
-    facts
-        The request that it was judged for.
-    problems
-        What was found.
-    """
+    """Return the fields of a verdict that say what was judged."""
     config = release.config
     named = (
         secret_owners(

@@ -83,8 +83,6 @@ class Deployments:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
         with_replaced
             Whether the counts include containers that another one is replacing.
         """
@@ -117,10 +115,6 @@ class Deployments:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        given
-            Identifier of the deployment.
         default_staging
             Whether updates wait unless a container specifies it.
         match
@@ -157,12 +151,6 @@ class Deployments:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        given
-            Identifier of the deployment.
-        body
-            The request body.
         match
             Header If-Match; None = any version. The deployment itself is not written, so that the
             same version may be named again.
@@ -336,10 +324,6 @@ def result_of(
 
     Parameters
     ----------
-    held
-        The container.
-    status
-        What was done.
     error
         Why it was skipped or failed; None = it is updating.
     """

@@ -80,10 +80,6 @@ class Domains:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        body
-            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -181,10 +177,6 @@ class Domains:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        host
-            Which domain.
         match
             Header If-Match; None = any version.
 
@@ -213,10 +205,6 @@ class Domains:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        host
-            Which domain.
         match
             Header If-Match; None = any version.
 

@@ -143,12 +143,6 @@ class MemberDesk:
 
         Parameters
         ----------
-        principal
-            Who does it, an administrator.
-        user
-            The member.
-        role
-            The role, Admin or Member.
         shown
             Generation of the Organization on the page; empty = any.
 
@@ -383,8 +377,6 @@ def require_unchanged(shown: str, generation: int) -> None:
     ----------
     shown
         Generation on the page; empty = any.
-    generation
-        Generation as it is.
 
     Raises
     ------

@@ -63,8 +63,6 @@ class OrganizationReader:
 
         Parameters
         ----------
-        principal
-            Who does.
         memberships
             Organizations that name them; of an admin key only its own one counts.
         """
@@ -107,17 +105,7 @@ class OrganizationReader:
 def organization_record(
     organization: Organization, managed_by: list[ManagerResponse], limits: DefaultLimits
 ) -> OrganizationResponse:
-    """Return the record of an Organization.
-
-    Parameters
-    ----------
-    organization
-        The Organization.
-    managed_by
-        GitOps tools that manage fields of it.
-    limits
-        The limits that apply to its objects.
-    """
+    """Return the record of an Organization."""
     spec, counts = organization.spec, organization.status.counts
     billing = billing_of(organization)
     return OrganizationResponse(
@@ -166,8 +154,6 @@ def member_records(organization: Organization, keys: Mapping[str, int]) -> list[
 
     Parameters
     ----------
-    organization
-        The Organization.
     keys
         How many valid admin keys each user created.
     """
@@ -209,15 +195,7 @@ class AdminKeyDesk:
         return [key for key in self.of(principal) if key.created_by == user and is_valid(key, now)]
 
     async def end(self, keys: Iterable[AdminKey], *, because: str) -> None:
-        """Revoke keys permanently; those that were revoked before stay as they are.
-
-        Parameters
-        ----------
-        keys
-            The keys.
-        because
-            Why, for people.
-        """
+        """Revoke keys permanently; those that were revoked before stay as they are."""
         for key in keys:
             await self._cache.revoke(key, because=because, now=self._clock())
 
@@ -226,10 +204,6 @@ class AdminKeyDesk:
 
         Parameters
         ----------
-        principal
-            Who creates it, an administrator.
-        name
-            Name for people.
         days
             Days until it expires; empty = it does not.
 

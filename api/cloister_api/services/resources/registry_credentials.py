@@ -89,12 +89,6 @@ class RegistryCredentials:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        name
-            Which registry.
-        body
-            The credentials.
         match
             Header If-Match; None = any version, or none.
 
@@ -191,10 +185,6 @@ class RegistryCredentials:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        name
-            Which registry.
         match
             Header If-Match; None = any version.
 

@@ -85,10 +85,6 @@ class Secrets:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        body
-            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -171,12 +167,6 @@ class Secrets:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        name
-            Which secret: its name, or its identifier.
-        value
-            The new value.
         match
             Header If-Match; None = any version.
 
@@ -203,10 +193,6 @@ class Secrets:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        name
-            Which secret: its name, or its identifier.
         match
             Header If-Match; None = any version.
 

@@ -64,10 +64,6 @@ class SSHKeys:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        body
-            The request body.
         retry_key
             Idempotency-Key of the client; None = none was sent.
 
@@ -125,10 +121,6 @@ class SSHKeys:
 
         Parameters
         ----------
-        principal
-            Who sends the request.
-        name
-            Which key.
         match
             Header If-Match; None = any version.
 

@@ -176,10 +176,6 @@ def code_of(
     ----------
     parameters
         Names and values of its query, in order.
-    attempt
-        The attempt that the browser keeps.
-    issuer
-        The provider's.
     names_issuer
         Whether the provider announces that it names itself in each response (RFC 9207).
 

@@ -98,8 +98,6 @@ class ProviderClient:
     ----------
     settings
         The provider as the settings name it.
-    clock
-        The clock.
 
     Raises
     ------
@@ -182,8 +180,6 @@ class ProviderClient:
 
         Parameters
         ----------
-        code
-            The code.
         verifier
             What proves that this client began the sign-in (RFC 7636).
         redirect
@@ -322,17 +318,7 @@ def parsed(what: str, response: HttpResponse) -> Any:
 
 
 def refusal_of(what: str, status: int, document: Any) -> SignInRefused:
-    """Build the refusal of a response that is no success.
-
-    Parameters
-    ----------
-    what
-        Where it came from.
-    status
-        HTTP status.
-    document
-        Its body.
-    """
+    """Build the refusal of a response that is no success."""
     word = document.get("error") if isinstance(document, dict) else None
     shown = f" and the error {ascii(word)[:120]}" if word is not None else ""
     detail = f"the {what} responded with status {status}{shown}"

@@ -88,15 +88,6 @@ def fits(header: TokenHeader, key: Mapping[str, Any]) -> bool:
 def claims_of(token: str, header: TokenHeader, key: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a token says, once its signature is proven.
 
-    Parameters
-    ----------
-    token
-        The token.
-    header
-        What it says of its signature.
-    key
-        The key that it names.
-
     Raises
     ------
     SignInRefused
@@ -124,21 +115,8 @@ def check_claims(
 
     Parameters
     ----------
-    claims
-        What it says.
-    attempt
-        The attempt that the browser keeps.
-    issuer
-        The provider's.
-    client_id
-        The client's.
     now
         Present time in UTC.
-
-    Returns
-    -------
-    str
-        The subject.
 
     Raises
     ------
@@ -201,8 +179,6 @@ def authenticated_at(
 
     Parameters
     ----------
-    claims
-        What a token says.
     attempt
         The attempt, which may want that to be a short while ago.
     now

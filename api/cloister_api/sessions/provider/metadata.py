@@ -48,8 +48,6 @@ def metadata_of(document: Any, settings: OpenIdSettings) -> ProviderMetadata:
 
     Parameters
     ----------
-    document
-        The document.
     settings
         The provider as the settings name it.
 
@@ -148,12 +146,8 @@ def authorization_address(
 
     Parameters
     ----------
-    metadata
-        The provider's document.
     settings
         The provider as the settings name it.
-    attempt
-        The attempt.
     redirect
         Address to which the provider sends the browser back.
     """

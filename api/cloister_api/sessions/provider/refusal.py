@@ -77,8 +77,6 @@ def sentence(word: str, name: str) -> str:
     ----------
     word
         The reason, as the address has it. Anybody may have written it.
-    name
-        Name of the provider.
     """
     found = next((text for reason, text in SENTENCES.items() if reason.value == word), "")
     return found.format(name=name)

@@ -56,11 +56,6 @@ class SignInSlots:
     async def enter(self, address: str) -> AsyncIterator[None]:
         """Count a sign-in while the block runs.
 
-        Parameters
-        ----------
-        address
-            Where it comes from.
-
         Raises
         ------
         SignInRefused
@@ -127,14 +122,6 @@ class ProviderSignIn:
     ----------
     settings
         The provider as the settings name it.
-    address
-        Address of the dashboard.
-    client
-        Asks the provider.
-    material
-        Seals attempts.
-    clock
-        The clock.
     """
 
     def __init__(
@@ -161,8 +148,6 @@ class ProviderSignIn:
             Page to go to afterwards; what is not of this dashboard becomes `/`.
         max_age
             Seconds since the person last proved who they are, at most; None = any.
-        sender
-            Address of the browser.
 
         Raises
         ------
@@ -186,8 +171,6 @@ class ProviderSignIn:
             Names and values of the query with which the provider sent the browser back.
         cookie
             Value of the cookie that binds the sign-in to this browser; empty = it sent none.
-        sender
-            Address of the browser.
 
         Raises
         ------
@@ -212,11 +195,6 @@ class ProviderSignIn:
         """Return where people end their session at the provider; None = nowhere, as far as known.
 
         No ID token is kept that could be sent along, so the provider asks the person.
-
-        Parameters
-        ----------
-        sender
-            Address of the browser.
         """
         with suppress(SignInRefused):
             async with self._slots.enter(sender):

@@ -202,8 +202,6 @@ class Git:
 
         Parameters
         ----------
-        arguments
-            The command and its arguments.
         protocol
             The one protocol that git may speak; ``none`` forbids each.
         options
@@ -275,8 +273,6 @@ async def _read(
 
     Parameters
     ----------
-    stream
-        What is read.
     limit
         How many bytes are kept.
     on_overflow

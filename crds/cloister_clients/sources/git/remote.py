@@ -111,14 +111,10 @@ def explain(
 
     Parameters
     ----------
-    error
-        Error output of git.
     repo
         Repository, ``owner/name``.
     tag
         Tag that was requested; None when all were.
-    token_sent
-        Whether credentials of the installation went along.
     max_fetch_bytes
         Largest pack that may be fetched, in bytes.
     """
@@ -160,8 +156,6 @@ async def remote_of(repo: str, settings: SourceSettings, guard: Guard) -> Remote
     ----------
     repo
         Repository, ``owner/name``.
-    settings
-        Settings of kind git.
     guard
         Which hosts may be called.
 

@@ -155,13 +155,6 @@ def check_environment(container: Section) -> None:
 def variable_problems(config: ServiceConfig, variables: MappingOf[str, str]) -> tuple[Problem, ...]:
     """Compare the deploy-time variables with the bare names of a file.
 
-    Parameters
-    ----------
-    config
-        The file.
-    variables
-        The variables of a deployment.
-
     Returns
     -------
     tuple[Problem, ...]

@@ -146,13 +146,6 @@ FILE: Final = Table(
 def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
     """Validate a document by all rules.
 
-    Parameters
-    ----------
-    root
-        The value of the document.
-    report
-        Takes the problems.
-
     Returns
     -------
     ServiceConfig | None

@@ -244,8 +244,6 @@ def check_shim(shim: Section, names: list[str | None]) -> dict[str, Any]:
 
     Parameters
     ----------
-    shim
-        What was read of it.
     names
         The names of all containers in their order, None where one cannot be read.
     """

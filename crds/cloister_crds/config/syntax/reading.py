@@ -184,8 +184,6 @@ class Spot:
 
         Parameters
         ----------
-        low
-            Least value.
         high
             Greatest value; None for none but what fits 63 bits.
         """
@@ -253,8 +251,6 @@ class Spot:
         ----------
         most
             Most entries; the rest is not read.
-        what
-            What is to be written, for the message.
         """
         node = self.node
         if not isinstance(node, Sequence):

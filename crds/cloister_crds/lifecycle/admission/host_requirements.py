@@ -98,8 +98,6 @@ def unassigned_gpus(assigned: dict[str, tuple[int, ...]], count: int) -> int:
     ----------
     assigned
         Result of `assigned_gpus`.
-    count
-        GPUs of the enclave.
     """
     used: Iterable[int] = {number for numbers in assigned.values() for number in numbers}
     return count - len([number for number in used if number < count])
@@ -112,8 +110,6 @@ def gpu_groups(assigned: dict[str, tuple[int, ...]], count: int) -> tuple[GpuGro
     ----------
     assigned
         Result of `assigned_gpus`.
-    count
-        GPUs of the enclave.
 
     Returns
     -------
@@ -139,8 +135,6 @@ def host_problems(config: ServiceConfig, host: Host, given: int | None) -> Itera
     ----------
     config
         The parsed file.
-    host
-        Host that it is to run on.
     given
         spec.gpus; None = the file's value counts.
     """
@@ -157,8 +151,6 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
     ----------
     config
         The parsed file.
-    host
-        Host that it is to run on.
     given
         spec.gpus; None = the file's value counts.
     """
@@ -199,8 +191,6 @@ def device_resource(host: Host, device: str) -> str | None:
 
     Parameters
     ----------
-    host
-        The Host.
     device
         Entry of ``devices``: the path, perhaps with the path in the container and rights.
 
@@ -225,8 +215,6 @@ def capability_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
     ----------
     config
         The parsed file.
-    host
-        Host that it is to run on.
     """
     if not host.spec.allow_privileged_launcher:
         return
@@ -251,8 +239,6 @@ def device_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
     ----------
     config
         The parsed file.
-    host
-        Host that it is to run on.
     """
     offered = ", ".join(each.path for each in host.spec.devices) or "none"
     for index, container in enumerate(config.containers):
@@ -275,8 +261,6 @@ def model_problems(config: ServiceConfig, host: Host) -> Iterator[Problem]:
     ----------
     config
         The parsed file.
-    host
-        Host that it is to run on.
     """
     store, name = host.spec.models, host.metadata.name
     if config.models and store is None:
@@ -309,8 +293,6 @@ def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Pro
     ----------
     config
         The parsed file.
-    spec
-        What is requested.
 
     Yields
     ------

@@ -31,12 +31,6 @@ def confidentiality_conditions(
 
     Parameters
     ----------
-    host
-        The Host that it runs on.
-    debug
-        Whether it is a debug enclave.
-    without_tee
-        Whether the request switched the TEE off.
     active
         Status of the enclave that serves; None = none does.
     """
@@ -131,8 +125,6 @@ def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
     ----------
     named
         spec.host; None = the default Host, of several the first by name.
-    hosts
-        All Hosts.
 
     Returns
     -------
@@ -204,12 +196,8 @@ def unenforced_fields(
 
     Parameters
     ----------
-    host
-        The Host.
     config
         The parsed file.
-    unenforced
-        Fields that no enclave enforces.
     """
     own = []
     if config.networks and host.spec.network_isolation is not NetworkIsolation.CONTAINER:
@@ -227,12 +215,8 @@ def host_conditions(
 
     Parameters
     ----------
-    host
-        The Host.
     unenforced
         Fields of the file that are not enforced.
-    containers
-        How many containers the file has.
     """
     found = []
     if host.spec.network_isolation is NetworkIsolation.POD:

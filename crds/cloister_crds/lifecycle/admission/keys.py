@@ -60,8 +60,6 @@ def keys_of(names: Iterable[str], keys: Iterable[SSHKey]) -> tuple[EnclaveKey, .
     ----------
     names
         Names of SSHKeys; those that do not exist are ignored (admission refuses them).
-    keys
-        All SSHKeys of the namespace.
     """
     wanted = frozenset(names)
     found = (each for each in keys if each.metadata.name in wanted)

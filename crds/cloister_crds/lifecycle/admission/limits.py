@@ -58,10 +58,6 @@ def size_problems(
 
     Parameters
     ----------
-    config
-        The file.
-    file_bytes
-        Its size.
     image_sizes
         Bytes of what images say about their process, by their reference in the file; those that
         are not known yet are left out.
@@ -124,8 +120,6 @@ def image_size_problems(
 
     Parameters
     ----------
-    config
-        The file.
     sizes
         Sizes by reference in the file; those that are not known yet are left out.
     most
@@ -233,8 +227,6 @@ def rank(
 
     Parameters
     ----------
-    container
-        The Container.
     order
         Places of all Containers of the organization's namespace that are not being deleted.
     related
@@ -327,8 +319,6 @@ def place_of(created: datetime | None, uid: str) -> Place:
     ----------
     created
         When it was created; None = the server has not set it yet.
-    uid
-        Its uid.
     """
     return (created or _LAST, uid)
 

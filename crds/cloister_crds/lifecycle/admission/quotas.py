@@ -44,8 +44,6 @@ def effective_limits(limits: Limits, defaults: DefaultLimits) -> DefaultLimits:
     ----------
     limits
         ``spec.limits`` of the Organization.
-    defaults
-        Those of the installation.
     """
     names = DefaultLimits.model_fields
     named = {name: getattr(limits, name) for name in names}
@@ -59,8 +57,6 @@ def quota_counts(limits: Limits, defaults: DefaultLimits, *, counted: bool) -> d
     ----------
     limits
         ``spec.limits`` of the Organization.
-    defaults
-        Limits of the installation.
     counted
         Whether the cluster's quota controller counts objects of our kinds already. Until then,
         which takes minutes after the CRDs were installed, the API server refuses every object of a
@@ -98,10 +94,6 @@ def above_limits(
     ----------
     limits
         ``spec.limits`` of the Organization.
-    defaults
-        Limits of the installation.
-    counts
-        What it has.
     """
     most = effective_limits(limits, defaults)
     bounded = {
@@ -118,14 +110,8 @@ def quota_reached(what: str, used: int, most: int, remedy: str = "delete one") -
 
     Parameters
     ----------
-    what
-        What is counted, in the plural.
-    used
-        How many there are.
     most
         How many there may be.
-    remedy
-        What makes a place, as an imperative.
     """
     return (
         f"quota reached: the organization has {used} {what} and may have {most}; {remedy} or ask "

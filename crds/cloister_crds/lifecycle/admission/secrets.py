@@ -44,8 +44,6 @@ def value_error(name: str, value: bytes) -> str | None:
     name
         Name of the secret as configuration files write it; one that cannot name a variable is
         delivered as a file and takes every value.
-    value
-        The value.
 
     Returns
     -------
@@ -79,8 +77,6 @@ def pull_credentials(
     ----------
     organization
         The Organization; without the entitlement privateRegistries it may use none.
-    credentials
-        All RegistryCredentials of its namespace.
 
     Returns
     -------
@@ -129,16 +125,10 @@ def bind(
 
     Parameters
     ----------
-    names
-        Names in the file.
     repo
         Repository of the file, ``owner/name``.
     bound
         Names of organization secrets that the Container binds (spec.secrets).
-    secrets
-        All Secrets (csec) of the namespace.
-    repositories
-        How names of repositories are compared.
 
     Returns
     -------
@@ -167,14 +157,8 @@ def excludes(
 
     Parameters
     ----------
-    present
-        The secret.
-    name
-        Name of the other one.
     repo
         Its repository; None = it is the organization's.
-    repositories
-        How names of repositories are compared.
     """
     if present.name != name:
         return False
@@ -237,10 +221,6 @@ def secret_owners(
         The parsed file.
     repo
         Repository of the file, ``owner/name``.
-    secrets
-        All Secrets (csec) of the namespace.
-    repositories
-        How names of repositories are compared.
     """
     of_repo, of_organization = _by_name(repo, secrets, repositories)
 
@@ -264,16 +244,10 @@ def binding_problems(
 
     Parameters
     ----------
-    config
-        The file.
     spec
         Spec of the Container.
-    secrets
-        All Secrets (csec) of the namespace.
     final
         Whether spec.secrets is all that will be bound; else what is not bound yet is a warning.
-    repositories
-        How names of repositories are compared.
     """
     names = named_secrets(config)
     _, missing = bind(

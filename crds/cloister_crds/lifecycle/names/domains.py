@@ -73,12 +73,6 @@ def records_of(
 
     Parameters
     ----------
-    domain
-        The custom domain.
-    organization
-        The organization.
-    settings
-        Installation key, target and service.
     before
         Present status of the Domain: one that was verified by the records of an earlier release,
         which contained no identifier, keeps them. None = a new one.
@@ -181,16 +175,10 @@ def decide_domain(
 
     Parameters
     ----------
-    domain
-        The Domain.
     organization
         Its Organization; None = no Organization owns the namespace.
     containers
         Those of the namespace that request the domain or still serve it; more do no harm.
-    results
-        Results of DNS lookups.
-    settings
-        The administrator's settings.
     now
         The time, in UTC, whole seconds.
     """
@@ -430,10 +418,6 @@ def refusal_of(
 
     Parameters
     ----------
-    hostname
-        The host name, which the Enclave serves.
-    requester
-        The Enclave.
     claim
         The claim of the host name; None = there is none.
     domain

@@ -42,17 +42,6 @@ def generated_hostnames(
 
     A Container keeps those of an earlier release, whose labels were made otherwise, as long as its
     status names them.
-
-    Parameters
-    ----------
-    container
-        The Container.
-    organization
-        The Organization that it belongs to.
-    containers_domain
-        Domain of the installation's containers.
-    debug
-        Whether they are those of its debug enclaves.
     """
     earlier, present = (
         GeneratedHostnames(
@@ -75,17 +64,7 @@ def generated_hostnames(
 def internal_hostname(
     container: Container, organization: Organization, containers_domain: str
 ) -> str:
-    """Return the generated host name of a Container (spec 4.2).
-
-    Parameters
-    ----------
-    container
-        The Container.
-    organization
-        The Organization that it belongs to.
-    containers_domain
-        Domain of the installation's containers.
-    """
+    """Return the generated host name of a Container (spec 4.2)."""
     return generated_hostnames(
         container, organization, containers_domain, debug=container.spec.debug
     ).internal
@@ -98,12 +77,8 @@ def wanted_hostnames(
 
     Parameters
     ----------
-    container
-        The Container.
     organization
         The Organization that it belongs to; None = none, and no names.
-    containers_domain
-        Domain of the installation's containers.
     """
     if organization is None:
         return ()
@@ -136,15 +111,6 @@ def container_named_in(
 
     An object is unique by its name, and so is the host name that follows from it; only a Container
     whose object is named otherwise, or whose name is no DNS label, has to claim.
-
-    Parameters
-    ----------
-    hostname
-        A host name.
-    organization
-        Slug of the organization.
-    containers_domain
-        Domain of the installation's containers.
 
     Returns
     -------

@@ -204,8 +204,6 @@ def merge(
         Present conditions. One without an update is removed.
     updates
         The observed conditions, in the order in which they are written.
-    generation
-        metadata.generation that was observed.
     now
         The present; it is written only where a status changes.
 

@@ -66,8 +66,6 @@ def api_address(
 
     Parameters
     ----------
-    api
-        The API.
     directory
         Where the sidecar finds the authorities that the API's certificate must chain to.
     """
@@ -82,8 +80,6 @@ def certificate_document(api: ApiIdentity, host: HostSpec) -> dict[str, Any]:
 
     Parameters
     ----------
-    api
-        The API.
     host
         The Host; of its processors with a TEE the sidecar also keeps what their maker publishes.
 
@@ -152,8 +148,6 @@ def gate_routes(shim: Shim, socket: str = GATE_SOCKET) -> list[dict[str, Any]]:
     ----------
     shim
         The section of the parsed file.
-    socket
-        Where the gate listens.
 
     Returns
     -------
@@ -212,8 +206,6 @@ def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
 
     Parameters
     ----------
-    plan
-        The Enclave and its file.
     settings
         The API, and how long valid keys are cached.
 

@@ -69,13 +69,6 @@ _VERSION = 1
 def unmeasured_document(plan: EnclavePlan, cluster: ClusterNetwork) -> dict[str, Any]:
     """Build the document of what is not measured.
 
-    Parameters
-    ----------
-    plan
-        The Enclave, its file and its Host.
-    cluster
-        The cluster's network.
-
     Returns
     -------
     dict[str, Any]

@@ -92,10 +92,6 @@ def build_shells_service(container: Container, organization: str, enclave: str) 
     ----------
     container
         The Container; it owns the Service.
-    organization
-        Slug of the Organization.
-    enclave
-        Name of the Enclave.
 
     Returns
     -------

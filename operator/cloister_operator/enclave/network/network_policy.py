@@ -42,19 +42,10 @@ def build_network_policy(
 
     Parameters
     ----------
-    organization
-        Slug of the Organization.
-    namespace
-        Its namespace.
     resolvers
         Name servers that the administrator named; the cluster's own is always allowed.
     api
         The API; None = enclaves cannot reach it.
-
-    Returns
-    -------
-    dict[str, Any]
-        Manifest for server-side apply.
     """
     dns = [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")]
     cluster_dns = {
@@ -99,20 +90,7 @@ def build_network_policy(
 
 
 def build_shells_policy(organization: str, namespace: str) -> dict[str, Any]:
-    """Build the policy that allows SSH to the debug enclaves of a namespace, and to no other.
-
-    Parameters
-    ----------
-    organization
-        Slug of the Organization.
-    namespace
-        Its namespace.
-
-    Returns
-    -------
-    dict[str, Any]
-        Manifest for server-side apply.
-    """
+    """Build the policy that allows SSH to the debug enclaves of a namespace, and to no other."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -29,10 +29,6 @@ def build_service(container: Container, organization: str, enclave: str) -> dict
     ----------
     container
         The Container; it owns the Service.
-    organization
-        Slug of the Organization.
-    enclave
-        Name of the Enclave that serves.
 
     Returns
     -------
@@ -50,10 +46,6 @@ def build_preview(container: Container, organization: str, enclave: str) -> dict
     ----------
     container
         The Container; it owns the Service.
-    organization
-        Slug of the Organization.
-    enclave
-        Name of the Enclave that waits.
     """
     name = preview_service_name(container.metadata.name)
     return _service(container, organization, name, enclave)
@@ -103,18 +95,8 @@ def build_tls_route(
     ----------
     ref
         TLSRoute as the cluster serves it.
-    container
-        The Container that it routes to.
-    organization
-        Slug of the Organization.
-    namespace
-        The operator's namespace.
     hostname
         The host name; the route is named after it.
-    service
-        Name of the Service in the Container's namespace.
-    gateway
-        What it is attached to.
 
     Returns
     -------
@@ -154,14 +136,8 @@ def build_reference_grant(
     ----------
     ref
         ReferenceGrant as the cluster serves it.
-    organization
-        Slug of the Organization.
-    namespace
-        Its namespace.
     routes
         TLSRoute as the cluster serves it.
-    operator_namespace
-        Namespace of the routes.
     """
     return {
         "apiVersion": ref.api_version,

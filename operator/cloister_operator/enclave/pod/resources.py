@@ -55,8 +55,6 @@ def container_resources(
 
     Parameters
     ----------
-    spec
-        A container of the file.
     devices
         Its device resources (`cloister_operator.enclave.container.device_limits`).
     claims

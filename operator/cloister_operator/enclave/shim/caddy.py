@@ -44,13 +44,7 @@ def booting_matcher(directory: str) -> dict[str, Any]:
 
 
 def well_known_routes(service: str, directory: str) -> list[dict[str, Any]]:
-    """Return the routes to the agent; what matches goes nowhere else.
-
-    Returns
-    -------
-    list[dict[str, Any]]
-        Two routes of Caddy's.
-    """
+    """Return the routes to the agent; what matches goes nowhere else."""
     to_agent = [_proxy(directory)]
     return [
         {"match": [well_known_matcher(service)], "handle": to_agent, "terminal": True},
@@ -116,17 +110,11 @@ def shim_config(
     hostnames
         Host names of the enclave, the public one first: certificates are for these, and a client
         without SNI gets the first one's.
-    port
-        Port to listen on.
     upstream
         Address of the upstream container: its own on `shim-net`, or the loopback address where all
         containers share the Pod's namespace.
     before
         Our own routes before the paths of the file.
-    service
-        Name of the service in the well-known paths.
-    agent
-        The agent's directory.
     storage
         Caddy's certificate storage (`cloister_operator.enclave.sidecars`); None = Caddy has an
         authority of its own.
@@ -302,13 +290,6 @@ _VERSION = 2
 
 def shim_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
     """Build the document.
-
-    Parameters
-    ----------
-    plan
-        The Enclave and its file.
-    service
-        Name of the service in the well-known paths.
 
     Returns
     -------

@@ -58,8 +58,6 @@ def bodies_routes(
         The handler that removes headers which clients must not set.
     headers
         What is changed of the headers of a request and its response, as for the upstream.
-    socket
-        Where the sidecar listens.
 
     Returns
     -------

@@ -51,10 +51,6 @@ def chosen(
 
     Parameters
     ----------
-    orders
-        Those that are due.
-    submissions
-        What was sent.
     certified
         Seconds since an enclave got its certificate, and until that expires.
     """
