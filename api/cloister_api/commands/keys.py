@@ -84,7 +84,7 @@ def init(config: Path) -> None:
     click.echo(f"key material written to {path}; keep a copy where the ledger's backups are not")
 
 
-@admin_key.command()
+@admin_key.command("create")
 @click.option("--organization", required=True, help="Slug of the organization.")
 @click.option("--user", required=True, help="Administrator whom the key depends on.")
 @click.option("--name", required=True, help="Name for people.")
@@ -167,7 +167,7 @@ def line_of(key: AdminKey) -> str:
     )
 
 
-@admin_key.command()
+@admin_key.command("revoke")
 @click.argument("key_id")
 @config_option
 def revoke_by_id(key_id: str, config: Path) -> None:
@@ -285,7 +285,7 @@ def valid_name(_: click.Context, __: click.Parameter, name: str) -> str:
     return name
 
 
-@reporter.command()
+@reporter.command("create")
 @click.argument("name", callback=valid_name)
 @config_option
 def create_named(name: str, config: Path) -> None:
@@ -325,7 +325,7 @@ async def read_reporters(settings: ApiSettings) -> list[Reporter]:
         return await reporters.all()
 
 
-@reporter.command()
+@reporter.command("revoke")
 @click.argument("name")
 @config_option
 def revoke_named(name: str, config: Path) -> None:
