@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.auth.admin_keys import CallerRates
 from cloister_api.dashboard.guard import DashboardGuard, cookie_name
-from cloister_api.dashboard.live import Feed, ListedContainers, SessionWatch
+from cloister_api.dashboard.live import Feed, SessionWatch
 from cloister_api.dashboard.pages import (
     admin_keys,
     api_keys,
@@ -114,7 +114,6 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
-    app.state.listed = functools.cache(lambda: ListedContainers(running_context(api).cache))
     app.state.feed = functools.cache(lambda: feed_of(api, settings, shutdown))
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:

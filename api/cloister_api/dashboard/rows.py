@@ -186,15 +186,8 @@ class ContainerRow:
 
 
 def container_rows(listed: Iterable[Listed]) -> list[ContainerRow]:
-    """Return the rows of a list, the most urgent first, then by name.
-
-    Parameters
-    ----------
-    listed
-        Each container with its record, and the GitOps tools that manage its fields.
-    """
-    rows = [_container_row(*each) for each in listed]
-    return sorted(rows, key=lambda each: (URGENCY.index(each.tone), each.name, each.id))
+    """Return the rows of containers with their records and the GitOps tools that manage them."""
+    return [_container_row(*each) for each in listed]
 
 
 def _container_row(

@@ -14,8 +14,8 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.dashboard.charts import Chart, curves
-from cloister_api.dashboard.listing import Choice, OrderedContainers
-from cloister_api.dashboard.live import ListedContainers, container_part
+from cloister_api.dashboard.listing import Choice, page_of
+from cloister_api.dashboard.live import container_part
 from cloister_api.dashboard.pages.requests import (
     context_of,
     membership_of,
@@ -54,13 +54,12 @@ async def home(request: Request) -> Response:
 async def containers(request: Request) -> Response:
     """Show the containers that no other one is replacing, the most urgent first."""
     context, principal = context_of(request), principal_of(request)
-    listed: ListedContainers = request.app.state.listed()
     if await context.reader.reached(request.query_params.get("seen")):
-        containers = listed.of(principal.namespace)
+        containers = context.reader.known(principal)
     else:
-        containers = OrderedContainers(await context.reader.list_now(principal.namespace))
-    choice, links = Choice.of(request.query_params), containers.links()
-    listing = containers.page(choice, links)
+        containers = await context.reader.list_now(principal.namespace)
+    choice, links = Choice.of(request.query_params), replacement_links(containers)
+    listing = page_of(containers, links, choice)
     return render(
         request,
         "containers.html",

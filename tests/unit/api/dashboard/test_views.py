@@ -71,19 +71,6 @@ def condition(kind: str, status: ConditionStatus, **more: str) -> ConditionRespo
     )
 
 
-def test_the_most_urgent_containers_come_first() -> None:
-    phases = {
-        "a": ContainerPhase.STOPPED,
-        "b": ContainerPhase.READY,
-        "c": ContainerPhase.DEPLOYING,
-        "d": ContainerPhase.FAILED,
-        "e": ContainerPhase.FAILED,
-    }
-    records = [Record(name, phase) for name, phase in phases.items()]
-    rows = container_rows(listed(each) for each in records)
-    assert [row.name for row in rows] == ["d", "e", "c", "b", "a"]
-
-
 @pytest.mark.parametrize("phase", list(ContainerPhase))
 def test_every_phase_has_a_tone(phase: ContainerPhase) -> None:
     assert tone_of(phase) in Tone
