@@ -162,7 +162,10 @@ lint: venv ## Format, rules, types, layers, dependencies, the house's own checks
 
 .PHONY: audit
 audit: venv ## Known vulnerabilities of what is locked; needs pypi.org and vuln.go.dev (or GOVULNDB=…)
-	@$(BIN)/python -m dev.audit --uv $(UV) $(if $(GOVULNDB),--go-database $(GOVULNDB))
+	@UV_PROJECT_ENVIRONMENT=.venv-audit $(UV) sync --quiet --frozen --no-install-project --only-group audit
+	@$(UV) export --quiet --frozen --all-extras --no-default-groups --no-emit-project | \
+	  .venv-audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement /dev/stdin
+	@cd operator/guest && go tool -modfile=../../dev/audit/go.mod govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
 
 .PHONY: fmt
 fmt: venv ## Format the code and fix what can be fixed
