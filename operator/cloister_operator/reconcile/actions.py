@@ -48,18 +48,15 @@ from cloister_operator.rollout.decision import (
     ClaimHostname,
     CreateEnclave,
     DeleteEnclave,
-    DeletePreview,
     DeleteRoute,
     DeleteService,
-    DeleteShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
     RouteHostname,
-    RoutePreview,
-    RouteShells,
     RouteTo,
+    ServiceRole,
     TransferHostname,
 )
 from cloister_operator.workqueue.triggers import Key
@@ -99,14 +96,7 @@ async def apply_action(
             )
         case ClaimHostname() | TransferHostname() | ReleaseHostname():
             await _apply_to_claim(context, key, action)
-        case (
-            RouteTo()
-            | DeleteService()
-            | RoutePreview()
-            | DeletePreview()
-            | RouteShells()
-            | DeleteShells()
-        ):
+        case RouteTo() | DeleteService():
             await _apply_to_service(context, key, observed, action)
         case RouteHostname() | DeleteRoute():
             await _apply_to_route(context, key, observed, action)
@@ -122,29 +112,27 @@ async def apply_action(
             assert_never(action)
 
 
+_SERVICES = {
+    ServiceRole.SERVING: (build_service, service_name),
+    ServiceRole.PREVIEW: (build_preview, preview_service_name),
+    ServiceRole.SSH: (build_shells_service, shells_service_name),
+}
+"""How each Service is built, and its name from the Container's."""
+
+
 async def _apply_to_service(
     context: ProcessContext,
     key: Key,
     observed: Observed,
-    action: RouteTo | DeleteService | RoutePreview | DeletePreview | RouteShells | DeleteShells,
+    action: RouteTo | DeleteService,
 ) -> None:
-    """Point the Services of a Container: of what serves, of a staged update, of SSH."""
-    match action:
-        case RouteTo():
-            body = build_service(observed.container, _slug(observed), action.enclave)
-            await context.writer.apply(key, SERVICE, body)
-        case DeleteService():
-            await _delete_service(context, key, service_name(key.name), action.uid)
-        case RoutePreview():
-            body = build_preview(observed.container, _slug(observed), action.enclave)
-            await context.writer.apply(key, SERVICE, body)
-        case DeletePreview():
-            await _delete_service(context, key, preview_service_name(key.name), action.uid)
-        case RouteShells():
-            body = build_shells_service(observed.container, _slug(observed), action.enclave)
-            await context.writer.apply(key, SERVICE, body)
-        case DeleteShells():
-            await _delete_service(context, key, shells_service_name(key.name), action.uid)
+    """Point a Service of a Container to an Enclave, or delete it."""
+    build, name = _SERVICES[action.role]
+    if isinstance(action, RouteTo):
+        body = build(observed.container, _slug(observed), action.enclave)
+        await context.writer.apply(key, SERVICE, body)
+    else:
+        await _delete_service(context, key, name(key.name), action.uid)
 
 
 async def _apply_to_route(

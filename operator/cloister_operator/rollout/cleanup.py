@@ -20,16 +20,13 @@ from cloister_operator.rollout.decision import (
     ClaimHostname,
     CreateEnclave,
     DeleteEnclave,
-    DeletePreview,
     DeleteService,
-    DeleteShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
-    RoutePreview,
-    RouteShells,
     RouteTo,
+    ServiceRole,
 )
 from cloister_operator.rollout.gateway_routes import changed_routes, wanted_routes
 from cloister_operator.rollout.new_attempt import completed_attempt
@@ -177,21 +174,17 @@ def routed_hostnames(state: RolloutState, plan: RolloutPlan) -> Mapping[str, str
 
 
 def _routing(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]:
-    service = state.observed.service
-    if plan.route and (service is None or service.selects != plan.route):
-        yield RouteTo(plan.route)
-    elif state.is_deleting and service is not None:
-        yield DeleteService(service.uid)
-    preview = state.observed.preview
-    if plan.preview and (preview is None or preview.selects != plan.preview):
-        yield RoutePreview(plan.preview)
-    elif not plan.preview and preview is not None:
-        yield DeletePreview(preview.uid)
-    shells, enclave = state.observed.shells, ssh_enclave(state, plan)
-    if enclave and (shells is None or shells.selects != enclave):
-        yield RouteShells(enclave)
-    elif not enclave and shells is not None:
-        yield DeleteShells(shells.uid)
+    observed, shells = state.observed, ssh_enclave(state, plan)
+    for role, known, target, over in (
+        # The serving one stays while there is a Container: clients know its address.
+        (ServiceRole.SERVING, observed.service, plan.route, state.is_deleting),
+        (ServiceRole.PREVIEW, observed.preview, plan.preview, not plan.preview),
+        (ServiceRole.SSH, observed.shells, shells, not shells),
+    ):
+        if target and (known is None or known.selects != target):
+            yield RouteTo(role, target)
+        elif over and known is not None:
+            yield DeleteService(role, known.uid)
     yield from changed_routes(state, routed_hostnames(state, plan))
 
 

@@ -21,6 +21,7 @@ from cloister_operator.rollout.decision import (
     RecordServing,
     ReleaseHostname,
     RouteTo,
+    ServiceRole,
 )
 from cloister_operator.rollout.new_attempt import (
     next_attempt,
@@ -80,7 +81,12 @@ def allowed_while_paused(
     """
     if plan.reason != "Paused" and state.serving is not None:
         return actions
-    return tuple(each for each in actions if isinstance(each, _ALLOWED))
+    return tuple(
+        each
+        for each in actions
+        if isinstance(each, _ALLOWED)
+        and (not isinstance(each, RouteTo) or each.role is ServiceRole.SERVING)
+    )
 
 
 def _with_preview(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:

@@ -6,6 +6,7 @@ The next status, actions, lookups, requeue; the table of phases; Events. Pure.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -216,50 +217,33 @@ class ReleaseHostname:
     """resourceVersion that was observed."""
 
 
+class ServiceRole(StrEnum):
+    """What a Service of a Container leads to."""
+
+    SERVING = "serving"
+    """The Enclave that serves; deleted with the Container only."""
+    PREVIEW = "preview"
+    """The staged update; deleted when nothing is staged."""
+    SSH = "ssh"
+    """The debug Enclave; deleted when nobody may log in."""
+
+
 @dataclass(frozen=True, slots=True)
 class RouteTo:
-    """Make the Container's Service (server-side apply) select an Enclave."""
+    """Make a Service of the Container (server-side apply) select an Enclave."""
 
+    role: ServiceRole
+    """Which Service."""
     enclave: str
     """Name of the Enclave."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteService:
-    """Delete the Container's Service, with a precondition: the Container is being deleted."""
+    """Delete a Service of the Container, with a precondition."""
 
-    uid: str
-    """uid that was observed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoutePreview:
-    """Make the Service of the Container's staged update (server-side apply) select an Enclave."""
-
-    enclave: str
-    """Name of the Enclave."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePreview:
-    """Delete the Service of the staged update, with a precondition, when nothing is staged."""
-
-    uid: str
-    """uid that was observed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RouteShells:
-    """Make the Service for SSH (server-side apply) select a debug Enclave."""
-
-    enclave: str
-    """Name of the Enclave."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteShells:
-    """Delete the Service for SSH, with a precondition, when nobody may log in."""
-
+    role: ServiceRole
+    """Which Service."""
     uid: str
     """uid that was observed."""
 
@@ -322,10 +306,6 @@ Action: TypeAlias = (
     | ReleaseHostname
     | RouteTo
     | DeleteService
-    | RoutePreview
-    | DeletePreview
-    | RouteShells
-    | DeleteShells
     | RouteHostname
     | DeleteRoute
     | EnsureDeployment

@@ -51,18 +51,15 @@ from cloister_operator.rollout.decision import (
     CreateEnclave,
     Decision,
     DeleteEnclave,
-    DeletePreview,
     DeleteRoute,
     DeleteService,
-    DeleteShells,
     EnsureDeployment,
     RecordDemoted,
     RecordServing,
     ReleaseHostname,
     RouteHostname,
-    RoutePreview,
-    RouteShells,
     RouteTo,
+    ServiceRole,
     TransferHostname,
 )
 from cloister_operator.rollout.enclave_status import (
@@ -213,14 +210,7 @@ class SimulatedCluster:
                 self._delete_enclave(name)
             case ClaimHostname() | TransferHostname() | ReleaseHostname():
                 self._hold(action)
-            case (
-                RouteTo()
-                | DeleteService()
-                | RoutePreview()
-                | DeletePreview()
-                | RouteShells()
-                | DeleteShells()
-            ):
+            case RouteTo() | DeleteService():
                 self._route(action)
             case RouteHostname() | DeleteRoute():
                 self._route_hostname(action)
@@ -242,28 +232,27 @@ class SimulatedCluster:
             case ReleaseHostname(hostname=hostname):
                 del self.claims[hostname]
 
-    def _route(
-        self,
-        action: RouteTo | DeleteService | RoutePreview | DeletePreview | RouteShells | DeleteShells,
-    ) -> None:
+    def _route(self, action: RouteTo | DeleteService) -> None:
         match action:
-            case DeleteService():
+            case DeleteService(role=ServiceRole.SERVING):
                 self.service = None
-            case RouteTo(enclave=name):
+            case RouteTo(role=ServiceRole.SERVING, enclave=name):
                 before = self.service.addresses if self.service else frozenset()
                 self.service = ServiceFacts(selects=name, addresses=before)
-            case RoutePreview(enclave=name):
+            case RouteTo(role=ServiceRole.PREVIEW, enclave=name):
                 self.preview = ServiceFacts(selects=name, uid="preview")
-            case DeletePreview(uid=uid):
+            case DeleteService(role=ServiceRole.PREVIEW, uid=uid):
                 assert self.preview is not None
                 assert uid == self.preview.uid
                 self.preview = None
-            case RouteShells(enclave=name):
+            case RouteTo(role=ServiceRole.SSH, enclave=name):
                 self.shells = ServiceFacts(selects=name, uid="shells", node_port=30022)
-            case DeleteShells(uid=uid):
+            case DeleteService(role=ServiceRole.SSH, uid=uid):
                 assert self.shells is not None
                 assert uid == self.shells.uid
                 self.shells = None
+            case _:
+                raise AssertionError(action)
 
     def _route_hostname(self, action: RouteHostname | DeleteRoute) -> None:
         match action:

@@ -4,7 +4,7 @@ import pytest
 
 from cloister_crds.kinds.container import ContainerPhase, DesiredState, UpdatePhase, UpdateType
 from cloister_crds.lifecycle.state.conditions import holds
-from cloister_operator.rollout.decision import DeletePreview, RoutePreview
+from cloister_operator.rollout.decision import DeleteService, RouteTo, ServiceRole
 from tests.support.builders.resources import DOMAIN, deployment_of, secret_of
 from tests.support.builders.world import SimulatedCluster
 
@@ -168,8 +168,21 @@ def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None
     staged.settle()
     actions = [each for decision in staged.decisions for each in decision.actions]
     waiting = staged.container.status.candidate
-    assert [each.enclave for each in actions if isinstance(each, RoutePreview)] == [waiting]
-    assert len([each for each in actions if isinstance(each, DeletePreview)]) == 1
+    assert [
+        each.enclave
+        for each in actions
+        if isinstance(each, RouteTo) and each.role is ServiceRole.PREVIEW
+    ] == [waiting]
+    assert (
+        len(
+            [
+                each
+                for each in actions
+                if isinstance(each, DeleteService) and each.role is ServiceRole.PREVIEW
+            ]
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("default", [True, False])
