@@ -75,7 +75,7 @@ def build(
     """
     go_version()
     other_target = {"GOARCH": architecture, "GOOS": system}
-    other = f" -X cloister.dev/guest/internal/measured.root={root}" if root else ""
+    other = f" -X cloister.dev/guest/internal/foundation/measured.root={root}" if root else ""
     done = subprocess.run(
         [
             "go",

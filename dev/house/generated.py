@@ -48,7 +48,7 @@ def _whole() -> dict[str, str]:
     return {
         **{f"crds/manifests/crds/{name}": text for name, text in kinds},
         "crds/manifests/service-config.schema.json": json_schema_text(),
-        "operator/guest/internal/netplan/zblockedranges.go": _blocked_ranges(),
+        "operator/guest/internal/network/netplan/zblockedranges.go": _blocked_ranges(),
         "docs/api/openapi.json": json.dumps(_described(), indent=2, ensure_ascii=False) + "\n",
         f"{CHART}/Chart.yaml": chart_text((ROOT / "pyproject.toml").read_text(encoding="utf-8")),
         f"{CHART}/values.yaml": values_text(),

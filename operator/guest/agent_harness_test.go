@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/containerspec"
-	"cloister.dev/guest/internal/netplan"
-	"cloister.dev/guest/internal/unmeasured"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/foundation/unmeasured"
+	"cloister.dev/guest/internal/network/netplan"
+	"cloister.dev/guest/internal/supervisor/agent"
 )
 
 const (

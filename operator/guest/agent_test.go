@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/containerspec"
-	"cloister.dev/guest/internal/fdstore"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/foundation/fdstore"
+	"cloister.dev/guest/internal/supervisor/agent"
 )
 
 func TestAgentReportsBootStages(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/supervisor/agent"
 )
 
 // checking returns the spec of a container on a network of its own whose check is a test program.

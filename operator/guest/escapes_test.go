@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/container/containerspec"
 )
 
 // wantedEscapes maps each escape to its expected result inside a container,

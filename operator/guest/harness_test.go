@@ -20,12 +20,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/containerspec"
-	"cloister.dev/guest/internal/entrypoint"
-	"cloister.dev/guest/internal/measured"
-	"cloister.dev/guest/internal/netplan"
-	"cloister.dev/guest/internal/network"
-	"cloister.dev/guest/internal/unmeasured"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/foundation/entrypoint"
+	"cloister.dev/guest/internal/foundation/measured"
+	"cloister.dev/guest/internal/foundation/unmeasured"
+	"cloister.dev/guest/internal/network/netplan"
+	"cloister.dev/guest/internal/network/network"
 )
 
 // Capabilities that the containers of a Pod start with.
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 		}
 		tools = directory
 		for name, source := range map[string]string{"guest": ".", "testprogram": "./testprogram"} {
-			build := exec.Command("go", "build", "-trimpath", "-ldflags=-X cloister.dev/guest/internal/measured.root="+guestRoot, "-o", filepath.Join(directory, name), source)
+			build := exec.Command("go", "build", "-trimpath", "-ldflags=-X cloister.dev/guest/internal/foundation/measured.root="+guestRoot, "-o", filepath.Join(directory, name), source)
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if output, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "%s: %v\n%s", name, err, output)

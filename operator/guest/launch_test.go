@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/containerspec"
-	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/network/netplan"
 )
 
 // sight is what the test program shows of itself.

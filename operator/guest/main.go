@@ -36,27 +36,25 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/agent"
-	"cloister.dev/guest/internal/certificate"
-	"cloister.dev/guest/internal/ehbp"
-	"cloister.dev/guest/internal/entrypoint"
-	"cloister.dev/guest/internal/fdstore"
-	"cloister.dev/guest/internal/forwardauth"
-	"cloister.dev/guest/internal/health"
-	"cloister.dev/guest/internal/install"
-	"cloister.dev/guest/internal/launch"
-	"cloister.dev/guest/internal/measured"
-	"cloister.dev/guest/internal/models"
-	"cloister.dev/guest/internal/netplan"
-	"cloister.dev/guest/internal/network"
-	"cloister.dev/guest/internal/pid1"
-	"cloister.dev/guest/internal/prestop"
-	"cloister.dev/guest/internal/quiet"
-	"cloister.dev/guest/internal/sftpserver"
-	"cloister.dev/guest/internal/shell"
-	"cloister.dev/guest/internal/shim"
-	"cloister.dev/guest/internal/sshd"
-	_ "cloister.dev/guest/internal/undumpable" // acts in its init function
+	"cloister.dev/guest/internal/container/health"
+	"cloister.dev/guest/internal/container/launch"
+	"cloister.dev/guest/internal/container/pid1"
+	"cloister.dev/guest/internal/container/prestop"
+	"cloister.dev/guest/internal/container/shell"
+	"cloister.dev/guest/internal/container/sshd"
+	"cloister.dev/guest/internal/foundation/entrypoint"
+	"cloister.dev/guest/internal/foundation/fdstore"
+	"cloister.dev/guest/internal/foundation/measured"
+	_ "cloister.dev/guest/internal/foundation/undumpable" // acts in its init function
+	"cloister.dev/guest/internal/frontdoor/certificate"
+	"cloister.dev/guest/internal/frontdoor/ehbp"
+	"cloister.dev/guest/internal/frontdoor/forwardauth"
+	"cloister.dev/guest/internal/frontdoor/shim"
+	"cloister.dev/guest/internal/network/netplan"
+	"cloister.dev/guest/internal/network/network"
+	"cloister.dev/guest/internal/supervisor/agent"
+	"cloister.dev/guest/internal/supervisor/install"
+	"cloister.dev/guest/internal/weights/models"
 )
 
 // command is one command of the guest.
@@ -84,12 +82,12 @@ var commands = map[string]command{
 	"ssh":                 {by: map[string]func(string) error{"spec": runSSH}},
 	launch.CheckerCommand: {with: []string{"spec", "socket"}, internal: runChecker},
 	health.CheckCommand:   {by: map[string]func(string) error{"spec": health.BecomeTest}},
-	pid1.SFTPCommand:      {by: map[string]func(string) error{"directory": sftpserver.Serve}},
+	pid1.SFTPCommand:      {by: map[string]func(string) error{"directory": pid1.ServeSFTP}},
 	shell.PID1Command:     {with: []string{"spec", "socket"}, internal: runPID1},
 }
 
 func main() {
-	err := quiet.Apply()
+	err := discardHiddenOutput()
 	if err == nil {
 		err = run(os.Args[1:])
 	}

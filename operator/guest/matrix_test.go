@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/network/netplan"
 )
 
 var matrixPlans = flag.Int("plans", 6, "number of random plans of the packet matrix")

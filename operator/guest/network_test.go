@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"cloister.dev/guest/internal/netplan"
+	"cloister.dev/guest/internal/network/netplan"
 )
 
 type found struct {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/containerspec"
+	"cloister.dev/guest/internal/container/containerspec"
 )
 
 func TestDebugContainerExitsAsItsProgram(t *testing.T) {

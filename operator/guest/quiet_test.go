@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/measured"
+	"cloister.dev/guest/internal/foundation/measured"
 )
 
 // TestOnlyDebugEnclavesPrintInAMachine starts a program whose output nobody reads, as where the rules

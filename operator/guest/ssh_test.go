@@ -20,10 +20,10 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/containerspec"
-	"cloister.dev/guest/internal/netplan"
-	"cloister.dev/guest/internal/sshd"
-	"cloister.dev/guest/internal/unmeasured"
+	"cloister.dev/guest/internal/container/containerspec"
+	"cloister.dev/guest/internal/container/sshd"
+	"cloister.dev/guest/internal/foundation/unmeasured"
+	"cloister.dev/guest/internal/network/netplan"
 )
 
 const (

@@ -81,12 +81,12 @@ def test_generated_tables_are_what_the_generator_writes(tmp_path: Path) -> None:
     """The tables of system call numbers come from a pinned module; nobody edits them by hand."""
     copy = tmp_path / "guest"
     shutil.copytree(MODULE, copy)
-    place = Path("internal", "seccomp")
+    place = Path("internal", "container", "seccomp")
     tables = sorted(path.name for path in (MODULE / place).glob("zsyscalls_*.go"))
     assert len(tables) == 4
     for table in tables:
         (copy / place / table).write_text("package seccomp\n")
-    go("generate", "./internal/seccomp", directory=copy)
+    go("generate", "./internal/container/seccomp", directory=copy)
     for table in tables:
         written = (copy / place / table).read_bytes()
         assert written == (MODULE / place / table).read_bytes(), f"{table}: run go generate"

@@ -24,9 +24,9 @@ import (
 
 	"github.com/google/go-sev-guest/abi"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/initdata"
-	"cloister.dev/guest/internal/teetest"
+	"cloister.dev/guest/internal/evidence/attestdoc"
+	"cloister.dev/guest/internal/evidence/initdata"
+	"cloister.dev/guest/internal/evidence/teetest"
 )
 
 var launch = bytes.Repeat([]byte{9}, 48)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-sev-guest/abi"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/teetest"
+	"cloister.dev/guest/internal/evidence/attestdoc"
+	"cloister.dev/guest/internal/evidence/teetest"
 )
 
 func main() {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/go-sev-guest/abi"
 
-	"cloister.dev/guest/internal/attestation"
-	"cloister.dev/guest/internal/teetest"
+	"cloister.dev/guest/internal/evidence/attestation"
+	"cloister.dev/guest/internal/evidence/teetest"
 )
 
 var (

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/fdpass"
-	"cloister.dev/guest/internal/report"
+	"cloister.dev/guest/internal/foundation/fdpass"
+	"cloister.dev/guest/internal/foundation/report"
 )
 
 // claim forges a report of a launcher or probe to the agent, as a hostile program may.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/capability"
-	"cloister.dev/guest/internal/seccomp"
+	"cloister.dev/guest/internal/container/capability"
+	"cloister.dev/guest/internal/container/seccomp"
 )
 
 // ContainerConfig is the configuration of a container of the fake runtime.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cloister.dev/guest/internal/netattach"
-	"cloister.dev/guest/internal/privileges"
+	"cloister.dev/guest/internal/container/privileges"
+	"cloister.dev/guest/internal/network/netattach"
 )
 
 // escapes tries every known escape from a container and prints each result.

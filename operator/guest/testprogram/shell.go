@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	guest "cloister.dev/guest/internal/shell"
+	guest "cloister.dev/guest/internal/container/shell"
 )
 
 // shell acts as the user's shell: a line of words after -c, or lines from a terminal.

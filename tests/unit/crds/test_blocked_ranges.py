@@ -13,7 +13,7 @@ from cloister_clients.address_guard import is_public
 from cloister_crds.blocked_ranges import BLOCKED_IPV4, BLOCKED_IPV6, GLOBAL_UNICAST
 from cloister_operator.enclave.network.network_policy import build_network_policy
 
-GUEST_LIST = Path("operator/guest/internal/netplan/zblockedranges.go")
+GUEST_LIST = Path("operator/guest/internal/network/netplan/zblockedranges.go")
 METADATA_IPV4 = {
     "AWS, Azure, Google, Oracle, DigitalOcean, Hetzner, OpenStack, IBM": "169.254.169.254",
     "AWS time and name service": "169.254.169.253",

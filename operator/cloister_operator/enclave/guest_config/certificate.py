@@ -212,7 +212,7 @@ def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     Returns
     -------
     dict[str, Any]
-        The document; ``operator/guest/internal/forwardauth`` documents it.
+        The document; ``operator/guest/internal/frontdoor/forwardauth`` documents it.
     """
     shim = plan.config.shim
     document: dict[str, Any] = {"version": _VERSION, "socket": GATE_SOCKET}

@@ -91,7 +91,7 @@ def bodies_document(plan: EnclavePlan) -> dict[str, Any]:
     Returns
     -------
     dict[str, Any]
-        The document; ``operator/guest/internal/ehbp`` documents it.
+        The document; ``operator/guest/internal/frontdoor/ehbp`` documents it.
     """
     shim = plan.config.shim
     address = str(TARGET_ADDRESS) if isolates_containers(plan.host) else LOOPBACK

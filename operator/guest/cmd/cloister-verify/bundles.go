@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"cloister.dev/guest/internal/bundle"
-	"cloister.dev/guest/internal/source"
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/bundle"
+	"cloister.dev/guest/internal/client/source"
+	"cloister.dev/guest/internal/client/verify"
 )
 
 // verifyBundle verifies what a bundle has, without network. Options replace what the bundle has of the

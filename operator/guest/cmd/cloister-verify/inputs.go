@@ -11,10 +11,10 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"cloister.dev/guest/internal/recompute"
-	"cloister.dev/guest/internal/source"
-	"cloister.dev/guest/internal/strictjson"
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/recompute"
+	"cloister.dev/guest/internal/client/source"
+	"cloister.dev/guest/internal/client/verify"
+	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
 // maxInput is the largest file that an option names, in bytes.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/google/go-sev-guest/verify/trust"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/bundle"
-	"cloister.dev/guest/internal/collateral"
-	"cloister.dev/guest/internal/recompute"
-	"cloister.dev/guest/internal/source"
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/bundle"
+	"cloister.dev/guest/internal/client/recompute"
+	"cloister.dev/guest/internal/client/source"
+	"cloister.dev/guest/internal/client/verify"
+	"cloister.dev/guest/internal/evidence/attestdoc"
+	"cloister.dev/guest/internal/evidence/collateral"
 )
 
 // presented is what an enclave showed over one connection.

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"cloister.dev/guest/internal/bundle"
-	"cloister.dev/guest/internal/enclaveconn"
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/bundle"
+	"cloister.dev/guest/internal/client/enclaveconn"
+	"cloister.dev/guest/internal/client/verify"
 )
 
 func main() {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/verify"
+	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
 var (

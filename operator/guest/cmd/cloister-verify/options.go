@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-sev-guest/kds"
 
-	"cloister.dev/guest/internal/enclaveconn"
+	"cloister.dev/guest/internal/client/enclaveconn"
 )
 
 const usage = `cloister-verify HOST[:PORT] --repo OWNER/NAME --tag TAG --platform HEX[,HEX…] [options]

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"cloister.dev/guest/internal/bundle"
-	"cloister.dev/guest/internal/collateral"
-	"cloister.dev/guest/internal/enclaveconn"
-	"cloister.dev/guest/internal/verify"
-	"cloister.dev/guest/internal/verifyproxy"
+	"cloister.dev/guest/internal/client/bundle"
+	"cloister.dev/guest/internal/client/enclaveconn"
+	"cloister.dev/guest/internal/client/verify"
+	"cloister.dev/guest/internal/client/verifyproxy"
+	"cloister.dev/guest/internal/evidence/collateral"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"cloister.dev/guest/internal/verify"
+	"cloister.dev/guest/internal/client/verify"
 )
 
 // step is one step that passed, or the one that did not.

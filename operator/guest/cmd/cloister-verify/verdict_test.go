@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode"
 
-	"cloister.dev/guest/internal/attestdoc"
-	"cloister.dev/guest/internal/bundle"
+	"cloister.dev/guest/internal/client/bundle"
+	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
 // TestTheKeyForBodiesIsThatOfAVerifiedDocument has clients that encrypt to what the program writes.

@@ -8,7 +8,7 @@ import pytest
 from cloister_clients.modelstore import StoreError, derived_salt, derived_uuid, read_store
 from cloister_clients.modelstore.image import _data_blocks, _image_size
 
-SAMPLE = Path(__file__).parents[4] / "operator/guest/internal/models/testdata"
+SAMPLE = Path(__file__).parents[4] / "operator/guest/internal/weights/models/testdata"
 REPO = "example/tiny@0123456789abcdef0123456789abcdef01234567"
 MPK = (SAMPLE / "mpk").read_text().strip()
 ROOT = MPK.split("_", maxsplit=1)[0]

@@ -24,7 +24,7 @@ def test_the_rules_are_published() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["docs/measurement.md", "operator/guest/internal/verify/rules.go"]
+    "place", ["docs/measurement.md", "operator/guest/internal/client/verify/rules.go"]
 )
 def test_clients_know_the_published_rules(place: str) -> None:
     text = (ROOT / place).read_text()

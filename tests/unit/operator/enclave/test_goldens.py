@@ -233,7 +233,7 @@ def test_manifest_is_the_golden_one(name: str) -> None:
 
 
 def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
-    """The Go tests of `internal/verify` check the same file."""
+    """The Go tests of `internal/client/verify` check the same file."""
     files = [{"name": "aa.toml", "content": "token = ''\n"}]
     machine = {"teeUnit": "Pod", "runtimeClassName": "kata-qemu-snp", "initdata": files}
     built = measure_enclave(plan_of(WEB, host=host_of(tee="SNP", **machine)), SETTINGS)
@@ -246,7 +246,7 @@ def test_initdata_is_what_the_guest_and_its_clients_read() -> None:
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "self-signed"])
 def test_the_configuration_of_the_shim_is_what_the_guest_completes(*, signed: bool) -> None:
-    """The Go tests of `internal/shim` read the same files, and compare what they make of them."""
+    """The Go tests of `internal/frontdoor/shim` read and complete the same files."""
     plan = plan_of(config=KEYED, signedCertificate=signed)
     measured = json_of(shim_document(plan, "cloister"))
     storage = SHIM_STORAGE if signed else None

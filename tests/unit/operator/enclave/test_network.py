@@ -114,7 +114,7 @@ def test_a_name_server_lies_in_no_network_of_an_enclave() -> None:
 
 
 def test_the_blocks_are_those_of_the_guest() -> None:
-    source = (MODULE / "internal" / "netplan" / "complete.go").read_text()
+    source = (MODULE / "internal" / "network" / "netplan" / "complete.go").read_text()
     named = re.findall(r'netip\.MustParsePrefix\("([0-9./]+)"\)', source)
     assert named == [str(each) for each in BLOCKS]
 

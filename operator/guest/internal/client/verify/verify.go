@@ -1,0 +1,191 @@
+package verify
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-sev-guest/kds"
+	"github.com/google/go-sev-guest/verify/trust"
+
+	"cloister.dev/guest/internal/evidence/attestdoc"
+	"cloister.dev/guest/internal/evidence/initdata"
+	"cloister.dev/guest/internal/foundation/measured"
+)
+
+// Expected is what the client knows before it reads a document.
+type Expected struct {
+	// Key is the SHA-256 of the SubjectPublicKeyInfo of its own TLS connection.
+	Key [sha256.Size]byte
+	// Nonce is the nonce that it sent.
+	Nonce []byte
+	// Measurement is the digest of the measurement document that it computed.
+	Measurement [sha256.Size]byte
+	// Launch are the launch measurements that it trusts: the report's with SNP, and with TDX the SHA-384
+	// of MRTD and the first three runtime registers.
+	Launch [][]byte
+	// Rules are the digests of rules for a machine's agent that it trusts; nil means those of this
+	// release.
+	Rules []string
+	// Now is the time at which certificates and collateral must be valid.
+	Now time.Time
+	// Fetch fetches collateral that the document does not have; nil means that nothing is fetched.
+	Fetch Fetch
+	// Passed is called with each step that passed and what it compared; nil means that nobody asks.
+	Passed func(step, compared string)
+	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
+	MinimumTCB kds.TCBParts
+	// InsecureSkipRevocation means that revocation lists are not checked.
+	InsecureSkipRevocation bool
+	// InsecureRoots replaces AMD's roots, by product line; nil means AMD's.
+	InsecureRoots map[string][]*trust.AMDRootCerts
+	// InsecureIntelRoots replaces Intel's root; nil means Intel's.
+	InsecureIntelRoots *x509.CertPool
+}
+
+// measuredFields are the fields of the measurement document that decide the verdict.
+type measuredFields struct {
+	Version   string            `json:"version"`
+	Debug     bool              `json:"debug"`
+	Documents map[string]string `json:"documents"`
+	Host      struct {
+		TEEUnit  string            `json:"teeUnit"`
+		Initdata map[string]string `json:"initdata"`
+	} `json:"host"`
+}
+
+// Check returns nil if the document proves what is expected, else a *Failure.
+func Check(document []byte, want Expected) (err error) {
+	// The libraries that read evidence trust the sizes in it in places: anybody could end a verifier, and a
+	// proxy with it, by a few bytes.
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = malformed(fmt.Errorf("the evidence cannot be read: %v", reason))
+		}
+	}()
+	read, err := parse(document)
+	if err != nil {
+		return err
+	}
+	want.pass("document", fmt.Sprintf("%d bytes of the format %s, each digest that of its part", len(document), attestdoc.Format))
+	if !bytes.Equal(read.Nonce, want.Nonce) {
+		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
+	}
+	want.pass("freshness", fmt.Sprintf("nonce %x", want.Nonce))
+	check, err := checkerOf(read.CPUFormat)
+	if err != nil {
+		return err
+	}
+	want.pass("evidence", read.CPUFormat)
+	enclave, err := checkMachine(string(read.Measurement), want)
+	if err != nil {
+		return err
+	}
+	want.pass("measurement", fmt.Sprintf("sha256:%x, without debug, the Pod is the machine, rules %s", want.Measurement, enclave.Host.Initdata[policyFile]))
+	found, err := check(read, want)
+	if err != nil {
+		return err
+	}
+	return checkSigned(found, read, enclave, want)
+}
+
+// pass tells who asks that a step passed.
+func (e Expected) pass(step, compared string) {
+	if e.Passed != nil {
+		e.Passed(step, compared)
+	}
+}
+
+// checkerOf returns what verifies evidence of a format.
+func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), error) {
+	const step = "evidence"
+	switch format {
+	case attestdoc.CPUSEVSNP:
+		return checkSNP, nil
+	case attestdoc.CPUTDX:
+		return checkTDX, nil
+	case attestdoc.CPUNone:
+		return nil, refuse(ClassNotConfidential, step, "not confidential: the enclave runs without a TEE", "send nothing that whoever runs the cluster must not read")
+	}
+	return nil, refuse(ClassUnsupported, step, fmt.Sprintf("this program does not check evidence of the format %s", format), "use the cloister-verify of the release that runs the enclave")
+}
+
+// checkMeasurement returns what of the measurement document decides the verdict. It must be the expected
+// one, of an enclave into which nobody may log.
+func checkMeasurement(document string, want Expected) (measuredFields, error) {
+	const step = "measurement"
+	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
+		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
+	}
+	var read measuredFields
+	if err := json.Unmarshal([]byte(document), &read); err != nil {
+		return measuredFields{}, malformed(err)
+	}
+	switch {
+	case read.Version != measured.Version:
+		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("it is of version %q, not %s: what its parts run by may not be measured", read.Version, measured.Version), "relaunch the container with a release that measures its documents, and use the cloister-verify of that release")
+	case read.Debug:
+		return measuredFields{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+	}
+	return read, nil
+}
+
+// checkMachine is checkMeasurement for an enclave that is a confidential machine of its own, in which the
+// agent judges the host by trusted rules.
+func checkMachine(document string, want Expected) (measuredFields, error) {
+	const step = "measurement"
+	read, err := checkMeasurement(document, want)
+	if err != nil {
+		return measuredFields{}, err
+	}
+	trusted := want.Rules
+	if trusted == nil {
+		trusted = publishedRules
+	}
+	switch {
+	case read.Host.TEEUnit != "Pod":
+		return measuredFields{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
+	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
+		return measuredFields{}, refuse(ClassNotConfidential, step,
+			fmt.Sprintf("rules with the digest %q judge what whoever runs the node requests: they may let it start other programs in the machine", read.Host.Initdata[policyFile]),
+			"use a Host without policy.rego of its own, and the cloister-verify of the release that runs the enclave")
+	}
+	return read, nil
+}
+
+// checkSigned compares the signed fields.
+func checkSigned(found signed, read attestdoc.Parts, enclave measuredFields, want Expected) error {
+	if !contains(want.Launch, found.launch) {
+		return refuse(ClassLaunch, "launch measurement", fmt.Sprintf("%x is not on your list", found.launch), "add it to --platform if you have computed it from firmware and kernel that you trust")
+	}
+	want.pass("launch measurement", fmt.Sprintf("%x", found.launch))
+	if !bytes.Equal(found.reportData, read.ReportData) {
+		return refuse(ClassFreshness, "report data", "the evidence does not bind the document's keys, measurement, devices and nonce", "request it again; if that repeats, old evidence is replayed with another document")
+	}
+	want.pass("report data", fmt.Sprintf("%x", found.reportData))
+	if read.TLSSPKI != want.Key {
+		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: somebody else ends the connection")
+	}
+	want.pass("TLS key", fmt.Sprintf("%x", want.Key))
+	digest, err := initdata.Digest(found.algorithm, read.Initdata)
+	if err != nil {
+		return foreignInitdata(err)
+	}
+	if !bytes.Equal(found.hostData, digest) {
+		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
+	}
+	if err := checkInitdata(read.Initdata, string(read.Measurement), enclave, found.algorithm); err != nil {
+		return foreignInitdata(err)
+	}
+	want.pass("initdata", fmt.Sprintf("%s:%x, with this measurement, and %d files with the digests that it has", found.algorithm, digest, len(enclave.Host.Initdata)))
+	return nil
+}
+
+func foreignInitdata(err error) error {
+	return refuse(ClassInitdata, "initdata", err.Error(), "trust nothing that this enclave says")
+}

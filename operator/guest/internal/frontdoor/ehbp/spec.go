@@ -1,0 +1,76 @@
+// Package ehbp is `guest ehbp`: it decrypts the bodies of requests and encrypts those of their
+// responses, by the Encrypted HTTP Body Protocol.
+//
+// The shim ends TLS and applies every rule of the configuration file; then it passes a request over
+// a Unix socket to this part, which passes it on to the container. The key for bodies is made here and
+// never leaves: whoever else ends TLS on the way of a request reads its headers, and no body.
+package ehbp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"path/filepath"
+
+	"cloister.dev/guest/internal/foundation/measured"
+	"cloister.dev/guest/internal/foundation/strictjson"
+)
+
+// Version is the version of the spec that this guest reads.
+const Version = 1
+
+// Directory is where the agent finds what this part publishes. It is in no document of the agent's:
+// nothing but this key can be bound into evidence.
+const Directory = "/run/cloister/ehbp"
+
+// PublicKey is the path of PublicKeyFile for the agent.
+const PublicKey = Directory + "/" + PublicKeyFile
+
+// Names of files.
+const (
+	// SocketFile is the socket on which the shim is served.
+	SocketFile = "ehbp.sock"
+	// PublicKeyFile is the public key: 32 bytes in lower-case hexadecimal digits, one line.
+	PublicKeyFile = "hpke.pub"
+	// PrivateKeyFile is the private key, 32 bytes.
+	PrivateKeyFile = "hpke.key"
+)
+
+// Spec is the configuration of `guest ehbp`.
+type Spec struct {
+	// Version is Version.
+	Version int `json:"version"`
+	// Directory is the directory of the socket and the public key; the shim and the agent read it.
+	Directory string `json:"directory"`
+	// KeyDirectory is the directory of the private key, in memory. No other container has it.
+	KeyDirectory string `json:"keyDirectory"`
+	// Upstream is the address of the container that requests go to.
+	Upstream netip.AddrPort `json:"upstream"`
+	// Required means that requests with unencrypted bodies are refused.
+	Required bool `json:"required"`
+}
+
+// ReadSpec reads and validates the measured spec at a path.
+func ReadSpec(path string) (Spec, error) { return measured.Read[Spec](path) }
+
+// ParseSpec parses and validates a spec.
+func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
+
+// Validate returns an error that names every invalid field.
+func (d Spec) Validate() error {
+	var problems []error
+	add := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
+		}
+	}
+	add(d.Version != Version, "version: %d, this guest reads %d; the operator and the guest are of different releases", d.Version, Version)
+	add(!path.IsAbs(d.Directory), "directory: %q is not absolute", d.Directory)
+	add(!path.IsAbs(d.KeyDirectory), "keyDirectory: %q is not absolute", d.KeyDirectory)
+	add(path.Clean(d.Directory) == path.Clean(d.KeyDirectory), "keyDirectory: must differ from directory, which others read")
+	add(!d.Upstream.IsValid() || d.Upstream.Port() == 0, "upstream: %s is not an address with a port", d.Upstream)
+	return errors.Join(problems...)
+}
+
+func (d Spec) socket() string { return filepath.Join(d.Directory, SocketFile) }
