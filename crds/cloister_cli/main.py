@@ -4,7 +4,7 @@ import ast
 import gc
 from copy import copy
 from importlib.abc import InspectLoader
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from importlib.util import find_spec
 from typing import Final
 
@@ -116,17 +116,26 @@ def _load(entry: EntryPoint) -> object:
         gc.enable()
 
 
+def with_extra(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    It names a file of the release: the public index has a package of another project by our name.
+    """
+    return f"pip install './cloister-{version('cloister')}-py3-none-any.whl[{extra}]'"
+
+
 def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Command:
     """Build a command that says why the real one cannot be used."""
     extra = EXTRAS.get(entry.module.partition(".")[0])
     what = error.name or str(error)
-    broken = extra is None or what.partition(".")[0].startswith("cloister_")
-    if broken:
+    if extra is None or what.partition(".")[0].startswith("cloister_"):
         sentence = f"cloister {entry.name} is broken: {what} is missing; install cloister again."
+        summary = "Broken."
     else:
+        summary = f"Not installed: needs the extra {extra!r}."
         sentence = (
             f"cloister {entry.name} needs the extra {extra!r}, whose package {what} is not "
-            f"installed: pip install 'cloister[{extra}]'."
+            f"installed. Install it with the wheel of your release: {with_extra(extra)}."
         )
 
     def refuse(words: tuple[str, ...]) -> None:  # noqa: ARG001 - all words lead to the sentence
@@ -138,7 +147,7 @@ def _missing(entry: EntryPoint, error: ImportError | AttributeError) -> click.Co
         params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
         context_settings={"ignore_unknown_options": True},
         add_help_option=False,
-        short_help="Broken." if broken else f"Not installed: needs the extra {extra!r}.",
+        short_help=summary,
     )
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
+
 Objects = list[dict[str, Any]]
 """Objects of Kubernetes, passed on as they are."""
 DIGEST = r"^(sha256:[0-9a-f]{64})?$"
@@ -348,7 +350,7 @@ class ChartValues(ValuesSection):
 
     globals: GlobalValues = Field(default=GlobalValues(), alias="global")
     """Values that a chart shares with those that it contains."""
-    containers_domain: Annotated[str, Field(max_length=180)] = ""
+    containers_domain: Annotated[str, Field(pattern=rf"^$|{HOSTNAME_PATTERN}", max_length=180)] = ""
     """Domain of generated host names, such as `containers.example.com`. Required."""
     sources: dict[str, Any] = Field(default_factory=lambda: {"kind": "github"})
     """Where repositories are, as in docs/sources.md. Both programs read them."""

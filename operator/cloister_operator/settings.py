@@ -194,7 +194,7 @@ class DefaultLimitSettings(SettingsSection):
 class OperatorSettings(SettingsSection):
     """All settings of ``cloister operator``."""
 
-    containers_domain: Annotated[str, Field(min_length=3, max_length=180)]
+    containers_domain: Annotated[str, Field(pattern=HOSTNAME_PATTERN, max_length=180)]
     """Domain of generated host names, such as ``containers.example.com``."""
     shim_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
     """Image of Caddy for the shim of enclaves, with its digest."""

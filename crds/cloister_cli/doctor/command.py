@@ -20,6 +20,7 @@ from cloister_cli.doctor.cluster import (
     check_server,
     try_policy,
 )
+from cloister_cli.main import with_extra
 from cloister_cli.verdict import printable
 from cloister_clients.findings import Finding, FindingLevel, failed, warned
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
@@ -222,7 +223,7 @@ async def check_program(program: str, path: Path | None) -> list[Finding]:
         try:
             checks: Checks = entry.load()
         except ImportError as error:
-            remedy = f"pip install 'cloister[{program}]'"
+            remedy = with_extra(program)
             return [warned(name, f"{error.name} is not installed", remedy)]
         return await checks(path)
     return [failed(name, "this installation of cloister has no such program", "install it again")]

@@ -49,6 +49,10 @@ def test_how_long_enclaves_cache_api_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        (
+            {"containersDomain": "Containers_Example"},
+            "containersDomain: String should match pattern",
+        ),
         ({"keyCacheSeconds": 61}, "less than or equal to 60"),
         ({"keyOutageSeconds": -1}, "greater than or equal to 0"),
         ({"gateway": {}}, "gateway.name is missing"),
