@@ -9,9 +9,8 @@ from typing import assert_never
 import httpx
 
 from cloister_clients.settings import SettingsError, require_file
+from cloister_clients.sources.forges import GiteaProvider, GitHubProvider
 from cloister_clients.sources.git.provider import GitProvider
-from cloister_clients.sources.gitea import GiteaProvider
-from cloister_clients.sources.github import GitHubProvider
 from cloister_clients.sources.release import SourceProvider
 from cloister_clients.sources.settings import SourceKind, SourceSettings
 

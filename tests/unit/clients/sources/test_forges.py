@@ -24,8 +24,7 @@ from cloister_clients.sources import (
     TagMoved,
     TagNotFound,
 )
-from cloister_clients.sources.gitea import GiteaProvider
-from cloister_clients.sources.github import GitHubProvider
+from cloister_clients.sources.forges import GiteaProvider, GitHubProvider
 from tests.support.servers.git import Repositories, Repository
 from tests.support.stand_ins.forges import ForgeStandIn, GiteaStandIn, GitHubStandIn, forge
 from tests.support.stand_ins.http_server import Reply

@@ -7,9 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from cloister_clients.sources import SourceSettings, provider_from
+from cloister_clients.sources.forges import GiteaProvider, GitHubProvider
 from cloister_clients.sources.git.provider import GitProvider
-from cloister_clients.sources.gitea import GiteaProvider
-from cloister_clients.sources.github import GitHubProvider
 
 
 @pytest.mark.parametrize(
