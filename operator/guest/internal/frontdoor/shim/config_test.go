@@ -15,7 +15,7 @@ const caddy = `{"apps":{"http":{"servers":{"shim":{"tls_connection_policies":[{}
 
 // The files are what the operator writes: a unit test of its builders compares them.
 func TestTheConfigurationOfTheOperatorIsCompleted(t *testing.T) {
-	data := filepath.Join("..", "..", "..", "..", "tests", "data", "measurement")
+	data := filepath.Join("..", "..", "..", "..", "..", "tests", "data", "measurement")
 	for _, kind := range []string{"signed", "self-signed"} {
 		config, err := strictjson.DecodeFile[Config](filepath.Join(data, "shim-"+kind+".json"))
 		if err != nil {
