@@ -1,14 +1,16 @@
 """Whether links between documents, and citations of the specification, lead anywhere.
 
 A link of a Markdown file must name a file of the repository and, behind ``#``, a heading or an
-anchor in it. A citation is ``spec`` and a number of ``docs/spec``: a rule, or a whole section; the
-heading of a text is not one.
+anchor in it; one whose text is the name of a test must name a file that has the test. A citation
+is ``spec`` and a number of ``docs/spec``: a rule, or a whole section; the heading of a text is not
+one.
 """
 
 import posixpath
 import re
 import subprocess
 from collections.abc import Iterator, KeysView
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,6 +27,7 @@ LINK = re.compile(
 )
 HEADING = re.compile(r"^ {0,3}#{1,6} +(.+?) *#* *$", re.MULTILINE)
 ANCHOR = re.compile(r"\b(?:id|name)=\"([^\"]+)\"")
+TEST_LINK = re.compile(r"\[`(test_\w+|Test\w+)`\]\(([^)#]+)\)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 LINE_ANCHOR = re.compile(r"L([0-9]+)(?:-L([0-9]+))?")
 CITATION = re.compile(r"\bspec\s+([0-9]+(?:\.[0-9]+)?(?:(?:, | and | to )[0-9]+(?:\.[0-9]+)?)*)\b")
@@ -52,6 +55,7 @@ def check(root: Path) -> list[Finding]:
         [
             *_repeated(numbers),
             *_dead_links(root, files),
+            *_missing_tests(root, files),
             *_dangling_citations(root, files, numbers.keys()),
             *_unnumbered_citations(root, files),
         ]
@@ -65,7 +69,8 @@ def links(text: str) -> Iterator[tuple[int, str]]:
         yield _line(prose, match.start()), match[1] or match[2]
 
 
-def anchors(text: str) -> set[str]:
+@cache
+def anchors(text: str) -> frozenset[str]:
     """Return what a link to a Markdown text can name behind ``#``.
 
     Headings as GitHub makes anchors of them (a repeated one gets ``-1``, ``-2``, …), and the
@@ -79,7 +84,7 @@ def anchors(text: str) -> set[str]:
             count += 1
             numbered = f"{slug}-{count}"
         found.add(numbered)
-    return found
+    return frozenset(found)
 
 
 def citations(text: str) -> Iterator[tuple[int, str]]:
@@ -128,6 +133,20 @@ def _dead_links(root: Path, files: list[str]) -> Iterator[Finding]:
                 trouble = _trouble(root, name, target, known)
                 if trouble:
                     yield Finding(Path(name), line, f"link to {target}: {trouble}")
+
+
+def _missing_tests(root: Path, files: list[str]) -> Iterator[Finding]:
+    texts: dict[str, str] = {}
+    for name in files:
+        text = _read(root, name) if name.endswith(".md") else ""
+        for match in TEST_LINK.finditer(text):
+            test, target = match.groups()
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            if place not in texts:
+                texts[place] = _read(root, place) if (root / place).is_file() else ""
+            if not re.search(rf"^(?:async )?(?:def|func) {test}\(", texts[place], re.MULTILINE):
+                line = _line(text, match.start())
+                yield Finding(Path(name), line, f"{place} has no test {test}; correct the name")
 
 
 def _dangling_citations(root: Path, files: list[str], numbers: KeysView[str]) -> Iterator[Finding]:

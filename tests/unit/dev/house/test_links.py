@@ -71,6 +71,19 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path, target: str, message:
     assert finding.startswith(f"a.md:4: link to {target}: {message}")
 
 
+def test_links_to_tests_that_are_not_there_are_found(tmp_path: Path) -> None:
+    page = "[`test_a`](../a.py) [`TestA`](../a_test.go)\n[`test_b`](../a.py), [`test_a`](..)\n"
+    files = {
+        "docs/a.md": page,
+        "a.py": "async def test_a(): pass\n",
+        "a_test.go": "func TestA() {}\n",
+    }
+    assert repository(tmp_path, files) == [
+        "docs/a.md:2: . has no test test_a; correct the name",
+        "docs/a.md:2: a.py has no test test_b; correct the name",
+    ]
+
+
 def test_code_holds_no_links() -> None:
     text = f"`[a](b.md)` and ``[a](`b`.md)``\n{FENCE}\n[a](b.md)\n{FENCE}\n[c](d.md)\n"
     assert list(links.links(text)) == [(5, "d.md")]
