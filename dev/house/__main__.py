@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dev.house import generated, imports, layout, links, naming, pages, rules, sources
+from dev.house import citations, generated, imports, layout, links, naming, pages, sources
 
 ROOT = Path(__file__).resolve().parents[2]
 """Root of the repository."""
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             *sources.check(ROOT),
             *naming.check(ROOT),
             *imports.check(ROOT),
-            *rules.check(ROOT),
+            *citations.check(ROOT),
             *links.check(ROOT),
             *pages.check(ROOT),
         ]

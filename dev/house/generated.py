@@ -1,6 +1,7 @@
 """The generated files, and whether they are up to date."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from dev.chart.documents import chart_text, values_text, with_table
 from dev.chart.manifests import templates
 from dev.chart.schema import schema_text
 from dev.demo.picture import picture
+from dev.house.citations import pages
 from dev.house.finding import Finding
 from dev.house.manual import with_bodies
 
@@ -35,6 +37,7 @@ def files(root: Path) -> dict[Path, str]:
     return {
         **{root / place: text for place, text in _whole().items()},
         **{root / CHART / "templates" / name: text for name, text in templated},
+        **pages(root),
         manual: with_bodies(_present(manual), _described()),
         guide: with_table(_present(guide)),
         root / "docs" / "demo.svg": picture(_present(root / "docs" / "demo.txt")),
@@ -69,13 +72,13 @@ def _present(path: Path) -> str:
 
 def write(root: Path) -> list[Path]:
     """Write files that differ, remove obsolete ones, and return both."""
-    changed = []
-    for path, text in files(root).items():
+    changed, known = [], files(root)
+    for path, text in known.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             changed.append(path)
-    for path in _obsolete(root):
+    for path in _obsolete(root, known):
         path.unlink()
         changed.append(path)
     return changed
@@ -83,8 +86,8 @@ def write(root: Path) -> list[Path]:
 
 def differences(root: Path) -> list[Finding]:
     """Return what `write` would change."""
-    found = []
-    for path, text in files(root).items():
+    found, known = [], files(root)
+    for path, text in known.items():
         place = path.relative_to(root)
         if not path.exists():
             found.append(Finding(place, 0, f"is missing; {REMEDY}"))
@@ -92,7 +95,7 @@ def differences(root: Path) -> list[Finding]:
             found.append(Finding(place, 0, f"does not match its source; {REMEDY}"))
     found += [
         Finding(path.relative_to(root), 0, f"is not generated any more; {REMEDY}")
-        for path in _obsolete(root)
+        for path in _obsolete(root, known)
     ]
     return sorted(found)
 
@@ -112,9 +115,8 @@ def _blocked_ranges() -> str:
     )
 
 
-def _obsolete(root: Path) -> list[Path]:
+def _obsolete(root: Path, known: Mapping[Path, str]) -> list[Path]:
     """Return files in the generated folders that are not generated, such as a removed kind's."""
-    known = files(root)
     return [
         path
         for folder in GENERATED

@@ -292,6 +292,7 @@ func TestATenantReportsItselfOnly(t *testing.T) {
 	}
 }
 
+// spec: 28.6
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	p := newAgentPod(t, agent.Container{Name: "web", Image: "web@sha256:1", Restart: "always"})

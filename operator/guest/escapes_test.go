@@ -21,6 +21,7 @@ func wantedEscapes(t *testing.T) map[string]string {
 	return wanted
 }
 
+// attack: escape
 func TestEveryEscapeIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, variant := range map[string]struct {

@@ -114,6 +114,7 @@ func mountHas(mounts, place string, words ...string) bool {
 	return false
 }
 
+// spec: 47.1
 func TestLauncherKeepsOnlyTheNamedCapability(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, onePlan("user", "root"))

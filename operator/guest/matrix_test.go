@@ -152,6 +152,7 @@ func startServers(t *testing.T, run *pod) map[string]*container {
 	return started
 }
 
+// spec: 44.5, 44.6, 44.8, 46.10
 func TestPacketMatrix(t *testing.T) {
 	t.Parallel()
 	needNamespaces(t)

@@ -54,6 +54,7 @@ func mixedPlan() netplan.Plan {
 	}
 }
 
+// spec: 12.12, 44.4
 func TestNamesAndAllowlists(t *testing.T) {
 	t.Parallel()
 	run := newPod(t, false, mixedPlan())

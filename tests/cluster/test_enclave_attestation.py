@@ -87,6 +87,7 @@ def fetch_attestation(
     return pages.await_page(installation, name, f"/.well-known/cloister-attestation{query}")
 
 
+@pytest.mark.spec("2.9", "28.2", "40.3")
 @pytest.mark.parametrize("debug", [False, True])
 def test_a_client_recomputes_the_attestation_document(
     installation: Installation, pages: PageServices, *, debug: bool
@@ -114,6 +115,7 @@ def test_a_client_recomputes_the_attestation_document(
     assert again["cpu_evidence"] != document["cpu_evidence"]
 
 
+@pytest.mark.spec("47.2")
 def test_the_containers_have_the_attestation_document(
     installation: Installation, pages: PageServices
 ) -> None:
@@ -127,6 +129,7 @@ def test_the_containers_have_the_attestation_document(
     assert report_of(document)["report_data"] == report_data(document, b"")
 
 
+@pytest.mark.spec("28.1")
 @pytest.mark.parametrize("nonce", ["00", "zz" * 32, "0" * 66, "0" * 64])
 def test_an_invalid_nonce_is_refused(
     installation: Installation, pages: PageServices, nonce: str

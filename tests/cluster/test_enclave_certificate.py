@@ -293,6 +293,7 @@ def test_an_unavailable_api_delays_a_certificate_renewal(
     assert renewed(pages, installation, authority, before.serial).key == before.key
 
 
+@pytest.mark.spec("6.15")
 def test_the_serving_pod_is_metered(installation: Installation, api: RestartableApi) -> None:
     """metrics-server reports the Pod's usage; the series is the container's."""
     member = '{"spec":{"members":[{"user":"ada@example.test","role":"Admin"}]}}'

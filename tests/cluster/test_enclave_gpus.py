@@ -137,6 +137,7 @@ def visible(installation: Installation, enclave: str, container: str) -> tuple[s
     return reported, [each for each in listed if each.startswith("cloister-")]
 
 
+@pytest.mark.spec("42.32")
 def test_each_container_has_its_own_gpus(installation: Installation) -> None:
     installation.create_container("split", repo="acme/gpus", tag="v1.0.0")
     container = installation.wait_for("split", "Ready")
@@ -181,6 +182,7 @@ def update_in_place(installation: Installation) -> None:
     assert len(visible(installation, new, "web")[0].split(",")) == 2
 
 
+@pytest.mark.lifecycle("recreate")
 def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installation) -> None:
     """Eight GPUs are requested and two are used: another enclave gets none of the other six."""
     until_sync(lambda: not installation.objects("pods"), what="the end of the Pods")
@@ -203,6 +205,8 @@ def test_an_enclave_keeps_the_gpus_that_no_container_has(installation: Installat
     installation.kubectl("delete", "ctr/waits", "-n", installation.namespace)
 
 
+@pytest.mark.spec("42.32")
+@pytest.mark.lifecycle("not-admitted")
 def test_gpus_that_two_containers_want_are_refused(installation: Installation) -> None:
     installation.create_container("shared", repo="acme/gpus", tag="v4.0.0")
     stalled = condition_of(installation.wait_for("shared", "Stalled"), "Stalled")
@@ -236,6 +240,7 @@ def relaunch(installation: Installation, name: str, **spec: str) -> None:
     assert len(visible(installation, new, "web")[1]) == 2
 
 
+@pytest.mark.spec("42.32")
 def test_containers_share_the_gpus_of_a_driver(
     installation: Installation, driver: DraDriver
 ) -> None:

@@ -127,6 +127,7 @@ def failed(installation: Installation, name: str, tag: str) -> Container:
     return installation.wait_for(name, "Stalled")
 
 
+@pytest.mark.spec("45.5", "47.2")
 def test_containers_read_verified_weights(
     installation: Installation, pages: PageServices, weights: Weights
 ) -> None:
@@ -188,6 +189,7 @@ def test_missing_model_weights_fail_the_attempt(installation: Installation) -> N
     assert "the model store does not have it" in stalled["message"]
 
 
+@pytest.mark.spec("49.1", "49.2", "49.3", "49.4")
 def test_a_listed_model_store_refuses_before_anything_starts(
     installation: Installation, weights: Weights
 ) -> None:

@@ -118,6 +118,7 @@ def settled(installation: Installation, *, not_in: str) -> Container:
     return found
 
 
+@pytest.mark.lifecycle("blue-green", "killed-in-automatic-update", "later-release")
 def test_auto_update_to_a_later_release_loses_no_request(installation: Installation) -> None:
     first = present(installation).status.active_enclave
     with nothing_is_lost(installation) as client:
@@ -137,6 +138,7 @@ def test_auto_update_to_a_later_release_loses_no_request(installation: Installat
     assert client.bodies == ["one", "two"]
 
 
+@pytest.mark.lifecycle("killed-in-drain", "node-cordoned")
 def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
     installation: Installation, cluster: Cluster
 ) -> None:
@@ -168,6 +170,7 @@ def test_a_node_drain_replaces_the_serving_pod_without_losing_a_request(
     assert client.bodies == ["two"]
 
 
+@pytest.mark.lifecycle("pod-lost")
 def test_a_lost_pod_is_replaced_while_source_and_registry_are_unavailable(
     installation: Installation,
 ) -> None:

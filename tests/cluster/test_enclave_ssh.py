@@ -184,6 +184,7 @@ def test_a_container_with_ssh_restarts_as_without_it(installation: Installation)
     until_sync(restarted, what="the end of the program by the signal")
 
 
+@pytest.mark.spec("8.5")
 def test_a_production_enclave_has_no_ssh(cluster: Cluster, installation: Installation) -> None:
     installation.create_container("closed", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("closed", "Ready")

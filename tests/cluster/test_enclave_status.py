@@ -66,6 +66,7 @@ def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     return view
 
 
+@pytest.mark.spec("28.3")
 def test_the_container_states_are_served(inside: EnclaveInspector) -> None:
     web = inside.container("web")
     assert (web["declared"], web["created"], web["status"]) == (True, True, "running")
@@ -87,12 +88,14 @@ def test_the_container_states_are_served(inside: EnclaveInspector) -> None:
     until_sync(observed_again, what="the next observation")
 
 
+@pytest.mark.spec("47.2")
 def test_every_container_has_the_container_states_as_a_file(inside: EnclaveInspector) -> None:
     text = inside.read("web", "/cloister/container-status.json")
     assert '"name":"web"' in text
     assert inside.read("web", "/cloister/config.yml").startswith("cvm-version")
 
 
+@pytest.mark.spec("28.4")
 def test_the_boot_stages_are_served(inside: EnclaveInspector, installation: Installation) -> None:
     reported = inside.well_known("cloister-boot-stages")
     assert ", ".join(f"{each['name']} {each['status']}" for each in reported["stages"]) == STAGES
@@ -106,6 +109,7 @@ def test_the_boot_stages_are_served(inside: EnclaveInspector, installation: Inst
     assert shown == STAGES
 
 
+@pytest.mark.spec("28.6")
 def test_the_metrics_are_served(inside: EnclaveInspector, installation: Installation) -> None:
     def measured() -> dict[str, Any] | None:
         metrics: dict[str, Any] | None = inside.well_known("cloister-metrics")
@@ -123,6 +127,7 @@ def test_the_metrics_are_served(inside: EnclaveInspector, installation: Installa
     assert "# TYPE cloister_enclave_cpu_util gauge" in str(inside.well_known("metrics"))
 
 
+@pytest.mark.spec("43.9")
 def test_a_container_that_turns_unhealthy_keeps_running(
     inside: EnclaveInspector, installation: Installation
 ) -> None:
@@ -145,6 +150,7 @@ def test_a_container_that_turns_unhealthy_keeps_running(
     until_sync(lambda: health() == "healthy", what="health again")
 
 
+@pytest.mark.lifecycle("first-failed")
 @pytest.mark.parametrize(
     ("name", "tag", "reason", "text"),
     [

@@ -135,6 +135,7 @@ def test_the_stop_signal_of_the_file_ends_the_program(
         )
 
 
+@pytest.mark.spec("43.8")
 def test_an_update_that_turns_unhealthy_fails_and_reports_its_cause(
     installation: Installation, image: str
 ) -> None:
@@ -155,6 +156,7 @@ def test_an_update_that_turns_unhealthy_fails_and_reports_its_cause(
     assert "app" in message
 
 
+@pytest.mark.spec("44.7")
 def test_names_and_packets_stay_on_shared_networks(installation: Installation, image: str) -> None:
     def on(name: str, *networks: str) -> dict[str, Any]:
         keys = {"networks": list(networks)} if networks else {}

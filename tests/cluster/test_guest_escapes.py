@@ -70,6 +70,7 @@ def check_escapes(responses: dict[str, str]) -> None:
     assert responses.keys() == WANTED.keys()
 
 
+@pytest.mark.attack("escape")
 def test_every_escape_fails_for_the_program(installation: Installation, image: str) -> None:
     """As root with a writable file system, and as another user."""
     target = {"name": "target", "image": image}
@@ -79,6 +80,7 @@ def test_every_escape_fails_for_the_program(installation: Installation, image: s
         check_escapes(inside.reported("tried"))
 
 
+@pytest.mark.attack("escape-from-health-check")
 def test_every_escape_fails_for_a_hostile_health_check(
     installation: Installation, image: str
 ) -> None:
@@ -95,6 +97,7 @@ def test_every_escape_fails_for_a_hostile_health_check(
     check_escapes(json.loads(inside.run("tried", "cat", "/tmp/answers")))
 
 
+@pytest.mark.attack("launch-rights")
 def test_launch_privileges_of_hooks_are_out_of_reach(
     installation: Installation, image: str
 ) -> None:
@@ -125,6 +128,7 @@ def test_launch_privileges_of_hooks_are_out_of_reach(
     assert seized == 0
 
 
+@pytest.mark.attack("symbolic-link")
 def test_an_image_with_a_symlink_at_the_guests_mount_is_not_started(
     installation: Installation, cluster: Cluster
 ) -> None:

@@ -169,6 +169,8 @@ def test_an_ordinary_pod_reaches_the_targets_that_enclaves_must_not(
     assert [each.what for each, seen in zip(paths, responses, strict=True) if not seen] == []
 
 
+@pytest.mark.spec("44.4")
+@pytest.mark.attack("ipv6")
 def test_no_packet_of_an_enclave_leaves_over_ipv6(world: NetworkInstallation) -> None:
     """Two Pods get an IPv6 route; only the enclave's packet filter blocks its own."""
     wanted = [Path("IPv6", each, f"[{IPV6}]:80", open=True) for each in ("tcp6", "udp6")]
@@ -208,6 +210,8 @@ def _reached(process: int, paths: Sequence[Path], *user: str) -> list[bool]:
     return responses
 
 
+@pytest.mark.spec("44.5", "44.6")
+@pytest.mark.attack("metadata-services")
 @pytest.mark.parametrize("seed", range(SEED, SEED + FILES))
 def test_packets_reach_exactly_the_targets_that_the_file_allows(
     world: NetworkInstallation, seed: int

@@ -48,6 +48,7 @@ def wait_until_it_is_at(
     until_sync(reached, every=every, what=step)
 
 
+@pytest.mark.lifecycle("killed-in-create")
 def test_an_operator_killed_at_random_moments_of_a_create(
     installation: Installation, pages: PageServices
 ) -> None:

@@ -46,6 +46,7 @@ def text_of(pages: PageServices, installation: Installation, name: str) -> str:
     return page.body.strip() if page is not None and page.status == 200 else ""
 
 
+@pytest.mark.lifecycle("admitted", "deploying-ready", "first-ready")
 def test_a_container_serves_over_tls(installation: Installation, pages: PageServices) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     container = installation.wait_for("plain", "Ready")
@@ -59,6 +60,7 @@ def test_a_container_serves_over_tls(installation: Installation, pages: PageServ
     assert json.loads(other.body)["error"]["message"] == "Not found."
 
 
+@pytest.mark.spec("47.1")
 def test_the_pod_is_unprivileged(installation: Installation) -> None:
     installation.create_container("plain", repo="acme/web", tag="v1.0.0")
     name = installation.wait_for("plain", "Ready").status.active_enclave
@@ -81,6 +83,8 @@ def test_the_pod_is_unprivileged(installation: Installation) -> None:
     assert "/var/run/secrets/kubernetes.io/serviceaccount" not in options
 
 
+@pytest.mark.spec("5.6")
+@pytest.mark.lifecycle("blue-green", "desired", "promotes-itself", "takeover")
 def test_an_update_is_blue_green(installation: Installation, pages: PageServices) -> None:
     installation.create_container("green", repo="acme/web", tag="v1.0.0")
     first = installation.wait_for("green", "Ready")
@@ -107,6 +111,7 @@ def test_an_update_is_blue_green(installation: Installation, pages: PageServices
     )
 
 
+@pytest.mark.lifecycle("spec-put-back", "update-failed")
 def test_a_failed_update_keeps_the_serving_enclave(
     installation: Installation, pages: PageServices
 ) -> None:
@@ -126,6 +131,7 @@ def test_a_failed_update_keeps_the_serving_enclave(
     installation.wait_for("kept", "Ready", reason="Serving")
 
 
+@pytest.mark.lifecycle("pod-lost")
 def test_a_manually_deleted_pod_is_replaced(
     installation: Installation, pages: PageServices
 ) -> None:
@@ -144,6 +150,7 @@ def test_a_manually_deleted_pod_is_replaced(
     until_sync(lambda: text_of(pages, installation, "lost") == "one", what="the page again")
 
 
+@pytest.mark.lifecycle("start", "stop", "stopped")
 def test_stop_and_start(installation: Installation, pages: PageServices) -> None:
     installation.create_container("switch", repo="acme/web", tag="v1.0.0")
     installation.wait_for("switch", "Ready", reason="Serving")
@@ -158,6 +165,7 @@ def test_stop_and_start(installation: Installation, pages: PageServices) -> None
     assert pages.await_page(installation, "switch").body == "one\n"
 
 
+@pytest.mark.spec("8.1")
 def test_secrets_reach_only_the_program(installation: Installation, pages: PageServices) -> None:
     script = (
         "mkdir -p /tmp/w; { echo $API_KEY; cat /cloister/secrets/tls-key; echo; echo $DOMAIN;"
@@ -207,6 +215,8 @@ def test_secrets_reach_only_the_program(installation: Installation, pages: PageS
     assert "hidden-" not in everything + installation.logs()
 
 
+@pytest.mark.spec("6.10")
+@pytest.mark.lifecycle("delete", "deleted")
 def test_a_deleted_container_leaves_no_objects(installation: Installation) -> None:
     installation.create_container("gone", repo="acme/web", tag="v1.0.0")
     installation.wait_for("gone", "Ready")

@@ -149,6 +149,7 @@ def test_the_guest_is_pulled_with_the_administrators_password(
     until_sync(lambda: not installation.objects("pods"), what="its end")
 
 
+@pytest.mark.spec("40.2")
 def test_a_private_image_is_pulled_with_the_organizations_password(
     installation: Installation, private: Private
 ) -> None:

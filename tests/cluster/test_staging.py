@@ -155,6 +155,17 @@ def create(stage: StagedContainer, **more: Any) -> str:
     return str(response.headers["location"])
 
 
+@pytest.mark.spec("22.3")
+@pytest.mark.lifecycle(
+    "accept",
+    "cancel",
+    "create",
+    "killed-in-staged-update",
+    "relaunch",
+    "spec-put-back",
+    "staged",
+    "waits-for-accept",
+)
 def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     stage.path = create(stage, staging=True)
@@ -196,6 +207,8 @@ def test_an_update_is_staged_discarded_and_promoted(stage: StagedContainer) -> N
     stage.served(domain, "two")
 
 
+@pytest.mark.spec("21.6")
+@pytest.mark.lifecycle("domain")
 def test_debug_and_the_domain_are_changed_and_reverted(
     stage: StagedContainer, zone: NameServer
 ) -> None:
@@ -240,6 +253,7 @@ def verified(installation: Installation, zone: NameServer) -> None:
     until_sync(lambda: status().get("verified"), what="a verified domain")
 
 
+@pytest.mark.lifecycle("replaces")
 def test_another_container_replaces_it_under_the_same_name(stage: StagedContainer) -> None:
     domain = f"staged.{stage.installation.slug}.{CONTAINERS_DOMAIN}"
     old_path = stage.path

@@ -136,6 +136,7 @@ def watched(cluster: Cluster, installation: Installation, file: IO[str]) -> Iter
         process.wait(30)
 
 
+@pytest.mark.lifecycle("newer-request", "relaunch-of-failed", "update-of-all")
 def test_updates_in_sequence_and_of_all_instances(
     cluster: Cluster, installation: Installation, client: httpx.Client
 ) -> None:
@@ -277,6 +278,7 @@ class KeptContainer:
         until_sync(reached, every=0.2, what=f"an update that is {status}")
 
 
+@pytest.mark.spec("22.9")
 def test_what_serves_stays_the_release_until_another_is_named(
     installation: Installation, pages: PageServices, client: httpx.Client
 ) -> None:

@@ -43,6 +43,7 @@ def client(server: NameServer) -> AuthoritativeDns:
     return AuthoritativeDns(settings)
 
 
+@pytest.mark.spec("8.8")
 async def test_records_are_read_as_they_are_now(
     server: NameServer, client: AuthoritativeDns
 ) -> None:
@@ -146,6 +147,7 @@ class Hostile(asyncio.DatagramProtocol):
         writer.close()
 
 
+@pytest.mark.attack("long-dns-response")
 @pytest.mark.parametrize("hostile", [{"TXT"}, {"NS"}, {"SOA"}, {"A"}])
 @pytest.mark.parametrize("shape", ["pointers", "names", "chain"])
 async def test_a_hostile_response_does_not_occupy_the_event_loop(

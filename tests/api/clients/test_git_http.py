@@ -88,6 +88,7 @@ async def test_a_release_is_read_from_a_server(server: GitServer, repository: Re
         await provider.resolve(REPO, "far")
 
 
+@pytest.mark.spec("40.1")
 async def test_the_first_of_several_names_counts(server: GitServer, repository: Repository) -> None:
     repository.tag("both", repository.commit({"a.yml": b"a", "b.yml": b"b"}))
     repository.tag("second", repository.commit({"b.yml": b"b"}))

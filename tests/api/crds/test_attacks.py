@@ -41,6 +41,7 @@ def container(**spec: Any) -> dict[str, Any]:
     return {**head, "metadata": {"name": "x"}, "spec": {"repo": "a/b", "tag": "v1", **spec}}
 
 
+@pytest.mark.attack("rest-of-cluster")
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -63,6 +64,7 @@ async def test_the_rest_of_the_cluster_is_forbidden(
     assert verdict.status == 403, verdict
 
 
+@pytest.mark.attack("spelling-of-domain")
 @pytest.mark.parametrize(
     "domain",
     ["Web.Acme.example.test", "web.acme.example.test.", "*.example.test", "a..b", "a/b", "é.test"],
@@ -73,6 +75,7 @@ async def test_a_custom_domain_has_one_spelling(tenant: ApiServer, domain: str) 
     assert "customDomain" in verdict.message
 
 
+@pytest.mark.attack("foreign-core-secret")
 @pytest.mark.parametrize("name", ["org-other/value", "../value", "value.org-other.svc/x"])
 async def test_a_secret_of_another_namespace_cannot_be_named(tenant: ApiServer, name: str) -> None:
     spec = {"name": "KEY", "secretRef": {"name": name}}

@@ -106,12 +106,7 @@ async def _until_the_policies_work(people: People) -> None:
 
     async def refused() -> bool:
         status = {"status": {"phase": "ready"}}
-        forged = (
-            "a Pod",
-            "a snapshot Secret",
-            "the token of an account",
-            "the token of an enclave",
-        )
+        forged = "a Pod", "a snapshot Secret", "the token of an account", "the token of an enclave"
         verdicts = [await people.trespasser.post(*FORGED[each], dryRun="All") for each in forged]
         status_path = f"{OURS}/containers/probe/status"
         verdicts.append(await people.trespasser.patch(status_path, status, dryRun="All"))
@@ -257,6 +252,7 @@ def assert_refused(verdict: ApiResponse, *words: str) -> None:
         assert word in verdict.message
 
 
+@pytest.mark.attack("forged-objects")
 @pytest.mark.parametrize("what", FORGED)
 async def test_nothing_of_an_enclave_can_be_forged(people: People, what: str) -> None:
     path, body = FORGED[what]
@@ -294,6 +290,7 @@ async def test_the_refusal_says_what_to_do(people: People) -> None:
     )
 
 
+@pytest.mark.attack("enter-enclave")
 @pytest.mark.parametrize("subresource", ["exec", "attach"])
 async def test_nobody_enters_an_enclave(people: People, subresource: str) -> None:
     made = await people.operator.post(f"{CORE}/pods", pod(f"entered-{subresource}"))
@@ -306,6 +303,7 @@ async def test_nobody_enters_an_enclave(people: People, subresource: str) -> Non
     await people.operator.delete(path, gracePeriodSeconds="0")
 
 
+@pytest.mark.attack("enter-enclave")
 async def test_no_container_is_added_beside(people: People) -> None:
     await people.operator.post(f"{CORE}/pods", pod("joined"))
     beside = {"spec": {"ephemeralContainers": [{"name": "b", "image": "b"}]}}
@@ -328,6 +326,7 @@ async def test_exec_stays_open_where_no_organization_lives(people: People) -> No
     await people.admin.delete(path, gracePeriodSeconds="0")
 
 
+@pytest.mark.attack("own-status")
 async def test_status_is_the_operators(people: People) -> None:
     await people.tenant.post(f"{OURS}/containers", container("judged"))
     path = f"{OURS}/containers/judged/status"
@@ -343,6 +342,7 @@ async def test_status_is_the_operators(people: People) -> None:
     await people.tenant.delete(f"{OURS}/containers/judged")
 
 
+@pytest.mark.attack("own-status")
 async def test_a_status_in_a_create_counts_for_nothing(people: People) -> None:
     body = {**container("boasting"), "status": {"phase": "ready", "observedGeneration": 1}}
     verdict = await people.tenant.post(f"{OURS}/containers", body)
@@ -429,6 +429,7 @@ async def test_claims_are_not_for_tenants(people: People) -> None:
     assert (await people.operator.delete(f"{claims}/web.acme.example.com")).accepted
 
 
+@pytest.mark.attack("other-namespace")
 async def test_another_organization_is_out_of_reach(people: People) -> None:
     for somebody in (people.tenant, people.viewer, people.trespasser):
         assert (await somebody.get(f"{OTHERS}/containers")).status == FORBIDDEN

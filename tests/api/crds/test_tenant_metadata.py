@@ -81,6 +81,7 @@ def assert_refused(verdict: ApiResponse, *words: str) -> None:
         assert word in verdict.message
 
 
+@pytest.mark.attack("metadata")
 @pytest.mark.parametrize("plural", KINDS)
 async def test_a_tenant_controls_nothing_by_metadata(tenant: ApiServer, plural: str) -> None:
     name = "ghcr"
@@ -221,6 +222,7 @@ async def test_the_garbage_collector_goes_on_working(policed: ApiServer, tenant:
     await tenant.delete(path)
 
 
+@pytest.mark.attack("metadata")
 async def test_nothing_of_the_operators_owns_what_tenants_make(tenant: ApiServer) -> None:
     def owned(kind: str) -> dict[str, Any]:
         owner = {"apiVersion": "cloister.dev/v1alpha1", "kind": kind, "name": "a", "uid": UID}
@@ -233,6 +235,7 @@ async def test_nothing_of_the_operators_owns_what_tenants_make(tenant: ApiServer
     assert verdict.accepted, verdict.message
 
 
+@pytest.mark.attack("port-forward")
 @pytest.mark.parametrize("door", ["pods/web/portforward", "pods/web/proxy", "services/web/proxy"])
 async def test_only_administrators_connect_through_the_cluster(
     policed: ApiServer, door: str

@@ -41,6 +41,7 @@ async def made(person: Person, path: str, name: str) -> str:
     return key
 
 
+@pytest.mark.spec("2.3")
 async def test_a_key_is_made_used_and_revoked(
     dashboard: Dashboard, facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -89,6 +90,7 @@ async def test_valid_keys_are_limited_and_a_revoked_one_makes_a_place(
         await made(person, path, "third")
 
 
+@pytest.mark.spec("2.3")
 async def test_a_value_is_shown_to_its_creator_alone(
     dashboard: Dashboard, facade: Facade, world: FacadeInstallation
 ) -> None:

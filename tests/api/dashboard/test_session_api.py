@@ -71,6 +71,7 @@ async def roles(world: FacadeInstallation) -> dict[str, str]:
     return {each["user"]: each["role"] for each in found["spec"]["members"]}
 
 
+@pytest.mark.spec("2.7")
 async def test_a_session_does_what_an_admin_key_does(
     dashboard: Dashboard, facade: Facade, world: FacadeInstallation
 ) -> None:

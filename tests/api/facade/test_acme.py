@@ -225,6 +225,7 @@ async def stands(settings: Path, host: str, *, attempts: int) -> None:
     assert (after.order_url, sent_after) == (before.order_url, sent_before)
 
 
+@pytest.mark.spec("26.3")
 async def test_an_order_becomes_a_certificate(
     client: httpx.AsyncClient, internet: Internet, world: FacadeInstallation
 ) -> None:

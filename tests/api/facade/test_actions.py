@@ -89,6 +89,8 @@ async def made(client: httpx.AsyncClient, world: FacadeInstallation, state: str)
     return path
 
 
+@pytest.mark.spec("20.9", "21.7", "22.1")
+@pytest.mark.lifecycle("relaunch")
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("action", ALLOWED)
 async def test_each_action_in_each_state(
@@ -106,6 +108,8 @@ async def test_each_action_in_each_state(
             assert ("update" if "update" in state else state) in answer.json()["error"]
 
 
+@pytest.mark.spec("6.10", "22.6")
+@pytest.mark.lifecycle("delete")
 @pytest.mark.parametrize("state", STATES)
 async def test_delete_works_in_each_state(
     facade: Facade, world: FacadeInstallation, state: str
@@ -119,6 +123,7 @@ async def test_delete_works_in_each_state(
             assert (gone.status_code, gone.json()["code"]) == (404, "NOT_FOUND"), action
 
 
+@pytest.mark.spec("22.1")
 async def test_a_stop_of_what_stops_changes_nothing(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -141,6 +146,7 @@ async def test_a_stop_of_what_stops_changes_nothing(
         assert refused.json()["details"][0]["field"] == "force"
 
 
+@pytest.mark.spec("6.7", "21.7")
 async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -169,6 +175,8 @@ async def test_a_relaunch_changes_tag_commit_and_the_whole_variable_set(
     assert before["spec"].get("relaunch") != after["spec"]["relaunch"]
 
 
+@pytest.mark.spec("21.4", "22.1")
+@pytest.mark.lifecycle("relaunch")
 async def test_a_relaunch_of_a_failed_container_shows_as_deploying_update(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -193,6 +201,8 @@ async def test_a_relaunch_to_a_wrong_tag_changes_nothing(
     assert await world.container("web") == before
 
 
+@pytest.mark.spec("5.2", "6.8", "6.9")
+@pytest.mark.lifecycle("start", "stop")
 async def test_stop_and_start(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world, "ready")
@@ -213,6 +223,8 @@ async def _start(client: httpx.AsyncClient, path: str) -> dict[str, Any] | None:
     return answer.json() if answer.status_code == 200 else None
 
 
+@pytest.mark.spec("6.12", "22.1", "22.2")
+@pytest.mark.lifecycle("accept")
 async def test_accept_promotes_the_staged_update_and_returns_the_active_one(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -238,6 +250,7 @@ async def test_accept_promotes_the_staged_update_and_returns_the_active_one(
         assert (await client.get(f"{path}/update")).json() == {"has_update": False}
 
 
+@pytest.mark.spec("22.2")
 async def test_accept_without_an_operator_returns_after_a_timeout(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -260,6 +273,8 @@ async def test_accept_without_an_operator_returns_after_a_timeout(
     assert item["spec"]["promote"] == "b"
 
 
+@pytest.mark.spec("3.5", "6.13", "21.7", "22.1", "22.3")
+@pytest.mark.lifecycle("cancel")
 async def test_cancel_writes_the_serving_request_back(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -302,6 +317,7 @@ async def test_debug_can_be_toggled_unless_the_other_name_is_taken(
         assert other.status_code == 409
 
 
+@pytest.mark.spec("21.6")
 async def test_a_debug_container_becomes_a_production_one(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -333,6 +349,7 @@ async def test_a_debug_container_becomes_a_production_one(
             )
 
 
+@pytest.mark.spec("20.22")
 async def test_what_a_gitops_manager_owns_is_left_to_it(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -365,6 +382,7 @@ async def test_what_a_gitops_manager_owns_is_left_to_it(
         assert "kustomize-controller manages state" in going_on.json()["error"]
 
 
+@pytest.mark.spec("3.6", "6.1", "22.16")
 async def test_a_lapsed_subscription_stops_new_work_alone(
     facade: Facade, world: FacadeInstallation
 ) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from cloister_api.ledger.audit import AuditTrail
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
@@ -95,6 +96,7 @@ async def test_rows_are_sent_as_csv_where_that_is_accepted(
         assert read == cells
 
 
+@pytest.mark.attack("foreign-audit-trail")
 async def test_another_organization_and_an_earlier_one_of_the_name_are_not_seen(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:

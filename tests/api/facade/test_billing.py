@@ -15,6 +15,7 @@ from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
 
 
+@pytest.mark.spec("10.2", "10.3", "27.1", "27.2", "27.6", "27.7")
 async def test_usage_is_visible_at_once_in_every_form(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -66,6 +67,7 @@ async def test_usage_is_visible_at_once_in_every_form(
         assert (await client.get("/api/billing/usage")).json()["keys"]["ci"]["total_requests"] == 3
 
 
+@pytest.mark.spec("10.1", "27.6")
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -89,6 +91,7 @@ async def test_a_window_that_there_is_not_is_400(
     assert "5m, 15m, 30m, 1h, 24h, 7d, 30d, 60d, 90d" in answer.json()["error"]
 
 
+@pytest.mark.spec("10.6")
 async def test_without_a_customer_there_are_no_transactions(
     facade: Facade, world: FacadeInstallation
 ) -> None:

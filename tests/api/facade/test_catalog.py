@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import yaml
 
 from tests.support.builders.catalog import RECORD
@@ -9,6 +10,7 @@ from tests.support.programs.facade import Facade, FacadeInstallation, run_comman
 from tests.support.waiting import until
 
 
+@pytest.mark.spec("11.1", "27.9")
 async def test_the_catalog_needs_no_key_and_is_empty_by_default(facade: Facade) -> None:
     async with facade.client() as client:
         answer = await client.get("/api/config/models")
@@ -17,6 +19,7 @@ async def test_the_catalog_needs_no_key_and_is_empty_by_default(facade: Facade) 
         assert (await client.post("/api/config/models")).status_code == 405
 
 
+@pytest.mark.spec("11.1")
 async def test_the_catalog_is_followed_beside_a_running_facade(world: FacadeInstallation) -> None:
     file = world.settings.with_name(f"{world.organization}.json")
     file.write_text(json.dumps([RECORD]))

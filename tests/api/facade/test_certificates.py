@@ -113,6 +113,7 @@ async def an_enclave(client: httpx.AsyncClient, world: FacadeInstallation, name:
     return made
 
 
+@pytest.mark.spec("26.1", "26.3")
 async def test_an_enclave_gets_its_certificate(asker: Asker, settings: Path) -> None:
     key = new_key()
     request = signing_request(asker.host, key=key)
@@ -132,6 +133,8 @@ async def test_an_enclave_gets_its_certificate(asker: Asker, settings: Path) -> 
     assert [(row.actor, row.result) for row in rows] == [("enclave web", "200")]
 
 
+@pytest.mark.spec("26.2")
+@pytest.mark.attack("foreign-certificate")
 async def test_only_its_own_host_names(asker: Asker) -> None:
     other = await an_enclave(asker.client, asker.world, "other")
     for names in ((other.host,), (asker.host, other.host), (f"*.{asker.host}",)):
@@ -176,6 +179,8 @@ async def test_without_the_token_of_a_live_enclave_there_is_nothing(asker: Asker
     await until(refused, what="the token of a failed enclave to be refused")
 
 
+@pytest.mark.spec("26.1")
+@pytest.mark.attack("foreign-token")
 async def test_only_the_token_of_its_present_pod_is_an_enclaves(
     asker: Asker, other_world: FacadeInstallation
 ) -> None:
@@ -206,6 +211,8 @@ async def test_only_the_token_of_its_present_pod_is_an_enclaves(
     await until(refused, what="the token of a Pod that is not the Enclave's to be refused")
 
 
+@pytest.mark.spec("26.1")
+@pytest.mark.attack("foreign-token")
 async def test_the_token_of_a_deleted_pod_is_refused(asker: Asker) -> None:
     world, name = asker.world, asker.name
     (enclave,) = (await world.kube.list(of(Enclave), world.namespace)).items
@@ -246,6 +253,7 @@ def reviews(asker: Asker, proxy: FaultyProxy) -> Iterator[ReviewCounter]:
     proxy.faults = ()
 
 
+@pytest.mark.attack("random-tokens")
 async def test_strangers_cannot_flood_the_api_server_with_tokens(
     asker: Asker, reviews: ReviewCounter
 ) -> None:
@@ -289,6 +297,7 @@ async def test_too_many_new_requests_are_put_off(asker: Asker) -> None:
     assert (await asker.request(requests[0])).status_code == 200, "an old request is no new one"
 
 
+@pytest.mark.attack("second-key")
 async def test_a_token_is_good_for_one_key(asker: Asker, settings: Path, signing: Facade) -> None:
     """The attack: who reads an enclave's token has a certificate signed for a key of their own."""
     first = new_key()
@@ -311,6 +320,7 @@ async def test_a_token_is_good_for_one_key(asker: Asker, settings: Path, signing
     assert (event["type"], event["regarding"]["name"]) == ("Warning", asker.name)
 
 
+@pytest.mark.attack("foreign-certificate")
 async def test_a_host_name_that_its_container_lost_is_not_signed(
     asker: Asker, world: FacadeInstallation
 ) -> None:

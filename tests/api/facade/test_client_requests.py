@@ -37,6 +37,7 @@ def test_every_client_has_requests() -> None:
         assert any("request" in step for step in recorded["steps"]), name
 
 
+@pytest.mark.spec("20.3", "24.8", "25.1", "26.6")
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_requests_of_public_clients_are_taken_as_they_are_sent(
     facade: Facade, world: FacadeInstallation, name: str

@@ -52,6 +52,7 @@ def settings_for(makers: MakerServices, facade_settings: Path, path: Path, **set
     return path
 
 
+@pytest.mark.spec("26.4")
 async def test_an_enclave_gets_what_the_maker_publishes(
     caching: Facade, makers: MakerServices, world: FacadeInstallation
 ) -> None:
@@ -82,6 +83,7 @@ async def test_an_enclave_gets_what_the_maker_publishes(
         makers.status = 200
 
 
+@pytest.mark.spec("26.4")
 async def test_an_enclave_that_requests_too_much_waits(
     makers: MakerServices, world: FacadeInstallation, facade_settings: Path, folder: Path
 ) -> None:

@@ -66,6 +66,7 @@ async def updated(client: httpx.AsyncClient, world: FacadeInstallation, status: 
     return path
 
 
+@pytest.mark.spec("22.10")
 @pytest.mark.parametrize("status", ["started", "ready", "failed"])
 async def test_a_stop_ends_an_update_and_start_brings_back_what_served(
     facade: Facade, world: FacadeInstallation, status: str
@@ -83,6 +84,7 @@ async def test_a_stop_ends_an_update_and_start_brings_back_what_served(
     assert (await spec_of(world))["tag"] == "v1.0.0"
 
 
+@pytest.mark.spec("22.9")
 @pytest.mark.parametrize("status", ["started", "ready", "failed"])
 async def test_a_relaunch_without_a_tag_is_of_what_serves(
     facade: Facade, world: FacadeInstallation, status: str
@@ -151,6 +153,7 @@ async def test_a_release_that_never_served_is_not_kept_when_its_tag_moved(
         assert named.status_code == 200, named.text
 
 
+@pytest.mark.spec("22.9")
 async def test_a_second_release_seconds_later_keeps_what_the_first_one_bound(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -165,6 +168,7 @@ async def test_a_second_release_seconds_later_keeps_what_the_first_one_bound(
     assert record["requested_tag"] == "v1.0.0"
 
 
+@pytest.mark.spec("7.3")
 async def test_a_cancel_restores_staging_that_a_relaunch_set(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -209,6 +213,7 @@ async def test_what_serves_keeps_its_secrets_and_keys_until_an_update_is_promote
         assert (await client.delete(path)).status_code == 204
 
 
+@pytest.mark.spec("22.11")
 async def test_what_is_followed_is_written_into_spec_when_it_ends(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -229,6 +234,7 @@ async def test_what_is_followed_is_written_into_spec_when_it_ends(
     assert (spec["tag"], spec["commit"]) == ("v1.1.0", commit)
 
 
+@pytest.mark.spec("21.4")
 async def test_a_failed_start_shows_what_was_tried(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -261,6 +267,7 @@ async def test_a_failed_start_shows_what_was_tried(
     assert (await spec_of(world))["tag"] == "v1.0.0"
 
 
+@pytest.mark.spec("21.4")
 async def test_a_relaunch_of_what_is_deploying_shows_the_new_tag(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -272,6 +279,7 @@ async def test_a_relaunch_of_what_is_deploying_shows_the_new_tag(
         assert (await client.get(path)).json() == record
 
 
+@pytest.mark.spec("22.10")
 async def test_a_stop_works_where_a_gitops_manager_owns_the_tag(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -299,6 +307,7 @@ async def test_a_stop_works_where_a_gitops_manager_owns_the_tag(
     assert (spec["state"], spec["tag"]) == ("Stopped", "v1.1.0")
 
 
+@pytest.mark.spec("22.9")
 @pytest.mark.parametrize(
     ("action", "status"), [("stop", 200), ("update/cancel", 409), ("relaunch", 409)]
 )

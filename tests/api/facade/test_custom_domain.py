@@ -3,6 +3,7 @@
 import uuid
 
 import httpx
+import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Domain, HostnameClaim
@@ -41,6 +42,7 @@ async def asked(
     return answer
 
 
+@pytest.mark.spec("8.11", "21.10")
 async def test_a_verified_domain_is_claimed_with_the_container(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -78,6 +80,8 @@ async def test_a_claim_left_behind_is_adopted(facade: Facade, world: FacadeInsta
     assert kept["metadata"]["resourceVersion"] != left["metadata"]["resourceVersion"]
 
 
+@pytest.mark.spec("21.10", "21.17")
+@pytest.mark.attack("foreign-domain")
 async def test_an_unverified_domain_is_refused(facade: Facade, world: FacadeInstallation) -> None:
     host = await make_domain(world, verified=False)
     async with facade.client(world.key) as client:

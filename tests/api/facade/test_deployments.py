@@ -38,6 +38,7 @@ async def made(
     return str(answer.json()["id"])
 
 
+@pytest.mark.spec("7.2", "7.5", "23.1", "23.9")
 async def test_counts_follow_the_containers(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         assert (await client.get("/api/deployments")).json() == []
@@ -108,6 +109,7 @@ async def test_a_create_is_answered_when_its_deployment_is_shown(
         assert (record["id"], record["instance_count"]) == (answer.json()["deployment_id"], 1)
 
 
+@pytest.mark.spec("7.3", "7.6", "23.2")
 async def test_the_default_of_staging_is_changed(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         first = await made(client, world, "a")
@@ -131,6 +133,8 @@ async def test_the_default_of_staging_is_changed(facade: Facade, world: FacadeIn
         assert missing.status_code == 404
 
 
+@pytest.mark.spec("5.7", "7.7", "23.3", "23.4")
+@pytest.mark.lifecycle("update-of-all")
 async def test_an_update_of_all_tells_each_result(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -193,6 +197,7 @@ async def test_an_update_of_many_looks_its_release_up_once(
     assert [each["status"] for each in results] == ["updating"] * many, answer.text
 
 
+@pytest.mark.spec("23.7")
 async def test_what_git_manages_fails_alone(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await made(client, world, "mine", **READY)
@@ -224,6 +229,7 @@ async def test_what_git_manages_fails_alone(facade: Facade, world: FacadeInstall
         assert (item["spec"]["staging"], item["spec"]["relaunchStaging"]) == (False, True)
 
 
+@pytest.mark.spec("7.7", "23.6", "23.8")
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [
@@ -250,6 +256,7 @@ async def test_a_wrong_update_writes_nothing(
         assert after["spec"] == before["spec"]
 
 
+@pytest.mark.spec("22.15")
 async def test_without_a_subscription_nothing_is_updated(
     facade: Facade, world: FacadeInstallation
 ) -> None:

@@ -53,6 +53,7 @@ async def post(client: httpx.AsyncClient, host: str) -> httpx.Response:
     return answer
 
 
+@pytest.mark.spec("3.3", "8.7", "8.8", "24.3", "24.8")
 async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -> None:
     host = await entitled(world)
     async with facade.client(world.key) as client:
@@ -99,6 +100,7 @@ async def test_the_life_of_a_domain(facade: Facade, world: FacadeInstallation) -
         assert (await client.delete(f"/api/domains/{host}")).status_code == 404
 
 
+@pytest.mark.spec("8.10")
 @pytest.mark.parametrize(
     "host", ["", "UPPER.test", "https://a.test", "*.a.test", "a.test:443", "nodots", "a.other.test"]
 )
@@ -112,6 +114,7 @@ async def test_a_domain_outside_of_the_suffix_is_refused(
         assert answer.json()["details"][0]["field"] == "domain"
 
 
+@pytest.mark.attack("foreign-domain")
 async def test_a_name_below_the_domain_of_generated_names_is_refused(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -122,6 +125,7 @@ async def test_a_name_below_the_domain_of_generated_names_is_refused(
         assert "whose names are generated" in answer.json()["error"]
 
 
+@pytest.mark.spec("8.9")
 async def test_without_the_entitlement_it_is_forbidden(
     facade: Facade, world: FacadeInstallation
 ) -> None:

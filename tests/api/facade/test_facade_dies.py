@@ -27,6 +27,7 @@ def line(proxied_settings: Path) -> Iterator[Successors]:
         yield Successors(stack, proxied_settings)
 
 
+@pytest.mark.spec("20.21")
 @pytest.mark.parametrize("operation", MAKE_OR_CHANGE)
 async def test_the_death_of_the_facade_leaves_all_or_nothing(
     operation: str, proxy: FaultyProxy, line: Successors, entitled_world: FacadeInstallation

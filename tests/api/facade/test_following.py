@@ -57,6 +57,7 @@ async def spec_of(world: FacadeInstallation) -> dict[str, Any]:
     return spec
 
 
+@pytest.mark.spec("21.8")
 async def test_auto_update_is_switched(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await made(client, world)
@@ -78,6 +79,7 @@ async def test_a_debug_container_follows_nothing(facade: Facade, world: FacadeIn
         assert "production" in answer.json()["error"]
 
 
+@pytest.mark.spec("6.14", "21.9")
 @pytest.mark.parametrize("name", ["enabled", "connected", "github_app_connected"])
 async def test_the_connection_is_switched_by_any_name(
     facade: Facade, world: FacadeInstallation, name: str
@@ -90,6 +92,7 @@ async def test_the_connection_is_switched_by_any_name(
             assert answer.json()["github_app_connected"] is wanted
 
 
+@pytest.mark.spec("22.13")
 async def test_following_and_the_connection_hang_together(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -113,6 +116,7 @@ async def test_following_and_the_connection_hang_together(
             assert wrong.status_code == 400
 
 
+@pytest.mark.spec("22.12")
 async def test_a_relaunch_to_an_earlier_release_ceases_to_follow(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -138,6 +142,7 @@ async def test_a_relaunch_to_the_latest_release_keeps_following(
         assert answer.json()["auto_update"] is True
 
 
+@pytest.mark.spec("22.12")
 @pytest.mark.parametrize(("tag", "follows"), [("v1.1.0", False), ("v1.0.0", True)])
 async def test_cancel_of_an_automatic_update_ceases_to_follow(
     facade: Facade, world: FacadeInstallation, tag: str, *, follows: bool
@@ -158,6 +163,7 @@ def signed(body: bytes, *, secret: str = WEBHOOK_SECRET) -> str:
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
+@pytest.mark.spec("22.17")
 @pytest.mark.parametrize("forge", ["github", "gitea"])
 async def test_a_release_webhook_lets_followers_look(
     facade: Facade, world: FacadeInstallation, forge: str
@@ -222,6 +228,7 @@ async def test_releases_of_a_repository_are_announced_at_a_rate(
         assert (await told("nobody/follows-it")).status_code == 202
 
 
+@pytest.mark.spec("22.17")
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
@@ -258,6 +265,7 @@ def changed(facade_settings: Path, name: str, **keys: Any) -> Path:
     return path
 
 
+@pytest.mark.spec("22.14")
 async def test_without_a_secret_nothing_is_connected(
     facade_settings: Path, world: FacadeInstallation
 ) -> None:

@@ -166,6 +166,7 @@ async def signer(path: str, world: FacadeInstallation) -> Sign:
     return lambda _: {"authorization": f"Bearer {token}"}
 
 
+@pytest.mark.attack("costly-body")
 @pytest.mark.parametrize(("method", "path"), TAKING_BODIES)
 async def test_the_largest_bodies_let_others_be_served(
     facade: Facade, world: FacadeInstallation, method: str, path: str

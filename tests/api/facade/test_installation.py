@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import yaml
 
 from cloister_clients.kube.kinds import CONFIG_MAP, of
@@ -36,6 +37,7 @@ def started(settings: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.spec("6.3")
 async def test_without_the_operators_settings_nothing_is_judged(
     api_cluster: Cluster, world: FacadeInstallation
 ) -> None:
@@ -84,6 +86,7 @@ async def test_without_the_operators_settings_nothing_is_judged(
         process.wait(30)
 
 
+@pytest.mark.spec("6.3", "7.1")
 async def test_the_facade_judges_by_the_operators_settings(
     api_cluster: Cluster, world: FacadeInstallation
 ) -> None:

@@ -56,6 +56,7 @@ async def test_a_create_repeated_after_a_kill_works(
     assert container["spec"]["name"] == "web"
 
 
+@pytest.mark.spec("20.18")
 async def test_a_create_without_a_response_is_idempotent(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -84,6 +85,7 @@ async def test_an_idempotency_key_repeats_the_answer(
         assert other.status_code == 409
 
 
+@pytest.mark.spec("20.19")
 async def test_two_replicas_see_each_others_writes(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -107,6 +109,7 @@ async def test_two_replicas_see_each_others_writes(
         assert second.stop() == 0
 
 
+@pytest.mark.spec("25.8")
 async def test_a_key_revoked_by_command_is_refused_everywhere_soon(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -133,6 +136,7 @@ async def test_a_stop_lets_the_running_request_end(world: FacadeInstallation) ->
         assert (await sending).status_code == 201
 
 
+@pytest.mark.spec("20.19")
 async def test_an_invalid_consistency_token_is_refused(
     facade: Facade, world: FacadeInstallation
 ) -> None:

@@ -68,6 +68,7 @@ async def client(facade: Facade) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
+@pytest.mark.spec("25.4")
 async def test_a_living_key_is_admitted_and_others_are_unknown(
     client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
@@ -77,6 +78,7 @@ async def test_a_living_key_is_admitted_and_others_are_unknown(
         assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
 
 
+@pytest.mark.spec("20.6")
 async def test_an_admin_key_with_the_request_is_tolerated(facade: Facade, key: str) -> None:
     async with facade.client("nonsense") as client:
         assert await ask(client, key) == 200
@@ -91,6 +93,7 @@ async def test_a_deleted_key_is_unknown_at_once(
     assert await ask(client, key) == 401
 
 
+@pytest.mark.spec("25.4")
 async def test_changes_by_another_process_are_seen(
     facade: Facade, client: httpx.AsyncClient, world: FacadeInstallation, key: str
 ) -> None:
@@ -128,6 +131,7 @@ async def test_an_expired_key_is_unknown(
     await becomes(client, 401, key)
 
 
+@pytest.mark.spec("25.4")
 async def test_a_cap_that_is_used_up_is_402_and_a_raised_one_admits_again(
     facade: Facade, client: httpx.AsyncClient, world: FacadeInstallation
 ) -> None:
@@ -185,6 +189,7 @@ async def test_without_billing_a_key_is_402_and_without_its_organization_unknown
     await becomes(client, 402, key)
 
 
+@pytest.mark.spec("25.4")
 async def test_a_key_holds_at_the_domains_of_its_organization(
     client: httpx.AsyncClient, world: FacadeInstallation, other_world: FacadeInstallation, key: str
 ) -> None:
@@ -202,6 +207,7 @@ async def test_a_key_holds_at_the_domains_of_its_organization(
     await becomes(client, 200, key, domain=foreign)
 
 
+@pytest.mark.spec("25.4")
 async def test_a_custom_domain_is_its_containers(
     facade: Facade,
     client: httpx.AsyncClient,
@@ -235,6 +241,7 @@ async def test_a_custom_domain_is_its_containers(
     assert await ask(client, key, domain=own) == 200
 
 
+@pytest.mark.spec("25.4")
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"{}", b'{"api_key": 5}', b'{"user": "y"}', b"\xff"],
@@ -245,11 +252,13 @@ async def test_a_malformed_body_is_400(client: httpx.AsyncClient, content: bytes
     assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
 
 
+@pytest.mark.spec("25.4")
 async def test_other_methods_are_405(client: httpx.AsyncClient) -> None:
     answer = await client.get(CHECK)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
+@pytest.mark.spec("9.1")
 async def test_the_last_use_is_written_at_shutdown(
     facade: Facade, world: FacadeInstallation, key: str
 ) -> None:
@@ -281,6 +290,7 @@ async def test_a_key_that_is_checked_too_often_is_429(
     assert int(answer.headers["retry-after"]) > 100
 
 
+@pytest.mark.spec("20.25")
 async def test_many_unknown_keys_are_429_and_known_ones_go_on(
     facade: Facade, world: FacadeInstallation
 ) -> None:

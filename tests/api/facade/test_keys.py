@@ -55,6 +55,7 @@ async def made(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     return await until(tried)
 
 
+@pytest.mark.spec("20.16")
 async def test_keys_are_read_page_by_page(facade: Facade, paying: FacadeInstallation) -> None:
     async with facade.client(paying.key) as client:
         names = [f"key-{number}" for number in range(5)]
@@ -77,6 +78,7 @@ async def test_keys_are_read_page_by_page(facade: Facade, paying: FacadeInstalla
             assert refused.json()["details"][0]["field"] == "cursor"
 
 
+@pytest.mark.spec("1.2", "1.3", "9.1", "9.2", "9.3", "24.8")
 async def test_a_created_key_has_every_field_of_the_record(
     facade: Facade, paying: FacadeInstallation
 ) -> None:
@@ -102,6 +104,7 @@ async def test_a_created_key_has_every_field_of_the_record(
     assert listed.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.spec("20.18")
 async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
     facade: Facade, paying: FacadeInstallation
 ) -> None:
@@ -154,6 +157,7 @@ async def test_a_create_with_a_key_of_the_client_can_be_sent_again(
         assert retried.json()["key"] != record["key"]
 
 
+@pytest.mark.spec("9.1", "9.4", "9.5", "9.6", "25.2", "25.3")
 async def test_the_keys_of_others_are_masked(facade: Facade, paying: FacadeInstallation) -> None:
     async with facade.client(paying.key) as client:
         mine = await made(client)
@@ -265,6 +269,7 @@ async def test_the_value_reaches_no_log_and_no_audit_row(
             assert value.encode() not in file.read_bytes()
 
 
+@pytest.mark.spec("3.6", "9.3")
 async def test_without_token_billing_no_key_is_made(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -277,6 +282,7 @@ async def test_without_token_billing_no_key_is_made(
 PAST = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()  # noqa: TID251 - the facade's clock
 
 
+@pytest.mark.spec("9.3", "12.2")
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -318,6 +324,7 @@ async def test_a_body_that_breaks_a_rule_names_the_field(
         assert len((await client.get("/api/keys")).json()) == 1
 
 
+@pytest.mark.spec("12.3", "25.2")
 async def test_metadata_may_have_exactly_its_bound(
     facade: Facade, paying: FacadeInstallation
 ) -> None:
@@ -326,6 +333,7 @@ async def test_metadata_may_have_exactly_its_bound(
         assert (await made(client, metadata=filling))["metadata"] == filling
 
 
+@pytest.mark.spec("24.8")
 async def test_keys_may_have_one_name(facade: Facade, paying: FacadeInstallation) -> None:
     """As back ends mint them: again at a renewal, and twice when two mints race."""
     async with facade.client(paying.key) as client:
@@ -354,6 +362,7 @@ async def test_keys_may_have_one_name(facade: Facade, paying: FacadeInstallation
         assert left == {*keys, other["key"]} - {keys[1]}
 
 
+@pytest.mark.spec("2.8", "9.2", "9.6")
 async def test_another_organization_and_admin_keys_are_not_reached(
     facade: Facade, paying: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import httpx
+import pytest
 
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container, Deployment
@@ -17,6 +18,8 @@ async def create(client: httpx.AsyncClient, world: FacadeInstallation, name: str
     return str(made.headers["location"])
 
 
+@pytest.mark.spec("1.4", "4.1", "5.2", "6.5", "6.6", "21.1", "21.2")
+@pytest.mark.lifecycle("create")
 async def test_a_create_makes_claim_deployment_and_container(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -84,6 +87,7 @@ async def test_the_list_is_the_same_by_each_of_its_ways(
     assert "GET /api/containers 200" in line
 
 
+@pytest.mark.spec("22.7")
 async def test_right_after_its_create_a_container_deploys_everywhere(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -114,6 +118,7 @@ async def test_right_after_its_create_a_container_deploys_everywhere(
             }
 
 
+@pytest.mark.spec("4.2", "4.3", "6.5")
 async def test_a_production_and_a_debug_container_share_a_name(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -127,6 +132,7 @@ async def test_a_production_and_a_debug_container_share_a_name(
     assert await world.container("web.debug") is not None
 
 
+@pytest.mark.spec("12.4", "20.9")
 async def test_a_taken_name_is_refused(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         await create(client, world)
@@ -136,6 +142,7 @@ async def test_a_taken_name_is_refused(facade: Facade, world: FacadeInstallation
     assert "web" in again.json()["error"]
 
 
+@pytest.mark.spec("4.1", "4.5", "6.11", "21.3", "21.12", "21.20", "22.5")
 async def test_the_record_follows_the_status(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         path = await create(client, world)
@@ -182,6 +189,7 @@ async def test_the_record_follows_the_status(facade: Facade, world: FacadeInstal
         }
 
 
+@pytest.mark.spec("3.5", "21.7", "22.6")
 async def test_a_deleted_container_is_gone_at_once(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -196,6 +204,7 @@ async def test_a_deleted_container_is_gone_at_once(
         assert again.status_code == 201, again.text
 
 
+@pytest.mark.spec("22.6")
 async def test_the_name_stays_taken_until_the_teardown_ends(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -268,6 +277,7 @@ async def test_a_deleted_container_counts_while_its_enclave_has_a_pod(
         await until(accepted, what="the place of the deleted one")
 
 
+@pytest.mark.spec("12.4")
 async def test_two_creates_of_a_name_at_once_make_one(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -293,6 +303,7 @@ async def validates(
     await until(found, what=f"the problems {problems}")
 
 
+@pytest.mark.spec("12.1")
 async def test_the_quota_holds_when_creates_race(facade: Facade, world: FacadeInstallation) -> None:
     await world.change_organization(limits={"containers": 1})
     async with facade.client(world.key) as client:
@@ -310,6 +321,7 @@ async def test_the_quota_holds_when_creates_race(facade: Facade, world: FacadeIn
         assert len((await client.get("/api/containers")).json()) == 2
 
 
+@pytest.mark.spec("12.1")
 async def test_an_answered_create_of_the_same_second_keeps_its_place(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -331,6 +343,7 @@ async def test_an_answered_create_of_the_same_second_keeps_its_place(
             before = [answered, made]
 
 
+@pytest.mark.spec("4.4", "6.4", "21.14")
 async def test_the_list_of_hosts_is_the_log_in_check(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -365,6 +378,7 @@ async def test_every_write_leaves_an_audit_row(facade: Facade, world: FacadeInst
     assert rows[1].request_id == "abc.1"
 
 
+@pytest.mark.spec("21.5")
 async def test_a_debug_container_may_do_without_the_tee(
     facade: Facade, world: FacadeInstallation
 ) -> None:

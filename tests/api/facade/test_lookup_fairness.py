@@ -61,6 +61,7 @@ async def validated(client: httpx.AsyncClient, world: FacadeInstallation) -> flo
     return time.monotonic() - begun
 
 
+@pytest.mark.spec("20.23")
 async def test_another_organization_does_not_wait_for_an_attackers_lookups(
     world: FacadeInstallation, other_world: FacadeInstallation, slow: SlowRegistry
 ) -> None:
@@ -93,6 +94,7 @@ async def test_another_organization_does_not_wait_for_an_attackers_lookups(
     assert {answer.headers["retry-after"] for answer in refused} == {"5"}
 
 
+@pytest.mark.spec("20.23")
 async def test_lookups_end_with_the_time_of_their_request(
     world: FacadeInstallation, slow: SlowRegistry
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import uuid
 
 import httpx
+import pytest
 
 from cloister_clients.kube.kinds import CONFIG_MAP, of
 from cloister_crds.config import parse
@@ -69,6 +70,7 @@ async def created(
     return f"{made.headers['location']}/measurement"
 
 
+@pytest.mark.spec("21.15")
 async def test_the_published_bytes_and_their_digests(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -96,6 +98,7 @@ async def test_the_published_bytes_and_their_digests(
     assert shown["initdata"]["digest"] == f"sha256:{hashlib.sha256(toml).hexdigest()}"
 
 
+@pytest.mark.spec("2.9")
 async def test_a_debug_container_is_another(facade: Facade, world: FacadeInstallation) -> None:
     plain = HostSpec()
     async with facade.client(world.key) as client:
@@ -112,6 +115,7 @@ async def test_a_debug_container_is_another(facade: Facade, world: FacadeInstall
     assert all("initdata" not in each for each in answers)
 
 
+@pytest.mark.spec("21.15")
 async def test_without_an_active_enclave_there_is_no_measurement(
     facade: Facade, world: FacadeInstallation
 ) -> None:

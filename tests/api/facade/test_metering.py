@@ -119,6 +119,7 @@ async def over(world: FacadeInstallation, name: str, demoted: datetime | None) -
     await world.kube.delete(of(Enclave), name, world.namespace)
 
 
+@pytest.mark.spec("5.2")
 async def test_blue_green_and_kills_at_random_times_lose_and_double_nothing(
     world: FacadeInstallation, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ async def created(facade: Facade, world: FacadeInstallation) -> str:
     return str(made.json()["id"])
 
 
+@pytest.mark.spec("6.15", "21.13")
 async def test_a_series_has_a_point_for_every_interval(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -83,6 +84,7 @@ async def host_figures(facade: Facade, host: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(pattern, text, re.MULTILINE)}
 
 
+@pytest.mark.spec("21.13")
 async def test_gpus_are_those_of_the_pod_and_of_the_hosts_own_exporters(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -118,6 +120,7 @@ async def test_gpus_are_those_of_the_pod_and_of_the_hosts_own_exporters(
         }
 
 
+@pytest.mark.spec("6.15")
 async def test_usage_of_what_serves_comes_from_the_metrics_api(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -148,6 +151,7 @@ async def test_usage_of_what_serves_comes_from_the_metrics_api(
         assert await told() == before, "once, however often it was asked"
 
 
+@pytest.mark.attack("foreign-utilization")
 async def test_no_annotation_makes_a_container_another_one(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -169,6 +173,7 @@ async def test_no_annotation_makes_a_container_another_one(
         assert (await client.get(f"/api/containers/{own}")).json()["id"] == own
 
 
+@pytest.mark.spec("21.13")
 @pytest.mark.parametrize("query", ["?time=2h", "?time=", "?time=24H"])
 async def test_an_unknown_window_is_refused_by_name(
     facade: Facade, world: FacadeInstallation, query: str

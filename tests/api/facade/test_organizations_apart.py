@@ -167,6 +167,8 @@ def told(answer: httpx.Response, *said: str) -> tuple[int, Any, list[str]]:
     return answer.status_code, text, sorted(answer.headers)
 
 
+@pytest.mark.spec("2.2", "20.13")
+@pytest.mark.attack("foreign-ids")
 async def test_a_thing_of_another_organization_is_as_unknown_as_any(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -226,6 +228,8 @@ def test_every_field_of_a_body_that_names_a_thing_is_tried() -> None:
     assert named_in_bodies() - VALUES == set(NAMED_IN_BODIES)
 
 
+@pytest.mark.spec("20.13")
+@pytest.mark.attack("foreign-ids")
 @pytest.mark.parametrize(
     ("path", "field"),
     [

@@ -141,6 +141,7 @@ def record(found: dict[str, Any], amount: float, description: str, status: str) 
     return made | ({"invoice_url": found["hosted_invoice_url"]} if kind == "Invoice" else {})
 
 
+@pytest.mark.spec("10.7", "27.8")
 async def test_invoices_and_charges_are_one_history(
     stripe: Stripe, client: httpx.AsyncClient, customer: str
 ) -> None:
@@ -185,6 +186,7 @@ async def test_every_page_is_read(stripe: Stripe, client: httpx.AsyncClient, cus
     assert [each["id"] for each in found] == [each["id"] for each in reversed(invoices + alone)]
 
 
+@pytest.mark.spec("10.6")
 async def test_only_administrators_see_the_history(
     paying: Facade,
     stripe: Stripe,

@@ -40,6 +40,7 @@ async def limited(client: httpx.AsyncClient, world: FacadeInstallation, **limits
     await until(known, what="the limits")
 
 
+@pytest.mark.spec("12.13")
 @pytest.mark.parametrize(
     ("path", "what"),
     [
@@ -72,6 +73,7 @@ async def test_a_create_above_a_limit_is_refused_before_anything_is_written(
         assert again.is_success, again.text
 
 
+@pytest.mark.spec("12.13")
 async def test_the_quota_of_the_namespace_is_the_same_error(
     facade: Facade, world: FacadeInstallation
 ) -> None:

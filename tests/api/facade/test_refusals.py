@@ -43,6 +43,7 @@ async def conditions_of_the_host(world: FacadeInstallation, update: ConditionUpd
     await world.kube.merge_patch(of(Host), world.host, {"status": status}, subresource="status")
 
 
+@pytest.mark.spec("21.17", "40.2")
 @pytest.mark.parametrize(
     ("change", "field", "code"),
     [
@@ -62,6 +63,7 @@ async def test_what_is_asked_for_must_be_there(
     assert body["details"][0]["field"] in {field, "repo"}
 
 
+@pytest.mark.spec("40.1")
 async def test_a_release_without_file_is_named(facade: Facade, world: FacadeInstallation) -> None:
     commit = world.repository.commit({"README": b"nothing\n"})
     world.repository.tag("empty", commit)
@@ -70,6 +72,7 @@ async def test_a_release_without_file_is_named(facade: Facade, world: FacadeInst
     assert "service-config.yml" in body["error"]
 
 
+@pytest.mark.spec("20.8")
 async def test_all_errors_of_a_file_are_reported_together(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -82,6 +85,7 @@ async def test_all_errors_of_a_file_are_reported_together(
     assert body["status"] == 400
 
 
+@pytest.mark.spec("20.8")
 async def test_request_and_release_are_judged_together(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -94,6 +98,7 @@ async def test_request_and_release_are_judged_together(
     assert [each["field"] for each in body["details"]] == ["secrets[0]", "tag"]
 
 
+@pytest.mark.spec("49.1", "49.2", "49.3", "49.4")
 async def test_an_image_that_is_not_there_is_named(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -114,6 +119,7 @@ async def test_an_unreachable_registry_is_distinguished_from_a_missing_image(
     assert host in body["error"]
 
 
+@pytest.mark.spec("20.12")
 @pytest.mark.parametrize(
     "change", [{"gpus": 1}, {"host_name": "anything"}, {"custom_domain": "web.example.test"}]
 )
@@ -125,6 +131,7 @@ async def test_a_missing_entitlement_is_forbidden(
     assert "entitlement" in body["error"]
 
 
+@pytest.mark.spec("20.9", "21.17")
 async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: FacadeInstallation) -> None:
     await world.change_organization(entitlements={"hostSelection": True})
 
@@ -157,6 +164,7 @@ async def test_a_host_is_chosen_by_those_who_may(facade: Facade, world: FacadeIn
         await until(waits, what="the Host's status")
 
 
+@pytest.mark.attack("foreign-domain")
 async def test_a_host_name_that_another_holds_is_a_conflict(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -174,6 +182,7 @@ async def test_a_host_name_that_another_holds_is_a_conflict(
         await world.kube.delete(of(HostnameClaim), hostname)
 
 
+@pytest.mark.spec("12.1")
 async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -193,6 +202,7 @@ async def test_a_quota_that_is_reached_is_forbidden_before_anything_is_made(
     assert await world.containers() == []
 
 
+@pytest.mark.spec("6.3", "21.11")
 async def test_validate_reports_all_problems_and_creates_nothing(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -265,6 +275,7 @@ async def test_validate_shows_the_file_its_secrets_and_the_address(
         assert relaunch["hostname"] == made.json()["domain"]
 
 
+@pytest.mark.spec("24.9")
 async def test_validate_warns_of_a_secret_that_the_create_must_bind(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -315,6 +326,7 @@ JUDGED: dict[str, dict[str, Any]] = {
 """What a create may say -> the same in a validate."""
 
 
+@pytest.mark.spec("21.11")
 async def test_validate_judges_as_the_create_does(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -338,6 +350,7 @@ async def test_validate_judges_as_the_create_does(
                 assert told == {("NameTaken", "instance_name")}, case
 
 
+@pytest.mark.spec("21.11")
 async def test_validate_of_a_relaunch_skips_the_limit(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -358,6 +371,7 @@ async def test_validate_of_a_relaunch_skips_the_limit(
         assert (await client.post("/api/containers/validate", json=other)).status_code == 404
 
 
+@pytest.mark.spec("4.2", "6.2", "21.10")
 async def test_validate_name(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
 

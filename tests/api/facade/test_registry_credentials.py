@@ -42,6 +42,7 @@ async def login_of(world: FacadeInstallation, registry: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.spec("8.16", "8.19", "24.5")
 async def test_the_life_of_credentials(facade: Facade, entitled: FacadeInstallation) -> None:
     async with facade.client(entitled.key) as client:
         path = "/api/registry-credentials"
@@ -80,6 +81,7 @@ async def test_the_life_of_credentials(facade: Facade, entitled: FacadeInstallat
     assert TOKEN not in told + str(objects)
 
 
+@pytest.mark.spec("8.16", "8.18", "8.19")
 @pytest.mark.parametrize(
     ("registry", "body", "status", "field"),
     [
@@ -110,6 +112,7 @@ async def test_what_are_no_credentials_is_refused(
         assert not any(each["has_credentials"] for each in shown.values())
 
 
+@pytest.mark.spec("8.17")
 async def test_without_the_entitlement_all_is_forbidden(
     facade: Facade, world: FacadeInstallation
 ) -> None:

@@ -4,6 +4,7 @@ No operator runs: the tests write the status as it would.
 """
 
 import httpx
+import pytest
 
 from tests.support.programs.facade import Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -24,6 +25,8 @@ def identity(answer: httpx.Response) -> str:
     return str(answer.json()["id"])
 
 
+@pytest.mark.spec("21.19")
+@pytest.mark.lifecycle("replaces")
 async def test_the_old_one_is_deleted_once_the_new_one_serves(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -67,6 +70,7 @@ async def test_the_old_one_is_deleted_once_the_new_one_serves(
     assert await world.container("web") is None
 
 
+@pytest.mark.spec("21.19")
 async def test_when_the_new_one_fails_its_deletion_brings_the_old_one_back(
     facade: Facade, world: FacadeInstallation
 ) -> None:

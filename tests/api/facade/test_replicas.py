@@ -160,6 +160,7 @@ class Enclave:
         await self.flush()
 
 
+@pytest.mark.spec("25.4")
 async def test_a_cap_is_overshot_no_further_than_documented(
     world: FacadeInstallation, shared: Path
 ) -> None:

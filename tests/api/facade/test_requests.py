@@ -17,6 +17,7 @@ ANY = "0b6d7f0e-3a4c-4f0e-9d55-0c1f2e3d4a5b"
 """An identifier of nothing."""
 
 
+@pytest.mark.spec("2.1", "2.5", "3.2", "20.5")
 @pytest.mark.parametrize(
     "header",
     [
@@ -51,11 +52,15 @@ async def test_without_a_key_there_is_nothing(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.spec("2.5")
+@pytest.mark.attack("dead-key")
 async def test_a_well_formed_key_that_was_never_issued_is_unknown(facade: Facade) -> None:
     async with facade.client(generate()) as client:
         assert (await client.get("/api/containers")).status_code == 401
 
 
+@pytest.mark.spec("2.5")
+@pytest.mark.attack("dead-key")
 async def test_an_expired_key_is_unknown(facade: Facade, world: FacadeInstallation) -> None:
     key = await world.new_key(days=1)
     async with facade.client(key) as client:
@@ -68,6 +73,8 @@ async def test_an_expired_key_is_unknown(facade: Facade, world: FacadeInstallati
         await until(expired)
 
 
+@pytest.mark.spec("2.4")
+@pytest.mark.attack("dead-key")
 async def test_a_key_dies_with_its_creators_role_for_good(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -93,6 +100,7 @@ async def test_a_key_dies_with_its_creators_role_for_good(
     assert "revoked" in answer.json()["error"]
 
 
+@pytest.mark.spec("2.4")
 async def test_a_role_lost_between_two_requests_revokes_the_key(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -147,6 +155,7 @@ async def test_a_later_organization_of_the_name_does_not_inherit_keys(
         await until(restored)
 
 
+@pytest.mark.spec("3.2", "20.13")
 async def test_another_organizations_id_is_as_unknown_as_any(
     facade: Facade, world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:
@@ -177,6 +186,7 @@ async def test_another_organizations_id_is_as_unknown_as_any(
     assert await other_world.container("theirs") is not None
 
 
+@pytest.mark.spec("1.2")
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -222,6 +232,7 @@ async def test_a_wrong_body_is_named(
     assert await world.containers() == []
 
 
+@pytest.mark.spec("20.14")
 async def test_a_body_is_bounded(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         headers = {"Content-Type": "application/json"}
@@ -238,6 +249,7 @@ async def test_a_body_is_bounded(facade: Facade, world: FacadeInstallation) -> N
         assert streamed.status_code == 413
 
 
+@pytest.mark.spec("1.2", "20.14")
 async def test_only_json_is_taken(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
@@ -250,6 +262,7 @@ async def test_only_json_is_taken(facade: Facade, world: FacadeInstallation) -> 
         assert answer.status_code == 400
 
 
+@pytest.mark.spec("20.9")
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
@@ -269,6 +282,7 @@ async def test_a_method_that_a_path_does_not_know(
     assert answer.headers["allow"] == allowed
 
 
+@pytest.mark.spec("3.2")
 async def test_a_path_that_does_not_exist(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for path in ("/api/nothing", "/api/containers/", "/", "/nothing"):
@@ -277,12 +291,14 @@ async def test_a_path_that_does_not_exist(facade: Facade, world: FacadeInstallat
             assert answer.json()["code"] == "NOT_FOUND"
 
 
+@pytest.mark.spec("20.6")
 async def test_health_needs_no_key(facade: Facade) -> None:
     async with facade.client() as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         assert (await client.get("/readyz")).json() == {"status": "ok"}
 
 
+@pytest.mark.spec("20.15")
 async def test_request_ids_are_kept_where_they_are_harmless(facade: Facade) -> None:
     async with facade.client() as client:
         kept = await client.get("/healthz", headers={"X-Request-Id": "my-id.1"})

@@ -94,6 +94,7 @@ async def filled(client: httpx.AsyncClient, world: FacadeInstallation) -> None:
     assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.spec("20.10")
 @pytest.mark.nightly
 @pytest.mark.timeout(SECONDS + 400)
 async def test_with_a_key_nothing_contradicts_the_document(

@@ -37,6 +37,7 @@ async def everything(world: FacadeInstallation) -> str:
     return f"{secrets} {await world.containers()} {await world.audit()}"
 
 
+@pytest.mark.spec("24.7")
 async def test_each_container_is_a_user_of_its_own(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -55,6 +56,7 @@ async def test_each_container_is_a_user_of_its_own(
         assert "used by web, web (debug);" in refused.json()["error"]
 
 
+@pytest.mark.spec("3.3", "8.2", "8.4", "24.1", "24.6")
 async def test_the_life_of_a_secret(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/secrets", json={"name": "API_KEY", "value": FIRST})
@@ -98,6 +100,7 @@ async def test_the_life_of_a_secret(facade: Facade, world: FacadeInstallation) -
     assert SECOND not in told
 
 
+@pytest.mark.spec("8.4")
 async def test_of_deletes_at_once_one_finds_the_secret(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -123,6 +126,7 @@ async def test_of_deletes_at_once_one_finds_the_secret(
         assert sorted(each.status_code for each in answers) in ([204, 404], [204, 412])
 
 
+@pytest.mark.spec("8.1")
 async def test_two_spellings_are_two_secrets(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for name in ("TLS_KEY", "tls-key"):
@@ -133,6 +137,7 @@ async def test_two_spellings_are_two_secrets(facade: Facade, world: FacadeInstal
         assert await value_of(world, "tls-key") == "value of tls-key"
 
 
+@pytest.mark.spec("8.3", "24.8")
 async def test_a_name_is_had_once(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         bodies = [{"name": "API_KEY", "value": f"made-up-value-{number}"} for number in range(4)]
@@ -145,6 +150,7 @@ async def test_a_name_is_had_once(facade: Facade, world: FacadeInstallation) -> 
         assert await value_of(world, "API_KEY") == won["value"]
 
 
+@pytest.mark.spec("8.3")
 async def test_two_repositories_may_have_a_secret_of_one_name(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -177,6 +183,7 @@ async def test_two_repositories_may_have_a_secret_of_one_name(
         assert (await client.get("/api/secrets/API_KEY")).json()["repo"] == world.repo
 
 
+@pytest.mark.spec("8.3")
 async def test_of_an_organizations_and_a_repositorys_secret_one_gets_the_name(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -247,6 +254,7 @@ async def test_a_secret_that_was_taken_back_is_in_no_list_after_its_refusal(
     assert left["repo"] == world.repo
 
 
+@pytest.mark.spec("24.7")
 async def test_a_repositorys_secret_is_used_by_containers_whose_file_names_it(
     facade: Facade, world: FacadeInstallation
 ) -> None:
@@ -295,6 +303,7 @@ async def test_what_an_earlier_secret_left_is_replaced(
     assert await value_of(world, "API_KEY") == SECOND
 
 
+@pytest.mark.spec("20.22")
 @pytest.mark.parametrize("part", [{"stringData": {"tls": "theirs"}}, {"data": {"tls": "dGhlaXJz"}}])
 async def test_a_value_that_git_manages_is_not_changed(
     facade: Facade, world: FacadeInstallation, part: dict[str, Any]

@@ -56,6 +56,7 @@ def test_every_operation_that_changes_something_is_named() -> None:
     assert not CALLS.keys() & ELSEWHERE.keys()
 
 
+@pytest.mark.spec("20.21")
 @pytest.mark.parametrize("operation", CALLS)
 async def test_the_death_of_the_server_leaves_all_or_nothing(
     operation: str, proxy: FaultyProxy, proxied: Facade, entitled_world: FacadeInstallation

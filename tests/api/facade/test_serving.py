@@ -33,6 +33,7 @@ def port_of(facade: Facade) -> int:
     return int(facade.base.rpartition(":")[2])
 
 
+@pytest.mark.spec("20.9", "20.20")
 async def test_a_key_that_is_used_too_often_waits(world: FacadeInstallation) -> None:
     # A ledger of its own, because facades on one ledger share the rate.
     ledger = {"path": f"{world.organization}.db", "keyMaterial": "keys.json"}
@@ -56,6 +57,7 @@ async def test_a_key_that_is_used_too_often_waits(world: FacadeInstallation) -> 
             await until(again)
 
 
+@pytest.mark.spec("20.20")
 async def test_an_organization_that_writes_too_often_waits_and_goes_on_reading(
     world: FacadeInstallation,
 ) -> None:

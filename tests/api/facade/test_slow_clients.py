@@ -171,6 +171,7 @@ HELD_BACK = b" " * (MAX_REPORT - 1)
 JSON = {"content_type": "application/json", "content_length": str(MAX_REPORT)}
 
 
+@pytest.mark.spec("20.23")
 async def test_bodies_without_their_last_byte_fill_no_memory_and_stop_nobody(
     impatient: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -183,6 +184,7 @@ async def test_bodies_without_their_last_byte_fill_no_memory_and_stop_nobody(
     assert attack.statuses() <= {0, 408, 503}
 
 
+@pytest.mark.spec("20.23")
 async def test_who_cannot_be_right_is_refused_before_the_body(
     impatient: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -209,6 +211,7 @@ async def test_who_cannot_be_right_is_refused_before_the_body(
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "UNAUTHORIZED"
 
 
+@pytest.mark.spec("20.23")
 async def test_headers_that_do_not_end_stop_nobody(
     impatient: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -231,6 +234,7 @@ async def test_headers_that_do_not_end_stop_nobody(
             assert body.keys() == {"error", "code", "request_id"}
 
 
+@pytest.mark.spec("20.23")
 async def test_clients_that_read_no_response_are_ended(
     impatient: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -253,6 +257,7 @@ async def test_clients_that_read_no_response_are_ended(
         client.close()
 
 
+@pytest.mark.spec("20.23")
 async def test_an_organization_with_too_much_in_progress_waits_and_others_do_not(
     world: FacadeInstallation, other_world: FacadeInstallation
 ) -> None:

@@ -11,6 +11,7 @@ from tests.support.programs.facade import Facade, FacadeInstallation
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1mgm8ZSvTX0UuU1yV7c5vC6tbTfvpgYLfSyYpzdyz7 ada"
 
 
+@pytest.mark.spec("3.3", "8.5", "8.6", "24.2", "24.8")
 async def test_the_life_of_a_key(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         made = await client.post("/api/ssh-keys", json={"name": "ada", "public_key": PUBLIC + "\n"})
@@ -37,6 +38,7 @@ async def test_the_life_of_a_key(facade: Facade, world: FacadeInstallation) -> N
         assert (await client.delete("/api/ssh-keys/ada")).status_code == 404
 
 
+@pytest.mark.spec("8.5")
 @pytest.mark.parametrize(
     ("body", "field"),
     [

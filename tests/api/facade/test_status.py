@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from cloister_clients.kube.kinds import EVENT
 from tests.support.programs.facade import Facade, FacadeInstallation
@@ -76,6 +77,7 @@ async def test_the_status_shows_conditions_and_both_enclaves_and_has_a_version(
             await world.end_enclave(name)
 
 
+@pytest.mark.attack("foreign-enclave")
 async def test_an_enclave_of_another_container_is_not_shown(
     facade: Facade, world: FacadeInstallation
 ) -> None:

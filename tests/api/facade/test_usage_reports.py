@@ -48,6 +48,8 @@ def reporter(world: FacadeInstallation) -> Reporter:
     return Reporter(world)
 
 
+@pytest.mark.spec("9.1", "26.7")
+@pytest.mark.attack("forged-usage-report")
 async def test_a_report_counts_and_its_cap_holds(
     facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -84,6 +86,8 @@ async def test_a_report_counts_and_its_cap_holds(
     assert key not in letter["event"]
 
 
+@pytest.mark.spec("26.9")
+@pytest.mark.attack("forged-usage-report")
 async def test_what_is_not_signed_right_is_401(
     facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -118,6 +122,7 @@ async def test_what_is_not_signed_right_is_401(
     assert "lowercase letters" in bad.stderr
 
 
+@pytest.mark.spec("26.7")
 async def test_a_malformed_report_is_400(
     facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:
@@ -131,6 +136,7 @@ async def test_a_malformed_report_is_400(
         assert (await reporter.send(client, many)).status_code == 400
 
 
+@pytest.mark.spec("20.14")
 async def test_large_reports_are_taken(
     facade: Facade, world: FacadeInstallation, reporter: Reporter
 ) -> None:

@@ -30,6 +30,7 @@ async def made(
     return answer
 
 
+@pytest.mark.spec("20.17")
 @pytest.mark.parametrize(
     ("method", "action", "body"),
     [
@@ -175,6 +176,7 @@ async def test_the_version_that_was_read_is_changed_once(
         assert (await client.delete(path, headers={"If-Match": "*"})).status_code == 404
 
 
+@pytest.mark.spec("20.11", "20.16")
 async def test_lists_are_paginated_on_request(facade: Facade, world: FacadeInstallation) -> None:
     async with facade.client(world.key) as client:
         for number in range(5):
@@ -212,6 +214,7 @@ def operations_with(parameter: str) -> list[str]:
     ]
 
 
+@pytest.mark.spec("20.17")
 async def test_every_record_that_can_be_changed_has_versions(
     facade: Facade, entitled_world: FacadeInstallation
 ) -> None:
@@ -235,6 +238,7 @@ async def everything(client: httpx.AsyncClient) -> list[Any]:
     return [(await client.get(f"/api/{each}")).json() for each in lists]
 
 
+@pytest.mark.spec("20.17")
 async def test_a_version_is_changed_once_whatever_it_is_of(
     facade: Facade, entitled_world: FacadeInstallation
 ) -> None:
@@ -285,6 +289,7 @@ async def version_of(world: FacadeInstallation, kind: type[Domain], name: str) -
     return f'"{await until(told, what="the look at the domain")}"'
 
 
+@pytest.mark.spec("20.18")
 async def test_every_create_can_be_sent_again(
     facade: Facade, entitled_world: FacadeInstallation
 ) -> None:

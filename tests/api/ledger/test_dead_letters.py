@@ -28,6 +28,7 @@ def read(place: Place) -> tuple[list[DeadLetter], list[str]]:
         engine.dispose()
 
 
+@pytest.mark.spec("26.7")
 async def test_what_cannot_be_counted_is_kept_beside_what_counts(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
@@ -63,6 +64,7 @@ async def test_what_is_no_event_at_all_is_kept_too(
     assert (letter.key, letter.reason != "") == (None, True)
 
 
+@pytest.mark.spec("26.7")
 async def test_dead_letters_of_a_reporter_are_bounded_and_what_is_lost_is_counted(
     engine: AsyncEngine, place: Place, material: KeyMaterial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +84,7 @@ async def test_dead_letters_of_a_reporter_are_bounded_and_what_is_lost_is_counte
     assert 20_000 <= size < 30_000
 
 
+@pytest.mark.spec("26.7")
 async def test_dead_letters_are_swept_with_the_events(
     engine: AsyncEngine, place: Place, material: KeyMaterial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ async def test_a_request_finds_the_key_that_it_made(
     assert await keys.made_by("d" * 64, "id-1") is None
 
 
+@pytest.mark.spec("25.4")
 async def test_every_replica_sees_changes_in_order(
     engine: AsyncEngine, second: AsyncEngine, material: KeyMaterial
 ) -> None:
@@ -165,6 +166,7 @@ async def test_every_replica_sees_changes_in_order(
             assert (await status(here, value), await status(there, value)) == (expected, expected)
 
 
+@pytest.mark.spec("9.1", "25.5")
 async def test_last_uses_are_written_behind(engine: AsyncEngine, material: KeyMaterial) -> None:
     keys, cache = ApiKeys(engine, material), book_on(engine, material)
     made, value = await make(keys)

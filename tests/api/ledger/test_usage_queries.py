@@ -68,6 +68,7 @@ async def filled(
     return UsageQueries(engine), events, [(key.id, value) for key, value in made]
 
 
+@pytest.mark.spec("10.4", "10.5", "27.1", "27.2")
 @pytest.mark.parametrize("name", [*WINDOWS, None])
 async def test_every_window_holds_exactly_its_events(
     filled: tuple[UsageQueries, list[dict[str, Any]], list[tuple[int, str]]], name: str | None
@@ -182,6 +183,7 @@ async def series_agrees(usage: UsageQueries, name: str, events: list[dict[str, A
         assert set(point["models"]) == {e["attributes"]["model"] for e in own}
 
 
+@pytest.mark.spec("10.2")
 async def test_keys_of_one_name_are_summed_and_deleted_ones_stay(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
@@ -198,6 +200,7 @@ async def test_keys_of_one_name_are_summed_and_deleted_ones_stay(
         assert set(found["keys"]["ci"]["models"]) == {"north", "unknown"}
 
 
+@pytest.mark.spec("10.5")
 async def test_an_organization_without_usage_has_zeros(engine: AsyncEngine) -> None:
     usage = UsageQueries(engine)
     found = asdict(await usage.aggregated("nobody", None, NOW))

@@ -106,6 +106,7 @@ async def test_an_event_counts_in_every_sum(
     assert differences(place) == []
 
 
+@pytest.mark.spec("26.6")
 async def test_repeated_events_and_reports_count_once(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
@@ -121,6 +122,7 @@ async def test_repeated_events_and_reports_count_once(
     assert differences(place) == []
 
 
+@pytest.mark.spec("26.9")
 async def test_a_nonce_with_another_body_is_taken_nothing_of(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
@@ -131,6 +133,7 @@ async def test_a_nonce_with_another_body_is_taken_nothing_of(
     assert await totals(engine) == {"ci": (100, 10, 0, 1, 0)}
 
 
+@pytest.mark.spec("26.11")
 async def test_events_of_unknown_keys_are_kept_unattributed(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:
@@ -152,6 +155,7 @@ async def test_events_of_unknown_keys_are_kept_unattributed(
     assert differences(place) == []
 
 
+@pytest.mark.spec("26.10")
 async def test_late_events_land_in_their_own_buckets(
     engine: AsyncEngine, place: Place, material: KeyMaterial
 ) -> None:

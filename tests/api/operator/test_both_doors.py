@@ -236,6 +236,7 @@ def seen(container: Container) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.lifecycle("start", "stop", "update-of-all")
 @pytest.mark.parametrize("call", ROWS)
 def test_a_call_and_its_manifest_change_do_the_same(doors: Doors, call: str) -> None:
     row = ROWS[call]
@@ -255,6 +256,7 @@ def test_a_call_and_its_manifest_change_do_the_same(doors: Doors, call: str) -> 
     doors.delete()
 
 
+@pytest.mark.lifecycle("deleted")
 def test_a_delete_is_a_delete(doors: Doors) -> None:
     doors.begin(staging=False)
     doors.run()
@@ -280,6 +282,8 @@ def test_the_default_of_staging_is_a_field_of_the_deployment(doors: Doors) -> No
     doors.delete()
 
 
+@pytest.mark.spec("5.7", "23.5")
+@pytest.mark.lifecycle("update-of-all")
 def test_an_update_of_all_instances_while_some_are_stopped(doors: Doors) -> None:
     idle = replace(doors)
     idle.begin(staging=False)
@@ -318,6 +322,7 @@ def test_an_update_of_all_instances_while_some_are_stopped(doors: Doors) -> None
     idle.delete()
 
 
+@pytest.mark.spec("12.1")
 def test_an_update_at_the_instance_limit_is_no_further_instance(doors: Doors) -> None:
     def alone() -> bool:
         return not doors.installation.objects("ctr,encl,pods")

@@ -83,6 +83,7 @@ def test_a_lost_pod_is_replaced_whatever_the_settings_are_by_then(
     assert "/later" not in mounts
 
 
+@pytest.mark.lifecycle("first-failed")
 def test_an_exit_with_an_error_is_reported(prepared: Installation) -> None:
     prepared.operator().wait_until_it_leads()
     prepared.create_container("web", repo="acme/web", tag="v1")
@@ -100,6 +101,9 @@ def wait_until_it_is_at(
     until_sync(reached, within=60, every=every, what=step)
 
 
+@pytest.mark.lifecycle(
+    "killed-in-automatic-update", "killed-in-create", "killed-in-drain", "killed-in-staged-update"
+)
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_between_any_two_writes(prepared: Installation, seed: int) -> None:

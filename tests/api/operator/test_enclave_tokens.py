@@ -118,6 +118,7 @@ def pod_token(installation: Installation) -> str:
     return str(response.raise_for_status().json()["status"]["token"])
 
 
+@pytest.mark.attack("enclave-token")
 def test_a_tenant_reads_no_token_of_an_enclave(signed: Installation, tenant: DirectClient) -> None:
     """The attack: a tenant who reads core Secrets has a key of its own signed."""
     found = set(readable(tenant, signed.namespace))

@@ -78,6 +78,7 @@ def test_a_namespace_is_created_and_isolated(operated: Installation) -> None:
         operated.kubectl("delete", f"organization/{slug}", f"namespace/ns-{slug}", "--wait=false")
 
 
+@pytest.mark.attack("foreign-namespace")
 @pytest.mark.parametrize(
     ("which", "reason"), [("the operator's", "NamespaceRefused"), ("another", "NamespaceNotOurs")]
 )

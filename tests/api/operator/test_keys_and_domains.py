@@ -89,6 +89,7 @@ def wait_for(installation: Installation, kind: str, name: str, reason: str) -> d
     return body
 
 
+@pytest.mark.spec("8.5")
 def test_an_ssh_key_reports_its_type_and_who_names_it(operated: Installation) -> None:
     operated.apply(manifest("SSHKey", "me", {"publicKey": KEY}, operated.namespace))
     body = wait_for(operated, "sshkeys.cloister.dev", "me", "KeyUsable")
@@ -107,6 +108,8 @@ def test_an_ssh_key_reports_its_type_and_who_names_it(operated: Installation) ->
     wait_for(operated, "sshkeys.cloister.dev", "cut", "SSHKeyInvalid")
 
 
+@pytest.mark.spec("5.8")
+@pytest.mark.lifecycle("domain")
 def test_a_domain_from_its_records_to_its_loss(operated: Installation, zone: NameServer) -> None:
     kind = "domains.cloister.dev"
     operated.create_container("web", repo="acme/web", tag="v9", customDomain=HOST)
@@ -142,6 +145,7 @@ def test_a_domain_from_its_records_to_its_loss(operated: Installation, zone: Nam
     patch_organization(operated, {"entitlements": {"domainSuffixes": [ZONE]}})
 
 
+@pytest.mark.spec("8.8")
 def test_a_requested_check_of_a_domain_is_handled_at_once(operated: Installation) -> None:
     operated.apply(manifest("Domain", "asked", {"domain": f"asked.{ZONE}"}, operated.namespace))
     wait_for(operated, "domains.cloister.dev", "asked", "DomainNotVerified")

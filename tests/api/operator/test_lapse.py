@@ -72,6 +72,7 @@ def serves_by(installation: Installation, name: str) -> str:
     return container.status.active_enclave or ""
 
 
+@pytest.mark.spec("22.16")
 def test_without_a_subscription_nothing_new_starts(installation: Installation, image: str) -> None:
     installation.repository("acme/web").release("v1", file_text(image))
     operator = installation.operator()

@@ -96,6 +96,7 @@ def assert_comes_back(
     assert len(kept) == 2
 
 
+@pytest.mark.lifecycle("node-lost")
 def test_a_lost_node_is_not_waited_for(place: ProxiedInstallation, image_of_life: str) -> None:
     lifecycles = ContainerLifecycles(place.installation, place.proxy, place.direct, image_of_life)
     lifecycles.prepare()

@@ -86,6 +86,7 @@ def test_a_finalizer_on_the_container_keeps_no_enclave(
     until_sync(lambda: operated.container(name) is None, within=PATIENCE, what="its end")
 
 
+@pytest.mark.lifecycle("deleted")
 def test_an_orphaned_enclave_ends(operated: Installation) -> None:
     enclave = serving(operated, "orphaned")
     delete(operated, "orphaned", "orphan")

@@ -63,6 +63,7 @@ def refused(installation: Installation, name: str) -> tuple[str, str]:
     return ready["reason"], ready["message"]
 
 
+@pytest.mark.lifecycle("not-admitted")
 @pytest.mark.parametrize(
     ("spec", "reason", "said"),
     [

@@ -399,6 +399,7 @@ def test_the_table_has_these_actions_and_states() -> None:
     assert {state for _, state in CELLS} == set(STATES)
 
 
+@pytest.mark.spec("22.9")
 @pytest.mark.parametrize(
     "cell", cells(), ids=lambda each: f"{each.action}-{each.state}-{each.door}"
 )

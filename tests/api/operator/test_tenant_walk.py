@@ -282,6 +282,7 @@ def first_look(place: Place) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.attack("any-combination")
 def test_a_tenant_with_any_metadata_reaches_nothing_of_others(place: Place) -> None:
     before = first_look(place)
     planned = generated()

@@ -217,6 +217,7 @@ def test_a_file_as_large_as_the_setting_allows_is_deployed(
     assert until_sync(stored, what="the ConfigMap") == [file]
 
 
+@pytest.mark.spec("6.3")
 def test_both_doors_judge_by_the_operators_settings(
     operated: Installation, client: httpx.Client, images: LargeImages
 ) -> None:

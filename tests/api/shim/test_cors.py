@@ -19,6 +19,7 @@ def test_without_origin_no_cors_header_is_added(shim: RunningShim) -> None:
     assert response.header("Vary") is None
 
 
+@pytest.mark.spec("29.9")
 def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
     response = shim.request("/exact", headers=ORIGIN)
     assert response.status == 200
@@ -29,6 +30,7 @@ def test_a_listed_origin_is_echoed(shim: RunningShim) -> None:
     assert set(methods.split(", ")) == METHODS
 
 
+@pytest.mark.spec("29.8", "46.4")
 @pytest.mark.parametrize(
     "origin",
     ["https://app.example.evil", "http://app.example", "https://APP.example", "null", "",
@@ -39,6 +41,7 @@ def test_an_unlisted_origin_is_refused(shim: RunningShim, origin: str) -> None:
     assert (response.status, response.data) == (403, REFUSED)
 
 
+@pytest.mark.spec("29.10")
 @pytest.mark.parametrize("target", ["/exact", "/not-listed"])
 def test_a_preflight_is_answered_and_not_forwarded(shim: RunningShim, target: str) -> None:
     wanted = {"Access-Control-Request-Headers": "authorization,x-test"}
@@ -52,6 +55,7 @@ def test_options_without_origin_is_forwarded(shim: RunningShim) -> None:
     assert shim.request("/exact", method="OPTIONS").data["method"] == "OPTIONS"
 
 
+@pytest.mark.spec("29.7")
 def test_cors_is_checked_before_the_path(shim: RunningShim) -> None:
     assert shim.request("/not-listed", headers={"Origin": "https://evil.example"}).status == 403
     listed = shim.request("/not-listed", headers=ORIGIN)
@@ -59,6 +63,7 @@ def test_cors_is_checked_before_the_path(shim: RunningShim) -> None:
     assert listed.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
+@pytest.mark.spec("29.10")
 def test_cors_headers_of_the_upstream_are_replaced(shim: RunningShim) -> None:
     shim.upstream.headers = {
         "Access-Control-Allow-Origin": "*",

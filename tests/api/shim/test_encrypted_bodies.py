@@ -58,6 +58,7 @@ def url(shim: RunningShim) -> str:
     return f"https://127.0.0.1:{shim.port}"
 
 
+@pytest.mark.spec("46.11")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_of_others_gets_its_response(shim: RunningShim, client: Language) -> None:
     text = "grüezi " * 20_000

@@ -83,6 +83,7 @@ def test_an_encrypted_body_is_accepted_and_a_path_still_has_to_be_listed(
     assert post(shim, frame, "/other", Ehbp_Encapsulated_Key=key).status == 404
 
 
+@pytest.mark.spec("46.11")
 def test_damaged_bodies_never_reach_the_container(
     required: tuple[RunningShim, RunningBodies],
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_request_that_is_sent_again_is_processed_again(
     assert first.header(NONCE) != second.header(NONCE)
 
 
+@pytest.mark.spec("46.11")
 def test_required_refuses_what_is_not_encrypted(
     required: tuple[RunningShim, RunningBodies],
 ) -> None:

@@ -80,6 +80,7 @@ def own() -> Iterator[KeyProtectedShim]:
         yield KeyProtectedShim(shim, gate, check)
 
 
+@pytest.mark.spec("29.15")
 @pytest.mark.parametrize(
     ("key", "status", "kind"),
     [
@@ -124,6 +125,7 @@ def test_the_key_check_receives_the_requested_host(world: KeyProtectedShim) -> N
     assert (reported["domain"], reported["requested_host"]) == (HOSTNAME, "own.example")
 
 
+@pytest.mark.attack("forged-headers")
 def test_clients_cannot_forge_headers_of_the_shim(world: KeyProtectedShim) -> None:
     lies = {"X-Gate-Target": "/open", "X-Gate-Host": "x", "X-Gate-Address": "192.0.2.1"}
     assert world.request("/v1/admin/x", None, **lies).status == 401
@@ -132,6 +134,7 @@ def test_clients_cannot_forge_headers_of_the_shim(world: KeyProtectedShim) -> No
     assert (reported["path"], reported["requested_host"]) == ("/v1/admin/x", HOSTNAME)
 
 
+@pytest.mark.spec("29.14", "47.4")
 @pytest.mark.parametrize(
     "target",
     ["/", "/v1/chat", "/v1/chat/completions2", "/v1/chat/completions/x", "/v1/administrator",
@@ -143,6 +146,7 @@ def test_other_paths_need_no_api_key(world: KeyProtectedShim, target: str) -> No
     assert len(world.check.received) == before
 
 
+@pytest.mark.attack("hidden-path-with-key")
 @pytest.mark.parametrize(
     "target",
     [
@@ -190,6 +194,7 @@ def test_no_spelling_of_a_path_bypasses_the_key_check(world: KeyProtectedShim, t
     assert len(world.shim.upstream.targets) == before
 
 
+@pytest.mark.attack("absolute-target")
 @pytest.mark.parametrize("target", ["*", "x:v1/chat/completions", "x:v1/admin/users"])
 def test_a_target_that_is_not_a_path_is_not_found(world: KeyProtectedShim, target: str) -> None:
     before = len(world.shim.upstream.targets)
@@ -230,6 +235,7 @@ def test_a_path_that_is_not_listed_is_not_found_with_or_without_a_key(
     assert own.check.received == []
 
 
+@pytest.mark.spec("29.14")
 def test_chat_completions_need_the_key_where_nothing_is_listed(own: KeyProtectedShim) -> None:
     assert own.request("/v1/chat/completions").status == 401
     assert own.request("/v1/models").status == 200

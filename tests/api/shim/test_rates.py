@@ -6,6 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.programs.guest_part import RunningPart
 from tests.support.servers.key_gate import running_gate
 from tests.support.servers.shim import RunningShim, running_shim
@@ -36,6 +38,7 @@ def limited(**fields: Any) -> Iterator[tuple[RunningShim, RunningPart, KeyCheck]
         yield shim, gate, check
 
 
+@pytest.mark.spec("29.16")
 def test_a_rate_limit_is_per_address_of_a_connection() -> None:
     with limited(rate_limit=SLOW, rate_burst=3) as (shim, _, _):
         asked = [shim.request("/x", source="127.0.0.2", headers=LIES) for _ in range(4)]
@@ -49,6 +52,7 @@ def test_a_rate_limit_is_per_address_of_a_connection() -> None:
         assert shim.request("/x", source="127.0.0.2", headers=reported).status == 429
 
 
+@pytest.mark.spec("29.16")
 def test_the_default_burst_of_a_rate_limit_is_one() -> None:
     with limited(rate_limit=SLOW) as (shim, _, _):
         assert [shim.request("/x", source="127.0.0.2").status for _ in range(2)] == [200, 429]
@@ -65,6 +69,7 @@ def test_responses_of_the_shim_itself_do_not_count_for_the_rate_limit() -> None:
         assert shim.request("/x", source="127.0.0.2").status == 200
 
 
+@pytest.mark.spec("29.16")
 def test_an_api_key_has_a_rate_limit_of_its_own() -> None:
     fields = {"authenticated": True, "authenticated_endpoints": ("/keyed",)}
     with limited(rate_limit=SLOW, rate_burst=2, **fields) as (shim, _, _):

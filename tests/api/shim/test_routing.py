@@ -38,6 +38,8 @@ def test_listed_path_reaches_the_upstream_unchanged(shim: RunningShim, target: s
     assert response.data["target"] == target
 
 
+@pytest.mark.spec("3.4", "29.6", "46.3", "46.9")
+@pytest.mark.attack("hidden-path")
 @pytest.mark.parametrize(
     "target",
     [
@@ -72,6 +74,7 @@ def test_any_other_path_is_not_found(shim: RunningShim, target: str) -> None:
     assert response.header("Content-Type") == "application/json"
 
 
+@pytest.mark.attack("absolute-target")
 @pytest.mark.parametrize("target", ["*", "x:y", "x:v1/chat"])
 def test_a_target_that_is_not_a_path_is_not_forwarded_when_all_are_listed(
     open_shim: RunningShim, target: str
@@ -105,6 +108,7 @@ LIES = {
 }
 
 
+@pytest.mark.spec("29.11")
 def test_the_upstream_receives_the_original_host_and_no_forged_headers(shim: RunningShim) -> None:
     response = shim.request("/exact", headers={**LIES, "X-Own": "kept"}, source="127.0.0.2")
     headers = response.data["headers"]
@@ -122,6 +126,7 @@ def test_the_authorization_header_of_an_open_path_is_forwarded(shim: RunningShim
     assert response.data["headers"]["Authorization"] == "Basic dTpw"
 
 
+@pytest.mark.spec("29.12")
 def test_an_unavailable_upstream_is_reported() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
@@ -135,6 +140,7 @@ def test_an_unavailable_upstream_is_reported() -> None:
     assert response.header("Access-Control-Allow-Origin") == "https://app.example"
 
 
+@pytest.mark.spec("29.13")
 def test_server_sent_events_are_not_buffered(shim: RunningShim) -> None:
     with contextlib.closing(shim.connect()) as secure:
         secure.sendall(f"GET /stream HTTP/1.1\r\nHost: {HOSTNAME}\r\n\r\n".encode())
@@ -149,6 +155,7 @@ def test_server_sent_events_are_not_buffered(shim: RunningShim) -> None:
             seen += piece
 
 
+@pytest.mark.spec("29.13")
 def test_web_sockets_are_forwarded(shim: RunningShim) -> None:
     with contextlib.closing(shim.connect()) as secure:
         secure.sendall(

@@ -64,6 +64,7 @@ def booting() -> Iterator[RunningShim]:
             yield shim
 
 
+@pytest.mark.spec("28.7")
 @pytest.mark.parametrize("target", ["/", "/exact", "/not-listed", "/ready", "/.well-known/other"])
 def test_while_the_enclave_boots_every_path_returns_the_stages(
     booting: RunningShim, target: str

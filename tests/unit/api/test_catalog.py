@@ -36,10 +36,12 @@ def answered(catalog: Catalog, **only: bool) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.spec("11.2", "11.3", "11.4", "13.5")
 def test_a_record_with_every_field_is_returned_unchanged(tmp_path: Path) -> None:
     assert answered(Catalog(write(tmp_path, RECORD), "cloister")) == [RECORD]
 
 
+@pytest.mark.spec("11.2")
 def test_absent_fields_stay_absent(tmp_path: Path) -> None:
     small = {name: value for name, value in RECORD.items() if name not in OPTIONAL}
     catalog = Catalog(write(tmp_path, small, changed(modelName="b", chat=None)), "cloister")
@@ -48,6 +50,7 @@ def test_absent_fields_stay_absent(tmp_path: Path) -> None:
     assert len(answered(catalog, chat=True)) == 2
 
 
+@pytest.mark.spec("27.9")
 def test_filters_select(tmp_path: Path) -> None:
     free = changed(modelName="free", paid=False)
     ocr = changed(modelName="ocr", type="document", chat=False)
@@ -69,6 +72,7 @@ def test_filters_select(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.spec("27.10")
 def test_models_are_listed_as_inference_clients_know_them(tmp_path: Path) -> None:
     listed = json.loads(Catalog(write(tmp_path, RECORD), "cloister").models)
     assert listed["object"] == "list"
@@ -84,6 +88,7 @@ def test_models_are_listed_as_inference_clients_know_them(tmp_path: Path) -> Non
     assert model["pricing"] == RECORD["pricing"]
 
 
+@pytest.mark.spec("11.2")
 @pytest.mark.parametrize("name", [name for name in RECORD if name not in OPTIONAL])
 def test_a_required_field_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     record = {key: value for key, value in RECORD.items() if key != name}
@@ -91,6 +96,7 @@ def test_a_required_field_that_is_missing_is_named(tmp_path: Path, name: str) ->
         read_catalog(write(tmp_path, record))
 
 
+@pytest.mark.spec("11.2", "11.3", "11.4")
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -46,6 +46,7 @@ async def test_an_answer_is_the_makers_byte_for_byte(world: CollateralWorld, add
     assert answer.valid_until == world.now + world.makers.life
 
 
+@pytest.mark.spec("26.4")
 @pytest.mark.parametrize(
     "address",
     [

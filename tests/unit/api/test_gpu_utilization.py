@@ -36,6 +36,7 @@ MIB = 1024
 """KiB of a MiB."""
 
 
+@pytest.mark.spec("21.13")
 def test_a_gpu_of_two_containers_of_a_pod_counts_once() -> None:
     report = read_gpus(WHOLE)
     web = report.totals_of(WEB)
@@ -105,6 +106,7 @@ def test_nothing_is_guessed(at: float) -> None:
         assert interval_between(before, now, container=("a", "c"), longest=60) is None
 
 
+@pytest.mark.spec("21.13")
 def test_gpus_that_do_not_tell_are_null() -> None:
     silent = GpuTotals(1, 0, 0, 0, 0)
     found = interval_between(

@@ -47,6 +47,7 @@ def paid_with(**payment: Any) -> InvoicePayment:
     return InvoicePayment.model_validate({"payment": payment})
 
 
+@pytest.mark.spec("27.8")
 @pytest.mark.parametrize(
     ("amount", "currency", "want"),
     [
@@ -69,6 +70,7 @@ def test_transactions_of_one_time_have_a_fixed_order() -> None:
     assert [each.id for each in found] == ["in_b", "in_a", "ch_z"]
 
 
+@pytest.mark.spec("27.8")
 def test_a_charge_belongs_to_its_invoice_by_intent_or_by_itself() -> None:
     charges = [
         charge("ch_1", 1, payment_intent="pi_1", status="failed"),

@@ -184,6 +184,7 @@ def test_a_bucket_of_a_few_milliseconds_shows_what_the_whole_stretch_shows(part:
         assert shown == NOTHING | {"cpu_util": 50, "cpu_mem_util": 25, "cpu_mem_total": 8}
 
 
+@pytest.mark.spec("21.13")
 def test_points_are_in_percent_and_gb_and_null_where_nothing_is_known() -> None:
     hour = 3_600_000
     gib = 1024 * 1024 * hour

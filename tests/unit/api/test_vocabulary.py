@@ -83,6 +83,7 @@ def words_in(pattern: re.Pattern[str], text: str) -> list[str]:
     return [each[0] for each in pattern.finditer(text) if each[0] not in ALLOWED]
 
 
+@pytest.mark.spec("20.8")
 def test_no_word_of_manifests_is_said_at_rest() -> None:
     shared = [(place, in_api_words(text)) for place, text in sentences(*SHARED)]
     assert sum(place.startswith("crds/") for place, _ in shared) > 100
@@ -95,6 +96,7 @@ def test_no_word_of_manifests_is_said_at_rest() -> None:
     assert [(place, words) for place, words in found if words] == []
 
 
+@pytest.mark.spec("20.8")
 def test_no_word_of_rest_is_said_at_manifests() -> None:
     found = [
         (place, words_in(OF_REST, text))
@@ -103,6 +105,7 @@ def test_no_word_of_rest_is_said_at_manifests() -> None:
     assert [(place, words) for place, words in found if words] == []
 
 
+@pytest.mark.spec("20.8")
 @pytest.mark.parametrize(
     ("manifest", "rest"),
     [

@@ -89,6 +89,7 @@ SHARED_GPUS = (DATA / "valid/shared-gpus.yml").read_bytes()
 """Two containers with `gpus: all`."""
 
 
+@pytest.mark.spec("42.32")
 @pytest.mark.parametrize(
     ("gpu", "code", "sentence"),
     [

@@ -64,6 +64,7 @@ async def test_a_public_host_resolves_to_its_addresses() -> None:
     assert await guard.addresses("example.test", 443) == ("8.8.8.8", "2606:4700::1111")
 
 
+@pytest.mark.attack("redirect-inside")
 @pytest.mark.parametrize(
     "answer", [("10.0.0.1",), ("8.8.8.8", "10.0.0.1"), ("::1",), ("fe80::1%eth0",)]
 )
@@ -141,6 +142,7 @@ def client_of(guard: Guard) -> httpx.AsyncClient:
     return guarded_client(guard, context=trust(None), timeout_seconds=5, user_agent="test")
 
 
+@pytest.mark.attack("changing-address")
 async def test_a_name_that_changes_its_address_gains_nothing() -> None:
     """The name is looked up once for a connection, and the checked address is called."""
     with serve(lambda request: Reply(200, b"inside")) as inside:
@@ -172,6 +174,7 @@ async def test_the_first_address_that_accepts_is_used() -> None:
         assert server.requests[0].headers["host"] == f"a.test:{server.port}"
 
 
+@pytest.mark.attack("redirect-inside")
 async def test_a_redirect_is_checked_like_a_first_request() -> None:
     def answer(request: Request) -> Reply:
         return Reply(302, headers={"Location": request.parts[0].replace("+", "/")})

@@ -46,6 +46,7 @@ SECRET_NAMES = st.one_of(
 )
 
 
+@pytest.mark.spec("4.2")
 @pytest.mark.parametrize(
     ("name", "want"),
     [
@@ -75,6 +76,7 @@ def test_labels_of_organizations_are_stable(name: str, want: str) -> None:
     assert distinct_label(name) == want
 
 
+@pytest.mark.spec("4.2")
 @UNHURRIED
 @given(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True))
 @example("acme--enterprise")
@@ -105,6 +107,7 @@ def test_names_of_children_follow_from_the_enclave() -> None:
     assert snapshot_name(enclave) == "web-abcdefghij-3-secrets"
 
 
+@pytest.mark.attack("meeting-names")
 @UNHURRIED
 @given(OBJECT_NAMES, OBJECT_NAMES)
 @example("web", "web--" + short_hash("web."))
@@ -143,6 +146,7 @@ def test_a_debug_container_has_a_level_of_its_own() -> None:
     assert debug == "web.debug.acme.containers.example.test"
 
 
+@pytest.mark.attack("meeting-names")
 @UNHURRIED
 @given(HOLDERS, HOLDERS)
 @example(("web", "debug.acme", False), ("web", "acme", True))
@@ -190,6 +194,7 @@ def test_names_of_secrets_are_stable(name: str, want: str) -> None:
     assert secret_object_name(name) == want
 
 
+@pytest.mark.spec("8.3")
 def test_a_repositorys_secret_has_a_name_of_its_own() -> None:
     hashed = short_hash("acme/web")
     assert secret_object_name("API_KEY", "acme/web") == f"api-key.env.{hashed}"

@@ -121,6 +121,7 @@ def test_the_table_has_these_actions_and_states() -> None:
     assert set(CELLS) == {(action, state) for action in ACTIONS for state in BEFORE}
 
 
+@pytest.mark.spec("22.9")
 @pytest.mark.parametrize("door", [Rest, Manifest])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("action", ACTIONS)
@@ -146,6 +147,7 @@ def test_each_cell_of_the_release(action: str, state: str, door: type[Manifest])
         assert (status.phase, status.update) == ("stopped", None)
 
 
+@pytest.mark.spec("22.10")
 @pytest.mark.parametrize("door", [Rest, Manifest])
 def test_a_start_after_a_failed_start_brings_back_what_served(door: type[Manifest]) -> None:
     world = SimulatedCluster()
@@ -165,6 +167,7 @@ def test_a_start_after_a_failed_start_brings_back_what_served(door: type[Manifes
     assert world.container.status.current_tag == "v1.0.0"
 
 
+@pytest.mark.spec("22.11")
 @pytest.mark.parametrize("door", [Rest, Manifest])
 def test_a_stop_ends_an_automatic_update_and_the_next_release_is_another_one(
     door: type[Manifest],
@@ -198,6 +201,7 @@ def test_a_tag_that_is_set_while_it_is_stopped_is_what_starts() -> None:
     assert world.container.status.current_tag == "v1.2.0"
 
 
+@pytest.mark.spec("22.10")
 def test_what_a_stop_ended_is_told_until_spec_is_put_back() -> None:
     world = SimulatedCluster()
     update_failed(world)

@@ -89,6 +89,7 @@ def test_what_the_facade_has_from_the_operator(tmp_path: Path) -> None:
     assert InstallationSettings.read({"data": {"settings.json": later}}) == published
 
 
+@pytest.mark.spec("7.1")
 @pytest.mark.parametrize("kind", ["github", "gitea"])
 def test_forges_compare_names_without_case(tmp_path: Path, kind: str) -> None:
     made = settings(tmp_path, sources={"kind": kind, "base": "https://forge.example.org"})

@@ -62,6 +62,7 @@ def written(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.glob("ledger.db*")))
 
 
+@pytest.mark.spec("2.2", "25.2")
 def test_keys_have_the_form_that_clients_know() -> None:
     key = generate()
     assert key.startswith("admin_")
@@ -164,6 +165,7 @@ async def test_a_sealed_value_does_not_open_in_another_row(
         await keys.value(two.id)
 
 
+@pytest.mark.spec("25.8")
 async def test_a_key_is_revoked_once_and_for_good(keys: AdminKeys) -> None:
     key, _ = await make(keys)
     before = await keys.change_count()

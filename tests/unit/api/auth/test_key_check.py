@@ -36,6 +36,7 @@ ACME = organization()
 OTHER = organization("other")
 
 
+@pytest.mark.spec("25.4")
 @pytest.mark.parametrize(
     ("key", "own", "places", "status"),
     [
@@ -66,6 +67,7 @@ def test_a_key_is_judged_in_the_order_of_the_contract(
     assert (refused.status if refused else 0) == status
 
 
+@pytest.mark.spec("25.4")
 def test_the_reason_against_an_unknown_key_is_not_revealed() -> None:
     answers = {
         str(judge(key, own, (), 100.0))

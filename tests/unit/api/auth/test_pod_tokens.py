@@ -84,6 +84,7 @@ def test_a_review_confirms_the_pod() -> None:
     assert reviewed_identity(STATUS, token_audience(UID)) == POD
 
 
+@pytest.mark.spec("26.1")
 @pytest.mark.parametrize(
     "changed",
     [

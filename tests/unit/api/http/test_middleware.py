@@ -121,6 +121,7 @@ async def test_what_comes_all_the_time_goes_a_way_of_its_own_when_it_asks_for_no
     assert status == 401
 
 
+@pytest.mark.spec("20.14")
 async def test_the_bound_of_a_body_is_exact() -> None:
     inner = Inner()
     assert (await ask(inner, b" " * MAX_BODY, headers=JSON))[0] == 200
@@ -131,6 +132,7 @@ async def test_the_bound_of_a_body_is_exact() -> None:
     assert untouched.scope == {}
 
 
+@pytest.mark.spec("20.5")
 async def test_authentication_comes_first() -> None:
     inner = Inner()
     wrong = {"authorization": "bad", "content-length": str(MAX_BODY * 2)}
@@ -140,6 +142,7 @@ async def test_authentication_comes_first() -> None:
     assert inner.scope == {}
 
 
+@pytest.mark.spec("3.2", "20.15")
 async def test_an_application_that_fails_answers_500_with_the_request_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -155,6 +158,7 @@ async def test_an_application_that_fails_answers_500_with_the_request_id(
     assert "secret detail" in caplog.text
 
 
+@pytest.mark.spec("20.6")
 @pytest.mark.parametrize(
     ("path", "needed"),
     [
@@ -173,6 +177,7 @@ def test_which_paths_need_a_key(path: str, *, needed: bool) -> None:
     assert needs_key(path) is needed
 
 
+@pytest.mark.spec("20.9", "20.20")
 async def test_a_rate_is_told_with_every_answer_and_refused_with_429() -> None:
     headers = (("ratelimit", '"key";r=0;t=2'),)
 

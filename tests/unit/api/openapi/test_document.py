@@ -26,6 +26,7 @@ def test_operation_ids_are_stable_words_and_each_is_there_once() -> None:
     assert all(name.isidentifier() and name.islower() for name in names)
 
 
+@pytest.mark.spec("20.10")
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_every_operation_says_what_it_answers(name: str) -> None:
     operation = ALL[name]

@@ -58,6 +58,7 @@ def test_a_row_says_by_which_way(changes: dict[str, Any], via: str) -> None:
     assert audit_record(1, replace(ROW, **changes)).via == via
 
 
+@pytest.mark.attack("spreadsheet-formula")
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_is_a_formula(start: str) -> None:
     row = AuditRow(ROW.at, "r1", "acme", f"{start}x", None, "a", f"{start}HYPERLINK(1)", "200")

@@ -74,6 +74,7 @@ def shown(one: CachedContainer, deployment: Deployment | None = None) -> dict[st
     return fields_of(container_record(one, ORGANIZATION, deployment, SETTINGS))
 
 
+@pytest.mark.spec("21.3")
 def test_metadata_is_read_for_what_the_record_needs() -> None:
     one = held()
     assert one.id == "u1"
@@ -86,6 +87,7 @@ def test_metadata_is_read_for_what_the_record_needs() -> None:
     assert held(deletionTimestamp="2026-11-22T07:00:00Z").going
 
 
+@pytest.mark.spec("1.3", "21.3")
 def test_a_fresh_container_deploys() -> None:
     fields = shown(held())
     assert fields["status"] == "deploying"
@@ -96,6 +98,7 @@ def test_a_fresh_container_deploys() -> None:
     assert not absent & set(fields)
 
 
+@pytest.mark.spec("4.2")
 def test_the_domain_is_the_custom_one_and_the_generated_one_stays() -> None:
     fields = shown(held({"customDomain": "www.example.test"}))
     assert fields["domain"] == "www.example.test"
@@ -103,6 +106,7 @@ def test_the_domain_is_the_custom_one_and_the_generated_one_stays() -> None:
     assert shown(held({"debug": True}))["domain"] == "web.debug.acme.c.test"
 
 
+@pytest.mark.spec("21.2")
 def test_the_domain_is_what_serves() -> None:
     wanted, generated = {"customDomain": "www.example.test"}, "web.acme.c.test"
     served = {"domain": generated, "internalDomain": generated, "activeEnclave": "web-a-1"}
@@ -127,6 +131,7 @@ def test_the_requested_host_shows_before_the_operator_has_looked() -> None:
     assert shown(held({"host": "new"}, serves, generation=2))["host_name"] == "old"
 
 
+@pytest.mark.spec("21.3")
 def test_two_changes_in_one_second_differ() -> None:
     first, second = held(resourceVersion="1999999"), held(resourceVersion="2000000")
     assert first.updated_at != second.updated_at
@@ -136,6 +141,7 @@ def test_two_changes_in_one_second_differ() -> None:
     ]
 
 
+@pytest.mark.spec("20.10")
 def test_identifiers_that_nobody_knows_yet_are_left_out() -> None:
     assert "deployment_id" not in shown(held())
 
@@ -154,6 +160,7 @@ def test_an_update_has_an_identifier_before_its_candidate_is_made() -> None:
     assert fields_of(update_record(other))["update_deployment_id"] != identifier
 
 
+@pytest.mark.spec("22.14")
 def test_nothing_is_connected_where_no_webhooks_are_accepted() -> None:
     silent = RecordSettings("c.test", webhooks=False)
     record = container_record(held(), ORGANIZATION, None, silent)
@@ -162,6 +169,7 @@ def test_nothing_is_connected_where_no_webhooks_are_accepted() -> None:
     assert shown(held({"githubConnected": False}))["github_app_connected"] is False
 
 
+@pytest.mark.spec("7.3")
 def test_staging_is_the_deployments_unless_said() -> None:
     deployment = Deployment.read(
         {
@@ -187,6 +195,7 @@ def test_resources_are_the_operators_then_those_of_the_create() -> None:
         assert shown(held(annotations=spoilt))["cpus"] == 0
 
 
+@pytest.mark.spec("22.1", "22.4")
 @pytest.mark.parametrize(
     ("state", "phase", "word", "update"),
     [
@@ -232,6 +241,7 @@ def test_after_an_accept_the_next_change_is_not_about_the_old_update() -> None:
         assert (later.tag, later.status) == (more.get("tag", "v2"), "pending")
 
 
+@pytest.mark.spec("22.9")
 def test_what_is_kept_instead_of_spec_is_what_the_record_shows() -> None:
     served = {"repo": "team/web", "tag": "v1", "variables": [{"name": "A", "value": "1"}]}
     asked = {"tag": "v2", "debug": True, "secrets": ["KEY"], "customDomain": "new.example.test"}
@@ -245,6 +255,7 @@ def test_what_is_kept_instead_of_spec_is_what_the_record_shows() -> None:
     assert (later["requested_tag"], later["secrets"], later["debug"]) == ("v3", ["KEY"], True)
 
 
+@pytest.mark.spec("4.5", "21.3", "21.12")
 def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
     update = {
         "enclave": "e",
@@ -269,6 +280,7 @@ def test_a_failed_update_is_remembered_and_not_in_progress() -> None:
     assert fields_of(update_record(held().container)) == {"has_update": False}
 
 
+@pytest.mark.spec("20.8")
 def test_the_words_of_the_operator_become_those_of_the_api() -> None:
     said = "There is no Domain for a.test any more; create it, or set spec.customDomain."
     fields = shown(held(status={"phase": "failed", "message": said}))
@@ -276,6 +288,7 @@ def test_the_words_of_the_operator_become_those_of_the_api() -> None:
     assert fields["error_message"] == told
 
 
+@pytest.mark.spec("4.4")
 def test_hosts_show_their_gpu_counts() -> None:
     host = Host.read(
         {
@@ -293,6 +306,7 @@ def test_hosts_show_their_gpu_counts() -> None:
     }
 
 
+@pytest.mark.spec("4.4")
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", True)])
 def test_a_host_shows_its_machines_and_whether_it_is_ready(status: str, *, ready: bool) -> None:
     condition = {
@@ -351,6 +365,7 @@ def test_records_are_encoded_once_and_anew_when_anything_changes() -> None:
     assert b"web.globex.c.test" in cache.record(changed, renamed, deployment)
 
 
+@pytest.mark.spec("5.5", "22.4")
 @pytest.mark.parametrize(
     ("gpus", "update"), [(1, ("pending", "blue_green")), (8, ("deploying", "replace"))]
 )
@@ -364,6 +379,7 @@ def test_with_several_gpus_an_update_stops_what_serves_first(
     assert (asked.status.value, asked.type.value) == update
 
 
+@pytest.mark.spec("21.19")
 def test_of_a_replacement_the_new_one_is_listed() -> None:
     old, alone = held(name="web", uid="u1"), held(name="other", uid="u9")
     before = "3f8d9c1e-5a0b-4c57-8f0e-2b6d1a9c7e44"
@@ -383,6 +399,7 @@ def test_of_a_replacement_the_new_one_is_listed() -> None:
     assert not_replaced([old, alone], replacement_links([old, alone])) == [old, alone]
 
 
+@pytest.mark.spec("4.1")
 def test_what_is_available_is_shown() -> None:
     host = {"name": "h1", "gpuType": "H100", "cpuType": "EPYC"}
     status = {"phase": "ready", "sshPort": 2222, "host": host, "currentTag": "v1"}
@@ -393,5 +410,6 @@ def test_what_is_available_is_shown() -> None:
     assert fields["current_tag"] == "v1"
 
 
+@pytest.mark.spec("21.4")
 def test_before_the_first_is_ready_the_tag_is_the_requested_one() -> None:
     assert shown(held({"tag": "v7"}, {"phase": "started"}))["current_tag"] == "v7"

@@ -57,6 +57,7 @@ UPDATE = {
 }
 
 
+@pytest.mark.spec("7.2", "22.8")
 @pytest.mark.parametrize(
     ("phase", "count"),
     [
@@ -88,6 +89,7 @@ def test_each_status_has_its_count(phase: str | None, count: str) -> None:
     }
 
 
+@pytest.mark.spec("8.2")
 def test_a_secret_shows_everything_but_its_value() -> None:
     spec = {"name": "API_KEY", "secretRef": {"name": "core"}}
     status = {"valueUpdatedAt": "2026-11-22T05:00:00Z"}
@@ -102,6 +104,7 @@ def test_a_secret_shows_everything_but_its_value() -> None:
     }
 
 
+@pytest.mark.spec("24.7")
 def test_a_production_and_a_debug_container_of_one_name_are_two_users() -> None:
     debug, production = held({"name": "web", "debug": True}, uid="u2"), held(uid="u1")
     other = held({"name": "app"}, uid="u3")
@@ -126,6 +129,7 @@ def test_an_ssh_key_shows_its_type() -> None:
     }
 
 
+@pytest.mark.spec("1.3", "24.3")
 @pytest.mark.parametrize("configured", [None, False, True])
 def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
     configured: object,
@@ -161,6 +165,7 @@ def test_a_domain_shows_its_records_and_null_where_nothing_is_known(
     }
 
 
+@pytest.mark.spec("24.3")
 def test_a_domain_shows_what_the_last_check_found() -> None:
     ready = {
         "type": "Ready",
@@ -187,6 +192,7 @@ def test_a_domain_shows_what_the_last_check_found() -> None:
     )
 
 
+@pytest.mark.spec("8.16")
 @pytest.mark.parametrize("expired", [False, True])
 def test_credentials_tell_whether_they_are_there_and_expired(expired: object) -> None:
     assert fields_of(registry_record(None)) == {"has_credentials": False, "expired": False}
@@ -238,6 +244,7 @@ async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResul
     return await service._update_one(principal, DEPLOYMENT, one, body, relaunching, NO_LINKS)
 
 
+@pytest.mark.spec("23.5")
 @pytest.mark.parametrize(
     ("status", "word", "error"),
     [
@@ -273,6 +280,7 @@ async def test_an_update_of_all_takes_those_that_are_ready_or_failed(
     assert len(updater.changes) == (word == "updating")
 
 
+@pytest.mark.spec("23.4")
 async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
     refusing = Relaunching(ApiError(409, "CONFLICT", "flux manages tag"))
     result = await updated(held(status={"phase": "ready"}), refusing)
@@ -280,6 +288,7 @@ async def test_an_instance_that_is_refused_has_failed_with_the_reason() -> None:
     assert result.container is None
 
 
+@pytest.mark.spec("21.14")
 def test_without_hosts_the_list_is_empty() -> None:
     """Clients use it as their log-in check, so it answers all the same."""
     cache = SimpleNamespace(host_list=lambda: ())

@@ -192,6 +192,7 @@ def problems(form: type[RequestBody], body: dict[str, Any]) -> set[str]:
     return set()
 
 
+@pytest.mark.spec("12.4")
 @pytest.mark.parametrize(
     ("form", "body", "field", "taken", "refused"),
     LIMITS,
@@ -204,6 +205,7 @@ def test_each_limit_is_exact(
     assert problems(form, {**body, field: refused}) == {field}
 
 
+@pytest.mark.spec("8.10", "12.2", "12.4", "12.5")
 @pytest.mark.parametrize(
     ("form", "body", "field", "taken", "refused"),
     FORMS,
@@ -238,6 +240,7 @@ def test_a_value_beyond_a_bound_is_refused_in_plain_words(
     assert [each.message for each in from_model(caught.value).details] == [words]
 
 
+@pytest.mark.spec("12.3", "25.2")
 def test_metadata_is_measured_in_bytes_of_compact_json() -> None:
     """5 KB are 5,120 bytes of UTF-8 without spaces (spec 25.2)."""
     two_bytes = {"a": "é" * ((METADATA_BYTES - len('{"a":""}')) // 2)}

@@ -115,6 +115,7 @@ async def came_through(client: httpx.AsyncClient, method: str, path: str, **more
     assert reported(answer, 404)["error"] == REACHED
 
 
+@pytest.mark.spec("2.1")
 @pytest.mark.parametrize(("method", "path"), ADMIN)
 async def test_the_example_comes_through_and_without_a_key_nothing_does(
     client: httpx.AsyncClient, method: str, path: str
@@ -127,6 +128,7 @@ async def test_the_example_comes_through_and_without_a_key_nothing_does(
         reported(await stranger.request(method, filled(path), **more), 401)
 
 
+@pytest.mark.spec("20.1")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_an_unknown_field_is_named_and_an_old_one_ignored(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -140,6 +142,7 @@ async def test_an_unknown_field_is_named_and_an_old_one_ignored(
     await came_through(client, method, path, json={**example(form), **IGNORED})
 
 
+@pytest.mark.spec("20.2", "20.3", "20.8")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_null_is_left_out_and_what_is_missing_is_named_at_once(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -157,6 +160,7 @@ async def test_null_is_left_out_and_what_is_missing_is_named_at_once(
             assert reported(answer, 404)["error"] == REACHED
 
 
+@pytest.mark.spec("20.8")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_fields_of_another_type_are_named_at_once(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -175,6 +179,7 @@ def not_objects() -> Iterator[bytes]:
     yield b'{"a": 1} {"a": 2}'
 
 
+@pytest.mark.spec("1.2")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_what_is_no_object_is_refused(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -185,6 +190,7 @@ async def test_what_is_no_object_is_refused(
         reported(answer, 400)
 
 
+@pytest.mark.spec("20.3")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 @pytest.mark.parametrize("content", [b"", b"null", b" null\n"])
 async def test_no_body_and_null_are_the_same(
@@ -217,6 +223,7 @@ async def test_a_value_of_another_type_is_told_what_to_write(
         assert words in messages[name], (name, messages)
 
 
+@pytest.mark.spec("1.2")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_text_that_is_no_unicode_breaks_nothing(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -231,6 +238,7 @@ async def test_text_that_is_no_unicode_breaks_nothing(
         assert answer.status_code in {400, 404}, (name, answer.text)
 
 
+@pytest.mark.spec("20.9", "20.14")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_bodies_are_json_by_their_name_and_bounded(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -249,6 +257,7 @@ async def test_bodies_are_json_by_their_name_and_bounded(
     reported(larger, 413)
 
 
+@pytest.mark.spec("3.1", "3.2", "7.4", "20.9")
 @pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
 async def test_other_methods_and_longer_paths_are_refused_in_the_same_form(
     client: httpx.AsyncClient, path: str
@@ -262,6 +271,7 @@ async def test_other_methods_and_longer_paths_are_refused_in_the_same_form(
         reported(await client.get(filled(path) + more), longer(path))
 
 
+@pytest.mark.spec("20.7")
 @pytest.mark.parametrize("path", sorted({path for _, path in ADMIN}))
 async def test_browsers_of_other_sites_are_told_nothing(
     client: httpx.AsyncClient, path: str
@@ -276,6 +286,7 @@ async def test_browsers_of_other_sites_are_told_nothing(
     reported(await client.get(filled(path) + "/no/such", headers=asking), longer(path))
 
 
+@pytest.mark.spec("20.4")
 @pytest.mark.parametrize(("method", "path"), ADMIN)
 async def test_parameters_of_the_query_are_read_or_refused(
     client: httpx.AsyncClient, method: str, path: str
@@ -302,6 +313,7 @@ async def test_parameters_of_the_query_are_read_or_refused(
         ]
 
 
+@pytest.mark.spec("20.4")
 @pytest.mark.parametrize(("method", "path", "form"), WITH_BODY)
 async def test_a_repeated_field_is_named(
     client: httpx.AsyncClient, method: str, path: str, form: str
@@ -323,6 +335,7 @@ async def test_a_repeated_field_is_named(
     assert (refused["field"], refused["code"]) == ("group_name.a.0.b", "Duplicate")
 
 
+@pytest.mark.spec("20.4")
 @pytest.mark.parametrize(
     ("body", "names"),
     [
@@ -401,6 +414,7 @@ READ_BY_SERVICES = {"/api/internal/usage-reports", "/api/webhooks/releases", "/a
 """Paths whose services read the body once its signature is verified."""
 
 
+@pytest.mark.spec("20.24")
 @pytest.mark.parametrize(("method", "path"), TAKING_BODIES)
 async def test_values_that_are_nested_deeply_are_refused_with_a_sentence(
     client: httpx.AsyncClient, method: str, path: str
@@ -418,6 +432,7 @@ async def test_values_that_are_nested_deeply_are_refused_with_a_sentence(
                 assert [each["code"] for each in refused["details"]] == ["TooDeep"]
 
 
+@pytest.mark.spec("20.24")
 @pytest.mark.parametrize("read", [read_report, repository_of, customer_of, read])
 def test_services_refuse_values_that_are_nested_deeply(read: Callable[[bytes], object]) -> None:
     for content in nested(20_000):
@@ -426,12 +441,14 @@ def test_services_refuse_values_that_are_nested_deeply(read: Callable[[bytes], o
         assert caught.value.status == 400
 
 
+@pytest.mark.spec("20.1")
 def test_a_shim_of_a_later_release_may_send_more_in_a_key_check() -> None:
     """A shim and the facade are not updated at the same moment."""
     more = {"method": "POST", "client": {"address": "192.0.2.1"}, "models": None, "path": None}
     assert read(json.dumps({"api_key": "tk_x", **more}).encode()) == CheckKeyRequest("tk_x")
 
 
+@pytest.mark.spec("20.24")
 def test_the_depth_of_a_body_is_exact() -> None:
     for content in nested(MAX_DEPTH):
         assert parse(content)[0] is not None

@@ -79,6 +79,7 @@ def declared(operation: dict[str, Any], document: dict[str, Any]) -> set[str]:
     return names
 
 
+@pytest.mark.spec("13.1")
 @pytest.mark.parametrize(("method", "path"), ALL)
 async def test_a_route_reads_the_headers_that_it_declares_and_no_others(
     read: set[str], method: str, path: str

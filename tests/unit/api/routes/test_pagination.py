@@ -35,6 +35,7 @@ def following(headers: dict[str, str]) -> str | None:
     return parse_qs(urlsplit(found[1]).query)["cursor"][0]
 
 
+@pytest.mark.spec("20.16")
 def test_without_limit_and_cursor_the_list_is_whole_and_in_its_order() -> None:
     assert paginate(REQUEST, ["b", "a"], key, None, None) == (["b", "a"], {})
 

@@ -65,6 +65,7 @@ LEFT_OUT = ("request_id", "api_key", "customer_requests", "attributes", "reporte
 """Fields of an event that may be left out."""
 
 
+@pytest.mark.spec("26.5")
 def test_null_is_left_out_and_a_nil_list_of_go_is_empty() -> None:
     absent = event("e1", NOW, meters=[])
     for name in LEFT_OUT:
@@ -81,6 +82,7 @@ REPORTER = {"id": "router-1", "service": "router"}
 """What reporters of the first generation say of themselves in every event."""
 
 
+@pytest.mark.spec("26.5")
 @pytest.mark.parametrize(
     ("fields", "requests"),
     [
@@ -100,6 +102,7 @@ def test_requests_that_are_left_out_are_none_or_one_of_the_first_reporters(
     assert one.requests == requests
 
 
+@pytest.mark.spec("20.1")
 def test_unknown_fields_are_ignored_wherever_they_are() -> None:
     more = {"colour": {"deep": [1, {"a": None}]}}
     (plain,), _ = judge()
@@ -122,6 +125,7 @@ def test_times_may_have_nanoseconds_and_zones() -> None:
     assert one.at == NOW_US + 123_457
 
 
+@pytest.mark.spec("26.5", "26.7")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -157,6 +161,7 @@ def test_an_event_that_breaks_a_rule_is_refused_alone(change: dict[str, Any], wo
     assert words in refused.reason
 
 
+@pytest.mark.spec("26.10")
 @pytest.mark.parametrize("age", [timedelta(days=90), timedelta(0), timedelta(minutes=-10)])
 def test_the_bounds_of_time_belong_to_it(age: timedelta) -> None:
     assert judge(occurred_at=(NOW - age).isoformat())[1] == []
@@ -167,6 +172,7 @@ def test_attributes_that_are_too_large_are_not_kept() -> None:
     assert (one.model, one.attributes) == ("north", None)
 
 
+@pytest.mark.spec("26.6")
 @pytest.mark.parametrize(
     "body",
     [
@@ -212,6 +218,7 @@ def test_a_right_signature_is_taken() -> None:
     assert upper.check(b"secret", "POST", PATH, b"body")
 
 
+@pytest.mark.spec("26.8", "26.9")
 @pytest.mark.parametrize(
     ("change", "secret", "path", "body"),
     [
@@ -238,6 +245,7 @@ def test_a_missing_header_is_named(name: str) -> None:
         ReportSignature.of(signed(**{name: ""}), "cloister")
 
 
+@pytest.mark.spec("26.9")
 @pytest.mark.parametrize(
     ("stamp", "right"),
     [
@@ -286,6 +294,7 @@ def test_a_price_file_is_read_exactly() -> None:
     assert (found[3].meter, found[3].amount) == ("request", 1)
 
 
+@pytest.mark.spec("26.12")
 def test_costs_are_integers_rounded_once() -> None:
     rates = prices_of().rates("router", "model_request", "north")
     assert cost_of(rates, (1_000_000, 0, 0), 0, None) == 37_500_000
@@ -298,6 +307,7 @@ def test_costs_are_integers_rounded_once() -> None:
     assert cost_of(pages, (0, 0, 0), 0, {"pages": 5, "other": 9}) == 5_000_000
 
 
+@pytest.mark.spec("26.12")
 def test_a_models_own_prices_come_first() -> None:
     found = prices_of(FILE.replace("model: north, per1M: 0.0375", "per1M: 1"))
     other = found.rates("router", "model_request", "south")
@@ -307,6 +317,7 @@ def test_a_models_own_prices_come_first() -> None:
     assert found.rates("router", "other", "north").output == 0
 
 
+@pytest.mark.spec("26.12")
 def test_cached_tokens_cost_as_input_unless_they_have_a_price() -> None:
     text = FILE.replace('  model: north\n  per1M: "0.01"', "  per1M: 0.5")
     assert prices_of(text).rates("router", "model_request", "south").cached == 500_000_000

@@ -22,6 +22,7 @@ TABLE = {
 }
 
 
+@pytest.mark.spec("10.1", "10.4", "10.5", "12.11", "27.5")
 @pytest.mark.parametrize("name", TABLE)
 def test_each_window_has_the_interval_of_the_specification(name: str) -> None:
     window = WINDOWS[name]
@@ -31,6 +32,7 @@ def test_each_window_has_the_interval_of_the_specification(name: str) -> None:
     assert list(WINDOWS) == list(TABLE)
 
 
+@pytest.mark.spec("27.4")
 @settings(max_examples=30)
 @given(
     st.sampled_from(list(TABLE)),

@@ -28,6 +28,7 @@ MOST_MEMORY = 32 * MAX_BODY
 BODIES = hostile_json(MAX_BODY)
 
 
+@pytest.mark.attack("costly-body")
 @pytest.mark.parametrize("name", BODIES)
 def test_the_largest_body_of_any_shape_is_parsed_or_refused_within_bounds(name: str) -> None:
     tracemalloc.start()
@@ -84,6 +85,7 @@ def test_names_in_paths_of_repeated_names_are_cut() -> None:
     assert parse(body)[1] == [f"{'a' * MAX_SHOWN}….{'b' * MAX_SHOWN}…"]
 
 
+@pytest.mark.attack("thousands-of-problems")
 @pytest.mark.parametrize(
     ("pair", "code"),
     [('"field-{}":0', "UnknownField"), ('"field-{0}":0,"field-{0}":1', "Duplicate")],

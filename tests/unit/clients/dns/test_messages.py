@@ -98,6 +98,7 @@ def test_more_records_than_are_read_are_counted() -> None:
     assert found.authority == ()
 
 
+@pytest.mark.attack("long-dns-response")
 @pytest.mark.parametrize("shape", ["pointers", "names", "chain", "loop", "texts"])
 def test_the_largest_response_costs_little(shape: str) -> None:
     """A library that makes a name of each took 14 s of the operator's event loop."""

@@ -47,6 +47,7 @@ def test_docker_hub_has_the_key_that_kubelet_looks_for() -> None:
     assert list(config["auths"]) == ["https://index.docker.io/v1/"]
 
 
+@pytest.mark.spec("8.19")
 @pytest.mark.parametrize("key", [KEY, json.dumps(KEY), json.dumps(KEY, indent=2) + "\n"])
 def test_a_service_account_becomes_entries_for_all_its_hosts(key: Any) -> None:
     made = credentials_from(PrivateRegistry.GCR, {"key": key})
@@ -68,6 +69,7 @@ def test_a_pull_secret_is_the_same_for_the_same_credentials() -> None:
     assert first["auths"]["ghcr.io"]["username"] == "user"
 
 
+@pytest.mark.spec("1.2", "8.19")
 @pytest.mark.parametrize(
     ("registry", "data", "problem"),
     [
@@ -106,6 +108,7 @@ def test_what_is_wrong_is_named_without_the_secret(
     assert "PRIVATE KEY" not in str(caught.value)
 
 
+@pytest.mark.spec("8.19")
 def test_every_wrong_field_is_named_at_once() -> None:
     with pytest.raises(CredentialsInvalid) as caught:
         credentials_from(PrivateRegistry.GHCR, {"key": "{}", "username": "a:b"})

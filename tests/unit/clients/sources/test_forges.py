@@ -87,6 +87,7 @@ async def provider(server: ForgeStandIn, clock: FakeClock) -> AsyncIterator[Sour
     await provider.aclose()
 
 
+@pytest.mark.spec("40.1")
 async def test_the_file_of_a_published_release_is_read(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:
@@ -108,6 +109,7 @@ async def test_annotated_tags_and_slashes_lead_to_the_commit(
     assert (await provider.resolve(REPO, "rel/1", commit=commit)).commit == commit
 
 
+@pytest.mark.spec("40.2")
 async def test_missing_repository_tag_release_and_file_are_distinguished(
     server: ForgeStandIn, provider: SourceProvider, repository: Repository
 ) -> None:

@@ -23,6 +23,7 @@ def found(raw: bytes, **settings: int) -> list[tuple[str, str, int | None, int |
     return [(one.field, one.code, one.line, one.column) for one in parsed.problems]
 
 
+@pytest.mark.spec("40.5")
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
@@ -46,6 +47,7 @@ def test_text_that_is_not_a_configuration_file(
     assert found(raw) == [problem]
 
 
+@pytest.mark.spec("40.5")
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -66,6 +68,7 @@ def test_yaml_that_can_mean_two_things(line: str, problem: tuple[str, str, int, 
     assert not parse(VALID + line.encode() + b"\n").valid
 
 
+@pytest.mark.spec("40.7")
 def test_problems_of_the_text_do_not_hide_those_of_the_rules() -> None:
     codes = [code for _, code, _, _ in found(b"cpus: &a 3\ncpus: *a\nmemory: 1\n")]
     assert codes[:5] == ["RequiredField"] * 3 + ["AnchorNotAllowed", "NotOffered"]
@@ -73,6 +76,7 @@ def test_problems_of_the_text_do_not_hide_those_of_the_rules() -> None:
     assert "AliasNotAllowed" in codes
 
 
+@pytest.mark.spec("40.5")
 def test_depth_is_bounded() -> None:
     deep = b"cvm-network: " + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1)
     assert parse(VALID + deep).valid
@@ -80,6 +84,7 @@ def test_depth_is_bounded() -> None:
     assert ("TooDeep", 8) in {(code, line) for _, code, line, _ in found(VALID + deeper)}
 
 
+@pytest.mark.spec("40.5")
 def test_nodes_are_bounded() -> None:
     # The list itself and what is before it have 23 nodes.
     count = MAX_NODES - 23
@@ -88,12 +93,14 @@ def test_nodes_are_bounded() -> None:
     assert "TooManyNodes" in {code for _, code, _, _ in found(more)}
 
 
+@pytest.mark.spec("40.4")
 def test_bytes_are_bounded() -> None:
     filled = VALID + b"#" * (2000 - len(VALID))
     assert parse(filled, rules=Rules(max_bytes=2000)).valid
     assert found(filled + b"#", max_bytes=2000) == [("", "FileTooLarge", 1, 1)]
 
 
+@pytest.mark.spec("40.4")
 def test_a_file_too_long_to_be_deployed_is_reported() -> None:
     filled = VALID + b"#" * 400_000
     assert parse(filled).valid
@@ -105,6 +112,7 @@ def test_a_file_too_long_to_be_deployed_is_reported() -> None:
     assert allowed.warnings == ()
 
 
+@pytest.mark.spec("40.3")
 def test_bytes_are_kept_and_hashed() -> None:
     raw = b"\xef\xbb\xbf" + VALID.replace(b"\n", b"\r\n")
     parsed = parse(raw)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from cloister_crds.config import ParsedConfig, ServiceConfig
 from cloister_crds.config.effective import (
     Mount,
@@ -25,6 +27,7 @@ def config_of(judged: Judged, container: str = "", **parts: str) -> ServiceConfi
     return config
 
 
+@pytest.mark.spec("41.6", "44.9", "48.1")
 def test_egress(judged: Judged) -> None:
     top = "networks: {a: {}, b: {egress: allowlist, allow: [x.com]}}"
     config = config_of(judged, "networks: [a, b]", top=top)
@@ -37,6 +40,7 @@ def test_egress(judged: Judged) -> None:
     assert egress_of(config, config.containers[0]) == ("closed", ())
 
 
+@pytest.mark.spec("42.20")
 def test_memory(judged: Judged) -> None:
     config = config_of(judged)
     assert memory_limit(config, config.containers[0]) == 8192 * MIB
@@ -56,6 +60,7 @@ def test_grace_period(judged: Judged) -> None:
     assert grace_period(config_of(judged, "stop_timeout: 0")) == timedelta(0)
 
 
+@pytest.mark.spec("42.8", "42.31", "47.2")
 def test_mounts(judged: Judged) -> None:
     root, uuid = "6d" * 32, "7dc41474-aac5-50bd-bcd5-ffff26ccad57"
     model = f"{{name: m, repo: 'o/m@{'0c' * 20}', mpk: '{root}_4096_{uuid}'}}"

@@ -17,6 +17,7 @@ Verdict = Callable[..., list[str]]
 Built = Callable[..., ContainerConfig]
 
 
+@pytest.mark.spec("42.7", "42.29")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -35,10 +36,12 @@ def test_values(built: Built, value: str, text: str) -> None:
     assert built(f"env: [{{NAME: {value}}}]").env == (EnvEntry(name="NAME", value=text),)
 
 
+@pytest.mark.spec("42.7", "42.29")
 def test_bare_names(built: Built) -> None:
     assert built("env: [DOMAIN, _a1]").env == (EnvEntry(name="DOMAIN"), EnvEntry(name="_a1"))
 
 
+@pytest.mark.spec("42.7", "42.29")
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
@@ -62,6 +65,7 @@ def test_entries_that_are_refused(verdict: Verdict, entry: str, problem: str) ->
     assert verdict(f"env: [{entry}]") == [f"containers[0].{problem}"]
 
 
+@pytest.mark.spec("42.7", "42.29")
 def test_an_equals_sign_gets_advice(judged: Callable[..., ParsedConfig]) -> None:
     (problem,) = judged("env: ['A=x=\"y\"']").problems
     assert '`- A: "x=\\"y\\""`' in problem.message
@@ -79,12 +83,14 @@ def test_a_name_is_once(verdict: Verdict) -> None:
     assert verdict("env: [{A: b}]\nsecrets: [A]") == ["containers[0].env DuplicateName"]
 
 
+@pytest.mark.spec("40.11")
 @pytest.mark.parametrize("key", ["env", "secrets"])
 def test_length_of_names(verdict: Verdict, key: str) -> None:
     assert verdict(f"{key}: [{'A' * 256}]") == []
     assert verdict(f"{key}: [{'A' * 257}]") == [f"containers[0].{key}[0] NameTooLong"]
 
 
+@pytest.mark.spec("42.8", "42.31")
 def test_secrets(built: Built) -> None:
     names = ("API_KEY", "tls-key", "lower", "9-lives", "_x")
     assert built(f"secrets: [{', '.join(names)}]").secrets == names
@@ -96,6 +102,7 @@ def test_a_name_like_that_of_the_metrics_secret_has_no_effect(verdict: Verdict, 
     assert verdict(f"secrets: [{name}]") == ["containers[0].secrets[0] NoEffect?"]
 
 
+@pytest.mark.spec("42.8", "42.31")
 def test_the_metrics_secret_is_a_secret_and_no_variable(verdict: Verdict) -> None:
     for name in ("METRICS_TOKEN", "METRICS_API_KEY"):
         assert verdict(f"secrets: [{name}]") == []
@@ -104,11 +111,13 @@ def test_the_metrics_secret_is_a_secret_and_no_variable(verdict: Verdict) -> Non
         assert verdict(f"secrets: [{name}]") == []
 
 
+@pytest.mark.spec("42.8", "42.31")
 @pytest.mark.parametrize("name", ["a b", "a--b", "-a", "a-", "A-B", "a.b", "''", "ä"])
 def test_secrets_that_are_refused(verdict: Verdict, name: str) -> None:
     assert verdict(f"secrets: [{name}]") == ["containers[0].secrets[0] InvalidName"]
 
 
+@pytest.mark.spec("42.7", "42.29", "42.30")
 def test_variables_are_compared_when_they_are_known(judged: Callable[..., ParsedConfig]) -> None:
     line = "env: [DOMAIN, GIVEN, UNSET, {FIXED: a}]"
     assert judged(line).problems == ()
@@ -122,6 +131,7 @@ def test_variables_are_compared_when_they_are_known(judged: Callable[..., Parsed
     }
 
 
+@pytest.mark.spec("42.7", "42.29")
 def test_a_value_of_the_file_is_never_overridden(judged: Callable[..., ParsedConfig]) -> None:
     parsed = judged("env: [{A: file}]", rules=Rules(variables={"A": "deploy"}))
     assert parsed.config is not None

@@ -10,6 +10,7 @@ Verdict = Callable[..., list[str]]
 Judged = Callable[..., ParsedConfig]
 
 
+@pytest.mark.spec("41.4")
 def test_a_small_file_is_valid(judged: Judged) -> None:
     parsed = judged()
     assert parsed.valid
@@ -22,12 +23,14 @@ def test_a_small_file_is_valid(judged: Judged) -> None:
         parsed.config.container("other")
 
 
+@pytest.mark.spec("41.1", "41.2", "41.3")
 def test_required_keys() -> None:
     found = {(one.field, one.code) for one in parse(b"{}").problems}
     required = ("cvm-version", "cpus", "memory", "containers", "shim")
     assert found == {(key, "RequiredField") for key in required}
 
 
+@pytest.mark.spec("41.1")
 @pytest.mark.parametrize("version", ["0.14.8", "'0.14.8'", f"1.2.3@sha256:{'0' * 64}"])
 def test_versions(judged: Judged, version: str) -> None:
     config = judged(version=version).config
@@ -36,6 +39,7 @@ def test_versions(judged: Judged, version: str) -> None:
     assert (config.cvm_digest is not None) == ("@" in version)
 
 
+@pytest.mark.spec("41.1")
 @pytest.mark.parametrize(
     "version",
     ["v0.14.8", "0.14.8.1", "0.14.x", "'0.14'", "01.2.3", "<CVM_VERSION>", "1.2.3@sha256:ab"],
@@ -44,6 +48,7 @@ def test_invalid_versions(verdict: Verdict, version: str) -> None:
     assert verdict(version=version) == ["cvm-version InvalidVersion"]
 
 
+@pytest.mark.spec("41.1")
 @pytest.mark.parametrize("version", ["0.14", "1", "1.10"])
 def test_versions_that_are_numbers(verdict: Verdict, version: str) -> None:
     assert verdict(version=version) == ["cvm-version InvalidVersion"]
@@ -59,11 +64,13 @@ def with_resources(cpus: str = "2", memory: str = "8192", gpus: str = "") -> byt
     ).encode()
 
 
+@pytest.mark.spec("12.7", "41.2", "41.3", "41.9")
 @pytest.mark.parametrize("cpus", [2, 4, 8, 16, 32])
 def test_cpu_tiers(cpus: int) -> None:
     assert parse(with_resources(cpus=str(cpus))).valid
 
 
+@pytest.mark.spec("41.2")
 @pytest.mark.parametrize("cpus", ["1", "3", "128", "0", "-2"])
 def test_cpus_beyond_the_tiers(cpus: str) -> None:
     problems = parse(with_resources(cpus=cpus)).problems
@@ -71,22 +78,26 @@ def test_cpus_beyond_the_tiers(cpus: str) -> None:
     assert problems[0].code in {"NotOffered", "OutOfRange"}
 
 
+@pytest.mark.spec("12.8", "41.2", "41.3", "41.9")
 @pytest.mark.parametrize("memory", [8192, 16384, 32768, 65536, 131072, 262144, 524288])
 def test_memory_tiers(memory: int) -> None:
     assert parse(with_resources(memory=str(memory))).valid
 
 
+@pytest.mark.spec("41.3")
 @pytest.mark.parametrize("memory", ["4096", "8191", "1048576"])
 def test_memory_beyond_the_tiers(memory: str) -> None:
     assert [one.code for one in parse(with_resources(memory=memory)).problems] == ["NotOffered"]
 
 
+@pytest.mark.spec("41.2", "41.3", "41.4", "41.9")
 def test_tiers_are_settings() -> None:
     rules = Rules(cpu_tiers=(128,), memory_tiers=(4096,), gpu_counts=(4,))
     assert parse(with_resources("128", "4096", "4"), rules=rules).valid
     assert len(parse(with_resources("2", "8192", "1"), rules=rules).errors) == 3
 
 
+@pytest.mark.spec("12.9", "41.4")
 @pytest.mark.parametrize("gpus", ["1", "8"])
 def test_gpu_counts(gpus: str) -> None:
     parsed = parse(with_resources(gpus=gpus))
@@ -95,6 +106,7 @@ def test_gpu_counts(gpus: str) -> None:
     assert [one.code for one in parsed.warnings] == ["GpusUnused"]
 
 
+@pytest.mark.spec("41.4")
 def test_no_gpus_may_be_written_as_zero() -> None:
     parsed = parse(with_resources(gpus="0"), rules=Rules(release=True))
     assert parsed.config is not None
@@ -102,11 +114,13 @@ def test_no_gpus_may_be_written_as_zero() -> None:
     assert [(one.field, one.code) for one in parsed.problems] == [("gpus", "NoEffect")]
 
 
+@pytest.mark.spec("41.4")
 @pytest.mark.parametrize("gpus", ["2", "4", "-1", "'0'", "all"])
 def test_gpu_counts_that_are_not_offered(gpus: str) -> None:
     assert [one.field for one in parse(with_resources(gpus=gpus)).errors] == ["gpus"]
 
 
+@pytest.mark.spec("40.8")
 def test_unknown_keys_are_errors_with_a_guess(judged: Judged) -> None:
     problems = judged("comand: [a]\nzzz: 1", top="-gpus: 0").errors
     assert [(one.field, one.code) for one in problems] == [
@@ -119,6 +133,7 @@ def test_unknown_keys_are_errors_with_a_guess(judged: Judged) -> None:
         assert guess in problem.message
 
 
+@pytest.mark.spec("40.8")
 @pytest.mark.parametrize(
     ("key", "hint"),
     [("args", "command"), ("environment", "env"), ("mem_limit", "memory"), ("registry", "cred")],
@@ -129,16 +144,19 @@ def test_keys_of_related_formats_have_a_hint(judged: Judged, key: str, hint: str
     assert hint in problem.message
 
 
+@pytest.mark.spec("48.2")
 @pytest.mark.parametrize("key", ["ports", "models", "cvm_admin", "attestation", "keys"])
 def test_later_keys_of_containers(verdict: Verdict, key: str) -> None:
     assert verdict(f"{key}: [a]") == [f"containers[0].{key} NotSupported"]
 
 
+@pytest.mark.spec("48.2")
 @pytest.mark.parametrize("key", ["attested-keys", "volumes"])
 def test_later_keys_of_the_file(verdict: Verdict, key: str) -> None:
     assert verdict(top=f"{key}: []") == [f"{key} NotSupported"]
 
 
+@pytest.mark.spec("41.10")
 @pytest.mark.parametrize("key", ["cvm-network", "shim-version", "ovmf-version", "keyserver-url"])
 def test_keys_without_effect(judged: Judged, key: str) -> None:
     parsed = judged(top=f"{key}: {{any: [thing]}}")
@@ -147,6 +165,7 @@ def test_keys_without_effect(judged: Judged, key: str) -> None:
     assert "no effect" in parsed.warnings[0].message
 
 
+@pytest.mark.spec("42.35")
 def test_refused_keys_say_why(judged: Judged) -> None:
     problems = judged("privileged: true\ncap_drop: [ALL]").problems
     assert [(one.field, one.code) for one in problems] == [
@@ -157,6 +176,7 @@ def test_refused_keys_say_why(judged: Judged) -> None:
     assert "dropped" in problems[1].message
 
 
+@pytest.mark.spec("40.7")
 def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     raw = b"cpus: 3\nmemory: 1\ncvm-version: x\ncontainers: [{nam: a}]\nshim: {}\n"
     problems = parse(raw).problems
@@ -173,6 +193,7 @@ def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     assert [one.line for one in problems] == [1, 2, 3, 4, 4, 4, 5, 5]
 
 
+@pytest.mark.spec("40.7")
 def test_each_message_names_the_thing_and_the_remedy(judged: Judged) -> None:
     parsed = judged("cpus: 0\nsecrets: ['a b']\ntmpfs: {/proc: x}", top="networks: {A: {}}")
     assert len(parsed.errors) == 5
@@ -186,6 +207,7 @@ def test_each_message_names_the_thing_and_the_remedy(judged: Judged) -> None:
     assert "cpus is 0: write a number" in " ".join(one.message for one in parsed.errors)
 
 
+@pytest.mark.spec("41.6", "42.11", "42.12", "44.9", "48.1")
 def test_strict_rules_are_warnings_until_set(verdict: Verdict) -> None:
     line = "ipc: host"
     warned, refused = (f"containers[0].ipc RefusedByStrictRules{mark}" for mark in ("?", ""))

@@ -82,6 +82,7 @@ def check(parsed: ParsedConfig) -> None:
         assert len(problem.message) < 1000
 
 
+@pytest.mark.spec("40.9")
 @BRISK
 @given(st.binary(max_size=400))
 def test_bytes(raw: bytes) -> None:
@@ -100,6 +101,7 @@ def test_shapes(shape: Any) -> None:
     check(parse(json.dumps(shape, ensure_ascii=False).encode("utf-8", "replace")))
 
 
+@pytest.mark.spec("40.9")
 @BRISK
 @given(
     seed=st.sampled_from(SEEDS),
@@ -132,6 +134,7 @@ def _fill(unit: str) -> bytes:
     return (unit * (size // len(unit) + 1)).encode()[:size]
 
 
+@pytest.mark.spec("40.5")
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -13,6 +13,7 @@ Built = Callable[..., ContainerConfig]
 FIELD = "containers[0].healthcheck"
 
 
+@pytest.mark.spec("42.24", "43.2", "43.3", "43.4", "43.5")
 def test_defaults(built: Built) -> None:
     assert built().healthcheck is None
     assert built("healthcheck: {test: [CMD, a]}").healthcheck == Healthcheck(
@@ -24,6 +25,7 @@ def test_defaults(built: Built) -> None:
     )
 
 
+@pytest.mark.spec("42.24")
 def test_all_fields(built: Built) -> None:
     line = (
         "healthcheck: {test: [CMD-SHELL, curl x || exit 1], interval: 500ms, timeout: 1m30s, "
@@ -38,12 +40,14 @@ def test_all_fields(built: Built) -> None:
     )
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 def test_none_means_no_check(built: Built) -> None:
     health = built("healthcheck: {test: [NONE]}").healthcheck
     assert health is not None
     assert health.disabled
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 @pytest.mark.parametrize(
     ("test", "code"),
     [
@@ -61,11 +65,13 @@ def test_tests_that_are_refused(verdict: Verdict, test: str, code: str) -> None:
     assert verdict(f"healthcheck: {{test: {test}}}") == [f"{FIELD}.test {code}"]
 
 
+@pytest.mark.spec("40.10")
 def test_count_of_words(verdict: Verdict) -> None:
     assert verdict(f"healthcheck: {{test: [CMD{', a' * 63}]}}") == []
     assert verdict(f"healthcheck: {{test: [CMD{', a' * 64}]}}") == [f"{FIELD}.test TooManyEntries"]
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -89,6 +95,7 @@ def test_fields_that_are_refused(verdict: Verdict, line: str, problem: str) -> N
     assert verdict(f"healthcheck: {line}") == [f"{FIELD}{problem}"]
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 def test_edges(built: Built) -> None:
     health = built(
         "healthcheck: {test: [CMD, a], interval: 1ms, timeout: 1ms, retries: 0, start_period: 0}"
@@ -99,6 +106,7 @@ def test_edges(built: Built) -> None:
     assert health.start_period == timedelta(0)
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -119,6 +127,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert read_duration(text) == timedelta(seconds=seconds)
 
 
+@pytest.mark.spec("43.1", "43.2", "43.3", "43.4", "43.5", "43.6")
 @pytest.mark.parametrize("text", ["", "s", "1", "1 s", "1S", "-1s", "+1s", "1e3s", "2562048h", "."])
 def test_texts_that_are_no_duration(text: str) -> None:
     assert read_duration(text) is None

@@ -10,6 +10,7 @@ HEX = "ab" * 32
 ZERO = "0" * 64
 
 
+@pytest.mark.spec("42.2", "42.28")
 @pytest.mark.parametrize(
     "image",
     [
@@ -26,6 +27,7 @@ def test_images_with_digest(verdict: Callable[..., list[str]], image: str) -> No
     assert verdict(image=f"image: '{image}'") == []
 
 
+@pytest.mark.spec("42.2", "42.28")
 @pytest.mark.parametrize(
     ("image", "code"),
     [
@@ -63,10 +65,12 @@ shim: {{upstream-port: 80, paths: [/]}}
     assert problem.message.endswith("append @sha256: and the 64 hex digits that the registry shows")
 
 
+@pytest.mark.spec("42.2")
 def test_image_is_required(verdict: Callable[..., list[str]]) -> None:
     assert verdict(image="") == ["containers[0].image RequiredField"]
 
 
+@pytest.mark.spec("42.2", "42.28")
 def test_two_problems_of_one_image(verdict: Callable[..., list[str]]) -> None:
     assert verdict(image="image: Me/App:latest") == [
         "containers[0].image InvalidImage",
@@ -74,6 +78,7 @@ def test_two_problems_of_one_image(verdict: Callable[..., list[str]]) -> None:
     ]
 
 
+@pytest.mark.spec("42.2", "42.28")
 def test_the_placeholder_is_right_on_a_branch_only(judged: Callable[..., ParsedConfig]) -> None:
     image = f"image: app@sha256:{ZERO}"
     branch = judged(image=image)

@@ -12,6 +12,7 @@ Built = Callable[..., ContainerConfig]
 MIB = 1024 * 1024
 
 
+@pytest.mark.spec("42.14", "42.33")
 def test_volumes(built: Built, verdict: Verdict) -> None:
     line = "volumes: ['data:/var/data', 'cache_1.x:/c:ro']"
     assert verdict(line) == []
@@ -21,6 +22,7 @@ def test_volumes(built: Built, verdict: Verdict) -> None:
     )
 
 
+@pytest.mark.spec("42.14", "42.33")
 @pytest.mark.parametrize("source", ["/mnt/ramdisk/x", "/srv", "/etc/app"])
 def test_an_absolute_source_is_scratch_space(built: Built, verdict: Verdict, source: str) -> None:
     line = f"volumes: ['{source}:/data']"
@@ -28,6 +30,7 @@ def test_an_absolute_source_is_scratch_space(built: Built, verdict: Verdict, sou
     assert built(line).volumes == (Volume(source=source, path="/data"),)
 
 
+@pytest.mark.spec("42.14", "42.33")
 @pytest.mark.parametrize(
     "source", ["/proc", "/sys/fs", "/dev/shm", "/boot", "/", "/run/docker.sock", "/lib/modules"]
 )
@@ -37,6 +40,7 @@ def test_sources_of_the_node(verdict: Verdict, source: str) -> None:
     ]
 
 
+@pytest.mark.spec("42.14", "42.33", "47.2")
 @pytest.mark.parametrize(
     ("volume", "code"),
     [
@@ -71,6 +75,7 @@ def test_volumes_must_be_texts(verdict: Verdict) -> None:
     assert verdict("volumes: 'a:/b'") == ["containers[0].volumes WrongType"]
 
 
+@pytest.mark.spec("47.2")
 def test_the_reserved_directory_is_named_by_the_service(verdict: Verdict) -> None:
     rules = Rules(service="harbour")
     assert verdict("volumes: ['a:/cloister']", rules=rules) == []
@@ -82,6 +87,7 @@ def test_the_reserved_directory_is_named_by_the_service(verdict: Verdict) -> Non
     ]
 
 
+@pytest.mark.spec("42.16")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -102,11 +108,13 @@ def test_tmpfs(built: Built, options: str, expected: dict[str, object]) -> None:
     assert mount == Tmpfs.model_validate({"path": "/tmp", "options": words, **expected})
 
 
+@pytest.mark.spec("42.16")
 @pytest.mark.parametrize("nothing", ["", "''", "~"])
 def test_tmpfs_without_options(built: Built, nothing: str) -> None:
     assert built(f"tmpfs: {{/tmp: {nothing}}}").tmpfs == (Tmpfs(path="/tmp"),)
 
 
+@pytest.mark.spec("42.16")
 @pytest.mark.parametrize(
     "options",
     [
@@ -135,6 +143,7 @@ def test_count_of_tmpfs_options(verdict: Verdict) -> None:
     ]
 
 
+@pytest.mark.spec("42.16")
 @pytest.mark.parametrize("option", ["suid", "dev"])
 def test_tmpfs_options_without_effect(verdict: Verdict, option: str) -> None:
     assert verdict(f"tmpfs: {{/tmp: {option}}}") == ['containers[0].tmpfs["/tmp"] NoEffect?']
@@ -154,6 +163,7 @@ def test_one_mount_at_a_path(verdict: Verdict) -> None:
     assert verdict("volumes: ['a:/d', 'a:/e']") == []
 
 
+@pytest.mark.spec("42.15")
 def test_devices(built: Built, verdict: Verdict) -> None:
     line = "devices: [/dev/fuse, '/dev/a:/dev/b', '/dev/a:/dev/c:rw']"
     assert built(line).devices == ("/dev/fuse", "/dev/a:/dev/b", "/dev/a:/dev/c:rw")
@@ -161,6 +171,7 @@ def test_devices(built: Built, verdict: Verdict) -> None:
     assert verdict("devices: []") == []
 
 
+@pytest.mark.spec("42.15")
 @pytest.mark.parametrize(
     "device", ["/sys/kernel", "fuse", "/dev/", "/dev/../etc", "/dev/a:b", "/dev/a:/dev/b:x"]
 )

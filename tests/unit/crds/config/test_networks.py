@@ -10,6 +10,7 @@ Verdict = Callable[..., list[str]]
 Judged = Callable[..., ParsedConfig]
 
 
+@pytest.mark.spec("41.6", "42.13", "44.1", "44.2", "44.3")
 def test_networks(judged: Judged) -> None:
     top = """
         networks:
@@ -36,16 +37,19 @@ def test_open(judged: Judged) -> None:
     assert config.networks["w"].egress == "open"
 
 
+@pytest.mark.spec("12.6", "44.1", "44.2", "44.3")
 @pytest.mark.parametrize("name", ["A", "-a", "a-", "a_b", "a.b", "x" * 16, "''"])
 def test_names_that_are_refused(verdict: Verdict, name: str) -> None:
     assert any(line.endswith(" InvalidName") for line in verdict(top=f"networks: {{{name}: {{}}}}"))
 
 
+@pytest.mark.spec("44.1", "44.2", "44.3")
 def test_the_shims_network_is_reserved(verdict: Verdict) -> None:
     assert verdict(top="networks: {shim-net: {}}") == ["networks.shim-net ReservedName"]
     assert verdict("networks: [shim-net]") == ["containers[0].networks[0] ReservedName"]
 
 
+@pytest.mark.spec("44.1", "44.2", "44.3")
 @pytest.mark.parametrize(
     ("network", "problem"),
     [
@@ -66,6 +70,7 @@ def test_networks_that_are_refused(verdict: Verdict, network: str, problem: str)
     assert verdict("networks: [n]", top=f"networks: {{n: {network}}}") == [problem]
 
 
+@pytest.mark.spec("44.1", "44.2", "44.3")
 @pytest.mark.parametrize(
     "host",
     [
@@ -95,6 +100,7 @@ def test_hosts_that_are_refused(verdict: Verdict, host: str) -> None:
     assert verdict("networks: [n]", top=top) == ["networks.n.allow[0] InvalidHost"]
 
 
+@pytest.mark.spec("40.10")
 def test_counts(verdict: Verdict) -> None:
     def hosts(count: int) -> str:
         listed = ", ".join(f"h{n}.com" for n in range(count))
@@ -107,6 +113,7 @@ def test_counts(verdict: Verdict) -> None:
     assert verdict(f"networks: [{', '.join(names[:32])}]", top=top) == ["networks TooManyEntries"]
 
 
+@pytest.mark.spec("42.13", "44.7")
 @pytest.mark.parametrize(
     ("attached", "problem"),
     [
@@ -123,6 +130,7 @@ def test_attachments_that_are_refused(verdict: Verdict, attached: str, problem: 
     assert found == [problem]
 
 
+@pytest.mark.spec("42.13", "44.7")
 def test_several_closed_networks_and_one_that_leads_out(verdict: Verdict) -> None:
     top = "networks: {a: {}, b: , c: {egress: open}}"
     assert verdict("networks: [a, b, c]", top=top) == []
@@ -132,6 +140,7 @@ def test_an_unused_network_is_a_warning(verdict: Verdict) -> None:
     assert verdict(top="networks: {a: {}}") == ["networks.a NetworkUnused?"]
 
 
+@pytest.mark.spec("41.6", "44.9", "48.1")
 def test_networks_need_a_version(judged: Judged, verdict: Verdict) -> None:
     top = "networks: {a: {}}"
     assert verdict("networks: [a]", top=top, version="0.10.0") == []
@@ -143,6 +152,7 @@ def test_networks_need_a_version(judged: Judged, verdict: Verdict) -> None:
     assert verdict("networks: [a]", top=top, version="x") == ["cvm-version InvalidVersion"]
 
 
+@pytest.mark.spec("41.6", "44.9", "48.1")
 def test_below_that_version_one_namespace_is_shared(judged: Judged) -> None:
     old, new = (judged(version=version).config for version in ("0.9.99", "0.10.0"))
     assert old is not None

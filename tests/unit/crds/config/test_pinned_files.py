@@ -58,6 +58,7 @@ def corpus_files() -> dict[str, Path]:
     return {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in paths}
 
 
+@pytest.mark.spec("40.7", "40.9")
 @pytest.mark.parametrize("name", own_files())
 def test_own_file(name: str) -> None:
     files = own_files()
@@ -72,6 +73,7 @@ def test_own_files_lie_where_their_verdict_says() -> None:
     }
 
 
+@pytest.mark.spec("40.9")
 def test_public_files() -> None:
     files = corpus_files()
     if not files:
@@ -87,6 +89,7 @@ def test_public_files() -> None:
     assert wrong == {}
 
 
+@pytest.mark.spec("42.32")
 def test_public_files_whose_containers_share_gpus_run_where_a_driver_shares_them() -> None:
     files = corpus_files()
     if not files:

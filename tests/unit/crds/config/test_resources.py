@@ -13,6 +13,7 @@ MIB = 1024 * 1024
 GPUS = "gpus: 8"
 
 
+@pytest.mark.spec("42.20", "42.21", "42.36")
 @pytest.mark.parametrize(
     ("text", "size"),
     [
@@ -34,6 +35,7 @@ def test_sizes(text: str, size: int) -> None:
     assert read_size(text) == size
 
 
+@pytest.mark.spec("42.20", "42.21", "42.36")
 @pytest.mark.parametrize(
     "text", ["", "g", "1x", "1gg", "-1g", "1..5g", "1e3", "1,5g", "1  g", "9" * 19]
 )
@@ -42,6 +44,7 @@ def test_texts_that_are_no_size(text: str) -> None:
     assert read_size("999999p") is None
 
 
+@pytest.mark.spec("42.20", "42.21")
 def test_memory_and_shared_memory(built: Built) -> None:
     container = built("memory: 512m\nshm_size: 2g")
     assert (container.memory, container.shm_size) == (512 * MIB, 2048 * MIB)
@@ -49,6 +52,7 @@ def test_memory_and_shared_memory(built: Built) -> None:
     assert built("memory: 536870912").memory == 512 * MIB
 
 
+@pytest.mark.spec("42.20", "42.21", "42.36")
 @pytest.mark.parametrize("key", ["memory", "shm_size"])
 @pytest.mark.parametrize(
     ("value", "code"),
@@ -75,6 +79,7 @@ def test_memory_without_a_unit_is_bytes(verdict: Verdict) -> None:
     assert verdict("memory: 8193m") == ["containers[0].memory OutOfRange"]
 
 
+@pytest.mark.spec("42.22")
 def test_cpus(built: Built, verdict: Verdict) -> None:
     assert built("cpus: 0.5").cpus == 0.5
     assert built("cpus: 4").cpus == 4
@@ -87,6 +92,7 @@ def test_cpus(built: Built, verdict: Verdict) -> None:
     assert verdict("cpus: .inf") == ["containers[0].cpus AmbiguousScalar"]
 
 
+@pytest.mark.spec("42.9", "42.10", "42.32")
 @pytest.mark.parametrize(
     ("value", "gpus"),
     [
@@ -104,6 +110,7 @@ def test_container_gpus(built: Built, value: str, gpus: object) -> None:
     assert container.runtime == "nvidia"
 
 
+@pytest.mark.spec("42.9", "42.10", "42.32")
 @pytest.mark.parametrize(
     ("value", "code"),
     [
@@ -125,6 +132,7 @@ def test_container_gpus_that_are_refused(verdict: Verdict, value: str, code: str
     assert verdict(f"runtime: nvidia\ngpus: {value}", top=GPUS) == [f"containers[0].gpus {code}"]
 
 
+@pytest.mark.spec("42.9", "42.10", "42.32")
 @pytest.mark.parametrize(
     ("container", "top", "problems"),
     [

@@ -40,6 +40,7 @@ SURPRISES = [
 ]
 
 
+@pytest.mark.spec("40.6")
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -69,12 +70,14 @@ def test_quoted_scalars_are_text(text: str) -> None:
     assert kind_of(Scalar(text, plain=False, line=1, column=1)) is ScalarKind.TEXT
 
 
+@pytest.mark.spec("40.6")
 @pytest.mark.parametrize("word", SURPRISES)
 def test_ambiguous_words_are_refused_as_text(verdict: Callable[..., list[str]], word: str) -> None:
     assert verdict(f"command: [{word}]") == ["containers[0].command[0] AmbiguousScalar"]
     assert verdict(f"env: [{{A: {word}}}]") == ["containers[0].env[0].A AmbiguousScalar"]
 
 
+@pytest.mark.spec("40.6")
 @pytest.mark.parametrize("word", ["on", "0o7", "010", "1_0"])
 def test_ambiguous_words_are_refused_as_numbers(
     verdict: Callable[..., list[str]], word: str
@@ -83,16 +86,19 @@ def test_ambiguous_words_are_refused_as_numbers(
     assert verdict(f"cpus: {word}") == ["containers[0].cpus AmbiguousScalar"]
 
 
+@pytest.mark.spec("40.6")
 @pytest.mark.parametrize("word", ["on", "yes", "no", "True"])
 def test_ambiguous_words_are_refused_as_truth(verdict: Callable[..., list[str]], word: str) -> None:
     assert verdict(f"read_only: {word}") == ["containers[0].read_only AmbiguousScalar"]
 
 
+@pytest.mark.spec("40.6")
 def test_ambiguous_keys_are_refused(verdict: Callable[..., list[str]]) -> None:
     assert verdict("env: [{NO: a}]") == ["containers[0].env[0].NO AmbiguousScalar"]
     assert verdict("networks: ['no']", top="networks: {no: }") == ["networks.no AmbiguousScalar"]
 
 
+@pytest.mark.spec("40.6")
 def test_a_word_that_fits_needs_no_quotes(built: "Callable[..., ContainerConfig]") -> None:
     assert built("restart: no").restart == "no"
 

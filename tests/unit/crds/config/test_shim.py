@@ -27,6 +27,7 @@ def lines(parsed: ParsedConfig) -> list[str]:
     ]
 
 
+@pytest.mark.spec("41.8", "46.3", "46.9")
 def test_defaults(judged: Judged) -> None:
     config = judged().config
     assert config is not None
@@ -44,6 +45,7 @@ def test_defaults(judged: Judged) -> None:
     )
 
 
+@pytest.mark.spec("46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 def test_all_keys(judged: Judged) -> None:
     shim = """
         upstream-container: app
@@ -74,6 +76,7 @@ def test_all_keys(judged: Judged) -> None:
     )
 
 
+@pytest.mark.spec("41.8", "46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 @pytest.mark.parametrize(
     ("shim", "problems"),
     [
@@ -99,12 +102,14 @@ def test_port_and_paths(judged: Judged, shim: str, problems: list[str]) -> None:
     assert lines(with_shim(judged, shim)) == problems
 
 
+@pytest.mark.spec("46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 def test_upstream_container(judged: Judged) -> None:
     (problem,) = judged(shim="upstream-container: ap").errors
     assert (problem.field, problem.code) == ("shim.upstream-container", "UnknownContainer")
     assert "did you mean app?" in problem.message
 
 
+@pytest.mark.spec("46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 @pytest.mark.parametrize(
     ("origins", "found"),
     [
@@ -127,6 +132,7 @@ def test_origins(verdict: Verdict, origins: str, found: list[str]) -> None:
     assert verdict(shim=f"origins: {origins}") == found
 
 
+@pytest.mark.spec("40.10")
 @pytest.mark.parametrize("key", ["paths", "authenticated-endpoints", "origins"])
 @pytest.mark.parametrize(("count", "found"), [(256, []), (257, ["TooManyEntries"])])
 def test_counts(judged: Judged, key: str, count: int, found: list[str]) -> None:
@@ -137,6 +143,7 @@ def test_counts(judged: Judged, key: str, count: int, found: list[str]) -> None:
     assert lines(parsed) == [f"shim.{key} {each}" for each in found]
 
 
+@pytest.mark.spec("46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 @pytest.mark.parametrize(
     ("endpoints", "read"),
     [("", None), ("~", None), ("[]", ()), ("[/a, /b]", ("/a", "/b"))],
@@ -149,6 +156,7 @@ def test_authenticated_endpoints(
     assert parsed.config.shim.authenticated_endpoints == read
 
 
+@pytest.mark.spec("46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -177,6 +185,7 @@ def test_further_keys(verdict: Verdict, line: str, problem: str) -> None:
     assert verdict(shim=line) == [f"shim.{problem}"]
 
 
+@pytest.mark.spec("40.8", "46.1", "46.2", "46.3", "46.4", "46.5", "46.6", "46.7", "46.8")
 def test_unknown_keys_are_warnings_with_a_guess(judged: Judged) -> None:
     parsed = judged(shim="orgins: ['*']")
     assert parsed.valid

@@ -38,6 +38,7 @@ def test_a_small_container_has_its_defaults() -> None:
     assert spec.variables == ()
 
 
+@pytest.mark.spec("12.1")
 def test_an_organization_may_have_ten_containers_unless_said() -> None:
     """Limits (spec 12)."""
     limits = Limits()
@@ -110,6 +111,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+@pytest.mark.spec("12.14")
 @pytest.mark.parametrize("what", WRONG)
 def test_each_wrong_field_is_named_with_its_remedy(what: str) -> None:
     spec, field, sentence = WRONG[what]

@@ -37,6 +37,7 @@ PHASES = {
 }
 
 
+@pytest.mark.spec("22.1")
 @pytest.mark.parametrize(("action", "state", "want"), CELLS)
 def test_the_table(action: ApiAction, state: ActionState, want: Effect) -> None:
     phase = PHASES[state]
@@ -55,6 +56,7 @@ def test_the_table_is_whole() -> None:
     assert len(CELLS) == len(ApiAction) * len(ActionState)
 
 
+@pytest.mark.spec("22.2")
 @pytest.mark.parametrize("update", [UpdatePhase.PENDING, UpdatePhase.STARTED, UpdatePhase.FAILED])
 def test_only_a_ready_update_can_be_accepted(update: UpdatePhase) -> None:
     message = refusal(ApiAction.ACCEPT, ContainerPhase.READY, update)
@@ -64,6 +66,7 @@ def test_only_a_ready_update_can_be_accepted(update: UpdatePhase) -> None:
     assert ("wait" in message) is not failed, "a failed one never becomes ready"
 
 
+@pytest.mark.spec("5.3", "22.1")
 @pytest.mark.parametrize("phase", [ContainerPhase.READY, ContainerPhase.FAILED])
 @pytest.mark.parametrize("update", UpdatePhase)
 def test_every_status_of_an_update(phase: ContainerPhase, update: UpdatePhase) -> None:
@@ -75,6 +78,8 @@ def test_every_status_of_an_update(phase: ContainerPhase, update: UpdatePhase) -
     assert "while an update is in progress" in (refusal(ApiAction.START, phase, update) or "")
 
 
+@pytest.mark.spec("5.5")
+@pytest.mark.lifecycle("cancel")
 @pytest.mark.parametrize(("gpus", "allowed"), [(0, True), (1, True), (2, False), (8, False)])
 def test_an_update_of_several_gpus_cannot_be_cancelled(gpus: int, allowed: object) -> None:
     for update in UpdatePhase:

@@ -108,6 +108,7 @@ def lost() -> Zone:
     return zone
 
 
+@pytest.mark.spec("8.12", "8.13")
 def test_records_are_those_of_the_specification() -> None:
     assert RECORDS.txt_name == f"_cloister.{HOST}"
     assert HOST in RECORDS.txt_value
@@ -116,6 +117,7 @@ def test_records_are_those_of_the_specification() -> None:
     assert (len(label), int(label, 16) > 0, rest) == (32, True, "dns.example.test")
 
 
+@pytest.mark.spec("8.12", "8.13", "24.4", "24.11")
 def test_the_nonce_is_the_organizations_and_the_target_the_domains() -> None:
     other = records_of(HOST, organization=organization("other"), settings=SETTINGS)
     second = records_of("www.customer.test", organization=ORGANIZATION, settings=SETTINGS)
@@ -174,6 +176,7 @@ def test_a_name_below_the_domain_of_generated_names_is_refused_by_name() -> None
         assert (zone.asked, zone.reason, zone.status.verified) == (0, "DomainReserved", False)
 
 
+@pytest.mark.spec("5.8", "8.15")
 @pytest.mark.parametrize(
     ("facts", "verified", "configured"),
     [
@@ -222,6 +225,7 @@ def test_everything_that_is_missing_is_named(facts: DnsFacts, end: str) -> None:
         zone.now += timedelta(seconds=1)
 
 
+@pytest.mark.spec("24.10")
 def test_two_looks_do_not_add_up() -> None:
     zone = Zone(DnsFacts(RIGHT.texts, ()))
     zone.work()
@@ -246,6 +250,7 @@ def test_dns_is_looked_at_on_a_schedule_and_on_request() -> None:
     assert zone.asked == 3
 
 
+@pytest.mark.spec("5.8")
 def test_only_a_lost_text_undoes_a_verification() -> None:
     zone = Zone(RIGHT)
     zone.work()
@@ -260,6 +265,7 @@ def test_only_a_lost_text_undoes_a_verification() -> None:
     assert zone.reason == "DomainVerified"
 
 
+@pytest.mark.spec("24.10")
 def test_a_lost_text_blocks_at_once_and_drops_after_the_grace() -> None:
     zone = lost()
     status = zone.status
@@ -362,6 +368,7 @@ def test_a_request_during_a_check_is_for_the_next_one() -> None:
     assert (found.status.verified, found.status.last_handled_request) == (True, "1")
 
 
+@pytest.mark.spec("24.7")
 def test_it_is_used_by_those_that_ask_for_it_or_serve_it() -> None:
     asking = container_of("asks", custom_domain=HOST)
     serving = container_of("serves")

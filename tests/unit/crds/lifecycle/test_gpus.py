@@ -62,6 +62,7 @@ def test_gpus_are_grouped_by_the_containers_that_have_them(
     assert [(each.count, each.containers) for each in groups] == want
 
 
+@pytest.mark.spec("21.16")
 def test_spec_replaces_the_count_of_the_file() -> None:
     config = file_of(ContainerConfig(name="web", image=IMAGE), gpus=8)
     assert [gpu_count(config, given) for given in (None, 0, 1)] == [8, 0, 1]

@@ -29,6 +29,7 @@ def test_the_display_name_stands_in_the_host_name() -> None:
     assert wanted_hostnames(named, ORGANIZATION, DOMAIN) == (f"web.debug.acme.{DOMAIN}",)
 
 
+@pytest.mark.spec("4.2")
 def test_a_container_keeps_the_host_name_that_its_status_has() -> None:
     earlier = f"web-production--ntbbpln36c.acme.{DOMAIN}"
     fresh = container_of("web--production")

@@ -124,11 +124,13 @@ def test_a_later_one_never_pushes_an_earlier_one_out() -> None:
     assert [ranked(each, [third, first, second]) for each in (first, second, third)] == [0, 1, 2]
 
 
+@pytest.mark.spec("12.1")
 def test_stopped_ones_count() -> None:
     stopped, other = born(1, 0, state=DesiredState.STOPPED), born(2, 1)
     assert ranked(other, [stopped, other]) == 1
 
 
+@pytest.mark.spec("21.19")
 def test_one_that_is_taken_over_from_does_not_count() -> None:
     old, new = born(1, 0), born(2, 1, replaces="c1")
     assert ranked(old, [old, new]) is None

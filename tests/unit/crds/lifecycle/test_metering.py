@@ -65,6 +65,7 @@ def test_an_enclave_has_departed_when_only_our_finalizer_is_left() -> None:
     assert not has_departed(both, has_pod=False)
 
 
+@pytest.mark.spec("5.2")
 def test_time_ends_with_what_is_known_first() -> None:
     minute = timedelta(minutes=1)
     promoted = NOW - 10 * minute

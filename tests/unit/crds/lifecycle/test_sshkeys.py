@@ -39,6 +39,7 @@ def test_long_enough_rsa_keys_can_be_used() -> None:
     assert "1024 bits" in str(key_error(line(short.public_key())))
 
 
+@pytest.mark.spec("8.5")
 @pytest.mark.parametrize(
     ("public", "want"),
     [

@@ -129,6 +129,7 @@ WRONG_SPECS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
 }
 
 
+@pytest.mark.spec("12.9", "20.12")
 @pytest.mark.parametrize(("fields", "want"), WRONG_SPECS.values(), ids=WRONG_SPECS)
 def test_rules_of_a_spec(fields: dict[str, Any], want: tuple[str, str]) -> None:
     question = replace(ask(release=None), **fields)
@@ -136,6 +137,7 @@ def test_rules_of_a_spec(fields: dict[str, Any], want: tuple[str, str]) -> None:
     assert file_problems(question) == ()
 
 
+@pytest.mark.spec("21.18")
 def test_the_limit_speaks_of_a_reached_quota() -> None:
     limited = organization_of(limits=Limits(containers=0))
     (problem,) = spec_problems(ask(organization=limited, rank=0))
@@ -199,6 +201,7 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
 }
 
 
+@pytest.mark.spec("12.9", "49.1", "49.2", "49.3", "49.4")
 @pytest.mark.parametrize(("fields", "want"), WRONG_FILES.values(), ids=WRONG_FILES)
 def test_rules_of_a_file(fields: dict[str, Any], want: tuple[str, str]) -> None:
     question = ask(**fields)
@@ -220,6 +223,7 @@ def test_networks_that_need_no_consent_or_have_it(fields: dict[str, Any]) -> Non
     assert found(ask(**fields)) == set()
 
 
+@pytest.mark.spec("24.9")
 def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found() -> None:
     used = ContainerConfig(name="web", image=IMAGE, secrets=("A", "tls-key"))
     question = ask(
@@ -230,6 +234,7 @@ def test_a_bound_secret_of_the_organization_and_one_of_the_repository_are_found(
     assert validate_for_organization(question) == ()
 
 
+@pytest.mark.spec("24.9")
 def test_an_organization_secret_that_nobody_binds_is_no_missing_one() -> None:
     used = ContainerConfig(name="web", image=IMAGE, secrets=("A", "B"))
     question = ask(release=release_of(file_of(used)), secrets=(secret_of("A"),))
@@ -245,12 +250,14 @@ def test_an_organization_secret_that_nobody_binds_is_no_missing_one() -> None:
     assert "add 'A' to spec.secrets" in undecided[0].message
 
 
+@pytest.mark.spec("24.9")
 def test_a_secret_of_another_repository_is_none() -> None:
     used = ContainerConfig(name="web", image=IMAGE, secrets=("A",))
     question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="acme/other"),))
     assert found(question) == {("containers[0].secrets[0]", "SecretNotFound")}
 
 
+@pytest.mark.spec("7.1")
 def test_the_source_decides_whether_case_tells_repositories_apart() -> None:
     used = ContainerConfig(name="web", image=IMAGE, secrets=("A",))
     question = ask(release=release_of(file_of(used)), secrets=(secret_of("A", repo="Acme/Site"),))
@@ -259,6 +266,7 @@ def test_the_source_decides_whether_case_tells_repositories_apart() -> None:
     assert found(forge) == set()
 
 
+@pytest.mark.spec("24.9")
 def test_what_is_given_and_not_used_is_a_warning() -> None:
     used = ContainerConfig(
         name="web",
@@ -280,6 +288,7 @@ def test_what_is_given_and_not_used_is_a_warning() -> None:
     assert errors_of(problems) == ()
 
 
+@pytest.mark.spec("49.1", "49.2", "49.3", "49.4")
 def test_all_errors_come_at_once() -> None:
     question = ask(
         organization=organization_of(subscribed=False, limits=Limits(containers=0)),
@@ -411,6 +420,7 @@ PROVISIONS = {
 }
 
 
+@pytest.mark.spec("42.32", "49.5")
 @pytest.mark.parametrize(
     ("host", "containers", "file", "spec", "want"), PROVISIONS.values(), ids=PROVISIONS
 )

@@ -108,6 +108,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.spec("2.9", "21.16")
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_of_these_is_another_identity(what: str) -> None:
     changed, before = measured(**CHANGES[what]), measured()

@@ -223,6 +223,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.spec("47.1", "47.3")
 @pytest.mark.parametrize("name", sorted(manifests()))
 def test_manifest_is_the_golden_one(name: str) -> None:
     path = GOLDENS / f"{name}.yaml"

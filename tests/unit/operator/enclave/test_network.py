@@ -3,6 +3,7 @@
 import re
 from ipaddress import IPv4Network
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def networked(*containers: tuple[str, tuple[str, ...]], target: str = "a") -> Se
     )
 
 
+@pytest.mark.spec("44.8", "46.10")
 def test_the_target_alone_is_on_the_network_of_the_shim() -> None:
     config = networked(("a", ("n",)), ("b", ("n", "m")), ("c", ()), target="b")
     rooms = plan_namespaces(config, plan_networks(config))

@@ -198,6 +198,7 @@ def test_shared_memory_of_the_file_replaces_ours() -> None:
     assert [each["name"] for each in mounts if each["mountPath"] == "/dev/shm"] == ["mount-points"]
 
 
+@pytest.mark.spec("47.3")
 def test_containers_with_the_same_source_share_a_volume() -> None:
     one = with_changes(WEB, volumes=(Volume(source="data", path="/a"),))
     two = with_changes(WEB, name="two", volumes=(Volume(source="data", path="/b", read_only=True),))

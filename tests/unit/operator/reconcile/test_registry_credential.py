@@ -52,6 +52,7 @@ def test_what_is_wrong_with_credentials_is_reported(body: Any, want: str, text: 
     assert judged.finding.status is (want == "CredentialsUsable")
 
 
+@pytest.mark.spec("8.16")
 def test_refused_credentials_are_reported() -> None:
     judged = check_credential(credential(), ENTITLED, core(), expired=True, further={})
     assert (judged.finding.reason, judged.username) == ("CredentialsExpired", "me")

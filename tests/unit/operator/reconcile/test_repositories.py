@@ -27,6 +27,7 @@ async def context(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await made.aclose()
 
 
+@pytest.mark.spec("7.1")
 @pytest.mark.parametrize(
     ("context", "want"), [("git", ["two"]), ("gitea", ["one", "two"])], indirect=["context"]
 )

@@ -48,6 +48,7 @@ def names_of(containers: Iterable[Container]) -> list[str]:
     return [each.metadata.name for each in containers]
 
 
+@pytest.mark.spec("24.7")
 def test_an_organization_secret_is_used_by_those_that_bind_it() -> None:
     containers = [
         container("b", secrets=("API_KEY",)),
@@ -79,6 +80,7 @@ def test_of_secrets_that_exclude_each_other_the_oldest_counts() -> None:
     assert "a-twin is a secret of a/b" in condition.message
 
 
+@pytest.mark.spec("7.1", "24.7")
 def test_a_repository_secret_is_used_by_containers_whose_file_names_it() -> None:
     containers = [
         container("a", named=("API_KEY", "OTHER")),
@@ -137,6 +139,7 @@ def test_a_value_that_is_missing_is_looked_for_again(
     assert again == Result(want, wrote=written.wrote)
 
 
+@pytest.mark.spec("8.1")
 def test_the_newest_write_of_a_core_secret_counts() -> None:
     metadata = {
         "creationTimestamp": "2026-01-01T00:00:00Z",

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from cloister_crds.config.model import ContainerConfig
 from cloister_crds.kinds.container import ContainerPhase, DesiredState
 from cloister_crds.kinds.organization import Limits
@@ -34,6 +36,7 @@ from tests.support.builders.world import SimulatedCluster
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
+@pytest.mark.lifecycle("not-admitted")
 def test_an_unreachable_source_is_pending_and_asked_again(world: SimulatedCluster) -> None:
     world.source_is_up = False
     world.reconcile()
@@ -50,6 +53,7 @@ def test_an_unreachable_source_is_pending_and_asked_again(world: SimulatedCluste
     assert holds(world.container.status.conditions, "Ready")
 
 
+@pytest.mark.lifecycle("not-admitted")
 def test_a_wrong_tag_stalls_without_a_child_and_is_not_asked_again(world: SimulatedCluster) -> None:
     world.change_spec(tag="v9")
     world.bad_tags = {"v9"}

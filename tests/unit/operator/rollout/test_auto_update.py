@@ -46,6 +46,7 @@ def test_nothing_later_changes_nothing(following: SimulatedCluster) -> None:
     assert following.reason() == "Serving"
 
 
+@pytest.mark.lifecycle("later-release")
 def test_a_later_release_is_deployed_and_spec_is_left_alone(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)
@@ -181,6 +182,7 @@ def test_what_is_stopped_asks_nothing_and_starts_with_what_it_followed(
     assert following.container.status.current_tag == "v1.1.0"
 
 
+@pytest.mark.spec("22.11", "23.9")
 def test_switching_it_off_keeps_what_it_followed(following: SimulatedCluster) -> None:
     following.publish_release("v1.1.0")
     pass_an_interval(following)

@@ -1,5 +1,7 @@
 """Decisions while another request is wanted than what serves or failed."""
 
+import pytest
+
 from cloister_crds.kinds.container import (
     ContainerPhase,
     DesiredState,
@@ -20,6 +22,8 @@ from tests.support.builders.resources import (
 from tests.support.builders.world import SimulatedCluster
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("blue-green")
 def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.change_spec(tag="v1.1.0")
@@ -43,6 +47,7 @@ def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
     assert list(serving.enclaves) == [serving.container.status.active_enclave]
 
 
+@pytest.mark.lifecycle("desired")
 def test_the_old_one_stays_until_the_service_shows_the_new_one(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.change_spec(tag="v1.1.0")
@@ -104,6 +109,8 @@ def test_what_a_stop_ends_is_written_down_before(serving: SimulatedCluster) -> N
     assert serving.container.status.current_tag == tag
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("update-failed")
 def test_a_failed_update_leaves_what_serves(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.change_spec(tag="v1.1.0")
@@ -142,6 +149,8 @@ def test_an_update_whose_tag_is_wrong_fails_without_an_enclave(serving: Simulate
     assert serving.reason("Available") == "Serving"
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("newer-request")
 def test_a_newer_request_replaces_the_candidate(serving: SimulatedCluster) -> None:
     serving.change_spec(tag="v1.1.0")
     for _ in range(4):
@@ -155,6 +164,7 @@ def test_a_newer_request_replaces_the_candidate(serving: SimulatedCluster) -> No
     assert outcomes[first] == "Ended"
 
 
+@pytest.mark.spec("22.16")
 def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.organization = organization_of(subscribed=False)
@@ -181,6 +191,8 @@ def test_a_lapsed_subscription_stops_updates_and_nothing_else(serving: Simulated
     assert serving.container.status.current_tag == "v1.1.0"
 
 
+@pytest.mark.spec("22.1", "22.3")
+@pytest.mark.lifecycle("relaunch-of-failed")
 def test_a_relaunch_of_a_failed_container_is_an_update_that_can_be_taken_back(
     world: SimulatedCluster,
 ) -> None:
@@ -229,12 +241,15 @@ def test_a_relaunch_after_a_wrong_tag_is_an_update_too(world: SimulatedCluster) 
     assert world.container.status.update is None
 
 
+@pytest.mark.spec("22.1")
 def test_the_first_start_is_no_update(world: SimulatedCluster) -> None:
     for _ in range(4):
         world.step()
         assert world.container.status.update is None
 
 
+@pytest.mark.spec("5.6")
+@pytest.mark.lifecycle("blue-green")
 def test_one_gpu_is_updated_beside_what_serves(serving: SimulatedCluster) -> None:
     serving.organization = organization_of(
         entitlements=Entitlements(gpu=True), limits=Limits(gpus=(1, 8))

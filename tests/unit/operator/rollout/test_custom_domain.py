@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.kinds.organization import Entitlements
 from cloister_crds.lifecycle.state.conditions import condition, holds
@@ -25,6 +27,7 @@ def at_a_domain() -> SimulatedCluster:
     return world
 
 
+@pytest.mark.spec("21.2")
 def test_it_serves_at_the_custom_and_at_the_generated_name() -> None:
     world = at_a_domain()
     (enclave,) = world.enclaves.values()
@@ -53,6 +56,7 @@ def test_a_lost_domain_goes_on_and_blocks_what_is_new() -> None:
     assert world.reason("Ready") == "DomainNotVerified"
 
 
+@pytest.mark.spec("24.10")
 def test_it_is_dropped_after_the_grace_and_comes_back() -> None:
     world = at_a_domain()
     lost = world.now

@@ -27,6 +27,7 @@ def serving() -> SimulatedCluster:
     return world
 
 
+@pytest.mark.lifecycle("deleted")
 @pytest.mark.parametrize("paused", [False, True])
 def test_what_a_finalizer_holds_ends_all_the_same(
     serving: SimulatedCluster, *, paused: bool

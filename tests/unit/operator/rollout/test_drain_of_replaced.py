@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from cloister_crds.kinds.container import DesiredState
 from cloister_crds.lifecycle.state.conditions import holds
 from tests.support.builders.resources import SETTINGS
@@ -30,6 +32,7 @@ def is_reached(world: SimulatedCluster) -> bool:
     return status.current_tag == "v1.1.0" and holds(status.conditions, "Ready")
 
 
+@pytest.mark.lifecycle("takeover")
 def test_what_served_stays_until_everybody_has_learned_of_its_successor() -> None:
     world, first = switched()
     assert world.enclaves[first].metadata.deletion_timestamp is None

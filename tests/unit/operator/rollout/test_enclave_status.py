@@ -240,6 +240,7 @@ def test_an_enclave_that_filled_its_disk_is_told_what_to_do(message: str) -> Non
     assert "sizing.ephemeralStorageMB" in status.message
 
 
+@pytest.mark.lifecycle("node-lost")
 @pytest.mark.parametrize(("pod", "reason"), LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("phase", [EnclavePhase.PENDING, EnclavePhase.STARTED, EnclavePhase.READY])
 def test_losses_count_in_every_phase(

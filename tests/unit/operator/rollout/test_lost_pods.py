@@ -1,5 +1,7 @@
 """Decisions when Pods are lost or somebody was interrupted."""
 
+import pytest
+
 from cloister_crds.kinds.container import ContainerPhase, UpdatePhase, UpdateType
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION
 from cloister_crds.lifecycle.state.conditions import holds
@@ -25,6 +27,8 @@ from tests.support.builders.world import SimulatedCluster
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
+@pytest.mark.spec("22.16")
+@pytest.mark.lifecycle("pod-lost")
 def test_a_lost_pod_is_replaced_without_asking_anything(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.source_is_up = False

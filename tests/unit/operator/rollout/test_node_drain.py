@@ -3,12 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from cloister_crds.kinds.container import ContainerPhase
 from cloister_crds.lifecycle.state.conditions import holds
 from cloister_operator.rollout.decision import DeleteEnclave
 from tests.support.builders.world import SimulatedCluster
 
 
+@pytest.mark.lifecycle("node-cordoned")
 def test_what_serves_moves_to_another_node(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1")
@@ -81,6 +84,7 @@ def test_a_successor_moves_again_once_the_one_before_it_has_drained(
     assert serving.pods[third].node == "node-1"
 
 
+@pytest.mark.lifecycle("node-cordoned")
 def test_without_another_node_it_serves_on(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.cordon("node-1", "node-2")

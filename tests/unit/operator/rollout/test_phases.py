@@ -12,6 +12,8 @@ FORBIDDEN = {
 PAIRS = [(before, after) for before in (None, *ContainerPhase) for after in ContainerPhase]
 
 
+@pytest.mark.spec("5.1", "5.2")
+@pytest.mark.lifecycle("no-other")
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_every_pair_is_a_move_or_an_error(
     before: ContainerPhase | None, after: ContainerPhase

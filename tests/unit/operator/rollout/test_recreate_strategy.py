@@ -31,6 +31,7 @@ def underway(world: SimulatedCluster) -> str:
     return world.container.status.candidate
 
 
+@pytest.mark.lifecycle("recreate")
 def test_the_successor_waits_before_what_serves_ends(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.change_spec(tag="v1.1.0")
@@ -78,6 +79,7 @@ def test_updates_that_cannot_start_stop_nothing(world: SimulatedCluster) -> None
     assert world.reason("Stalled") == "UpdateFailed"
 
 
+@pytest.mark.lifecycle("first-failed")
 def test_one_that_fails_leaves_the_container_failed(world: SimulatedCluster) -> None:
     world.change_spec(tag="v1.1.0")
     new = underway(world)
@@ -170,6 +172,7 @@ def test_a_default_of_staging_counts_as_false(world: SimulatedCluster) -> None:
     assert (world.reason(), world.container.status.current_tag) == ("Serving", "v1.1.0")
 
 
+@pytest.mark.lifecycle("recreate")
 def test_nothing_is_staged(world: SimulatedCluster) -> None:
     old = world.container.status.active_enclave
     world.change_spec(staging=True, tag="v1.1.0")

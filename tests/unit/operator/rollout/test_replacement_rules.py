@@ -50,6 +50,7 @@ def start_up(world: SimulatedCluster) -> None:
     world.set_health(name)
 
 
+@pytest.mark.lifecycle("replaces")
 def test_names_pass_over_when_the_successor_is_ready_and_reached(heir: SimulatedCluster) -> None:
     start_up(heir)
     assert heir.claims[HOSTNAME].spec.holder.name == "web", "the old one still serves"
@@ -108,6 +109,7 @@ def old() -> SimulatedCluster:
     return world
 
 
+@pytest.mark.spec("21.19")
 def test_it_serves_until_its_successor_has_taken_over(old: SimulatedCluster) -> None:
     before = old.container.status.model_copy(update={"replaced_by": "web.2"})
     old.settle()
@@ -119,6 +121,7 @@ def test_it_serves_until_its_successor_has_taken_over(old: SimulatedCluster) -> 
     assert old.container.status == before
 
 
+@pytest.mark.lifecycle("replaces")
 @pytest.mark.parametrize("status", [SERVES, SERVED], ids=["serves", "has served"])
 def test_it_ends_and_waits_to_be_deleted(old: SimulatedCluster, status: ContainerStatus) -> None:
     assert old.successor is not None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ HAPPENINGS = st.one_of(
 )
 
 
+@pytest.mark.lifecycle("any-order")
 @settings(parent=UNHURRIED, max_examples=150)
 @given(WAYS, st.lists(HAPPENINGS, max_size=40))
 def test_promises_hold_and_the_world_comes_to_rest(

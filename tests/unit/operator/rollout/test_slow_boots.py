@@ -73,6 +73,7 @@ def test_a_pull_of_35_minutes_serves() -> None:
     assert phase(cluster) is ContainerPhase.READY
 
 
+@pytest.mark.spec("43.8")
 def test_a_start_period_of_90_minutes_is_waited_for() -> None:
     cluster = cluster_of(start_period=timedelta(minutes=90))
     start(cluster)

@@ -27,6 +27,8 @@ def revision_of(world: SimulatedCluster) -> str:
     return update.revision
 
 
+@pytest.mark.spec("5.4")
+@pytest.mark.lifecycle("staged", "waits-for-accept")
 def test_a_staged_update_waits_at_its_preview(staged: SimulatedCluster) -> None:
     status = staged.container.status
     assert (status.phase, status.current_tag) == (ContainerPhase.READY, "v1.0.0")
@@ -82,6 +84,7 @@ def test_promotion_by_its_revision_lets_it_take_over(staged: SimulatedCluster) -
     assert staged.preview is None
 
 
+@pytest.mark.lifecycle("staged")
 def test_a_stale_promotion_promotes_nothing(staged: SimulatedCluster) -> None:
     stale = revision_of(staged)
     staged.change_spec(tag="v1.2.0", promote=stale)
@@ -98,6 +101,8 @@ def test_a_stale_promotion_promotes_nothing(staged: SimulatedCluster) -> None:
     assert staged.container.status.current_tag == "v1.0.0"
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("spec-put-back")
 def test_putting_spec_back_ends_what_waits(staged: SimulatedCluster) -> None:
     active = staged.container.status.active_enclave
     staged.change_spec(tag="v1.0.0")
@@ -107,6 +112,8 @@ def test_putting_spec_back_ends_what_waits(staged: SimulatedCluster) -> None:
     assert staged.container.status.update is None
 
 
+@pytest.mark.spec("5.4")
+@pytest.mark.lifecycle("promotes-itself")
 def test_without_staging_what_waits_takes_over(staged: SimulatedCluster) -> None:
     staged.change_spec(staging=False)
     staged.settle()
@@ -162,6 +169,7 @@ def test_stopping_ends_both(staged: SimulatedCluster) -> None:
     assert (staged.enclaves, staged.preview) == ({}, None)
 
 
+@pytest.mark.lifecycle("newer-request")
 def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None:
     staged.decisions.clear()
     staged.change_spec(tag="v1.2.0")
@@ -185,6 +193,7 @@ def test_the_preview_follows_a_newer_candidate(staged: SimulatedCluster) -> None
     )
 
 
+@pytest.mark.spec("7.3")
 @pytest.mark.parametrize("default", [True, False])
 def test_a_change_of_the_default_changes_no_container_that_exists(*, default: bool) -> None:
     world = SimulatedCluster()
@@ -202,6 +211,7 @@ def test_a_change_of_the_default_changes_no_container_that_exists(*, default: bo
     assert world.container.status.staging is default
 
 
+@pytest.mark.spec("7.3")
 @pytest.mark.parametrize("own", [True, False])
 def test_staging_of_a_relaunch_is_for_its_update_alone(
     serving: SimulatedCluster, *, own: bool

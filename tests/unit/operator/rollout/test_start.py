@@ -23,6 +23,7 @@ from tests.support.builders.world import SimulatedCluster
 HOSTNAME = f"web.acme.{DOMAIN}"
 
 
+@pytest.mark.lifecycle("first-ready")
 def test_ready_is_there_from_the_first_write(world: SimulatedCluster) -> None:
     status = world.reconcile().status
     assert status.observed_generation == 1
@@ -32,6 +33,7 @@ def test_ready_is_there_from_the_first_write(world: SimulatedCluster) -> None:
     assert status.current_tag == "v1.0.0"
 
 
+@pytest.mark.lifecycle("admitted", "deploying-ready")
 def test_the_words_follow_the_enclave(world: SimulatedCluster) -> None:
     words = []
     for _ in range(12):
@@ -79,6 +81,7 @@ def test_what_the_host_cannot_do_is_said(world: SimulatedCluster) -> None:
     assert "containers[0].pids_limit" in found.message
 
 
+@pytest.mark.spec("24.7")
 def test_the_secrets_that_the_files_name_are_shown(world: SimulatedCluster) -> None:
     for tag, name in (("v1.0.0", "tls-key"), ("v1.1.0", "other-key")):
         world.files[tag] = file_of(FileContainer(name="web", image=IMAGE, secrets=(name,)))
@@ -105,6 +108,8 @@ def _revision(world: SimulatedCluster) -> str:
     return need.request
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("stopped")
 def test_a_stop_waits_for_the_last_pod(serving: SimulatedCluster) -> None:
     serving.change_spec(state=DesiredState.STOPPED)
     serving.reconcile()
@@ -121,6 +126,8 @@ def test_a_stop_waits_for_the_last_pod(serving: SimulatedCluster) -> None:
     assert (status.active_enclave, status.current_tag) == ("", "v1.0.0")
 
 
+@pytest.mark.spec("22.1")
+@pytest.mark.lifecycle("stopped")
 def test_a_start_deploys_anew(serving: SimulatedCluster) -> None:
     old = serving.container.status.active_enclave
     serving.change_spec(state=DesiredState.STOPPED)
@@ -134,6 +141,7 @@ def test_a_start_deploys_anew(serving: SimulatedCluster) -> None:
     assert serving.container.status.phase is ContainerPhase.READY
 
 
+@pytest.mark.spec("22.1")
 def test_a_stop_during_an_update_ends_both(serving: SimulatedCluster) -> None:
     serving.change_spec(tag="v1.1.0")
     for _ in range(4):

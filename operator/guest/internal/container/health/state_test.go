@@ -43,6 +43,7 @@ func TestNextCountsFailuresAsContainerEngines(t *testing.T) {
 	}
 }
 
+// spec: 12.12, 43.7
 func TestAStartingContainerIsLookedAtMoreOften(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	check := containerspec.HealthCheck{IntervalMillis: 30_000, StartPeriodMillis: 600_000, Retries: 3}

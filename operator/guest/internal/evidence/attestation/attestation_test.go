@@ -111,6 +111,7 @@ var machines = map[string]func() *standIn{
 	"TDX, quote v5": func() *standIn { return &standIn{tee: TEETDX, quote: 5} },
 }
 
+// spec: 28.1, 28.2
 func TestAClientVerifiesTheDocument(t *testing.T) {
 	nonce := sha256.Sum256([]byte("asked now"))
 	other := sha256.Sum256([]byte("asked before"))
@@ -189,6 +190,7 @@ func TestEvidenceOfTheNode(t *testing.T) {
 	}
 }
 
+// spec: 28.4, 28.5
 func TestBootStages(t *testing.T) {
 	withoutTEE := newEnclave(t, nil, "")
 	withoutTEE.settings.GPUs = 1
@@ -247,6 +249,7 @@ func TestGPUEvidenceIsInTheDocument(t *testing.T) {
 	}
 }
 
+// spec: 28.1
 func TestNonces(t *testing.T) {
 	attester := newEnclave(t, nil, "").attester(t)
 	good := strings.Repeat("aB", 32)

@@ -50,6 +50,7 @@ func (k *keyCache) of(t *testing.T, key string) int {
 	return k.check(t.Context(), k.hashKey(key, "web.example"), keyRequest{Key: key}).status
 }
 
+// spec: 25.6
 func TestAnAcceptedKeyIsKeptForTheCachesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &api{status: http.StatusOK}
@@ -83,6 +84,7 @@ func TestTheCacheTimeCountsFromTheRequest(t *testing.T) {
 	})
 }
 
+// spec: 25.6
 func TestARefusalIsNeverKept(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests} {
 		synctest.Test(t, func(t *testing.T) {
@@ -133,6 +135,7 @@ func TestAnOldRequestIsNotShared(t *testing.T) {
 	})
 }
 
+// spec: 25.7
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &bytes.Buffer{}

@@ -222,6 +222,7 @@ func TestTheShimWaitsForThePartsThatItAsks(t *testing.T) {
 }
 
 // TestTheCertificateIsTheOneThatTheShimPresents has a verifier that cannot see the connection's.
+// spec: 28.8
 func TestTheCertificateIsTheOneThatTheShimPresents(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	a := attesting(t, func(s *Spec) {

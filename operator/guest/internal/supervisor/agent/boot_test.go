@@ -23,6 +23,7 @@ func newRecords(containers []Container) map[string]*record {
 	return records
 }
 
+// spec: 43.7
 func TestBootCompletesWhenAllStagesAreOK(t *testing.T) {
 	containers := valid().Containers
 	records, b := newRecords(containers), newBoot()

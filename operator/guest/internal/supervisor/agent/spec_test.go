@@ -30,6 +30,7 @@ func valid() Spec {
 	}
 }
 
+// spec: 28.3
 func TestSpec(t *testing.T) {
 	if err := valid().Validate(); err != nil {
 		t.Fatal(err)

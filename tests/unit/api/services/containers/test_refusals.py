@@ -41,6 +41,7 @@ def problem(code: str, field: str = "cpus") -> Problem:
     return Problem(field, code, f"{field} has {code}")
 
 
+@pytest.mark.spec("3.6", "20.12")
 def test_payment_precedes_entitlements_and_mistakes() -> None:
     everything = [
         problem("Wrong"),
@@ -58,6 +59,7 @@ def test_warnings_refuse_nothing() -> None:
     assert refused_change([Problem("a", "Unused", "b", severity=Severity.WARNING)]) is None
 
 
+@pytest.mark.spec("3.2", "20.8")
 def test_all_problems_are_reported_and_counted() -> None:
     error = problems_of_file([problem("A"), problem("B", "memory"), problem("C")])
     assert error.message == "cpus: cpus has A (and 2 more, see details)"
@@ -65,6 +67,7 @@ def test_all_problems_are_reported_and_counted() -> None:
     assert error.code == "BAD_REQUEST"
 
 
+@pytest.mark.spec("12.13")
 @pytest.mark.parametrize(
     ("resource", "what"),
     [
@@ -91,6 +94,7 @@ def test_a_quota_that_has_not_counted_yet_is_503() -> None:
     assert (error.status, error.code) == (503, "UNAVAILABLE")
 
 
+@pytest.mark.spec("20.9")
 def test_an_unreachable_registry_is_distinguished_from_a_wrong_file() -> None:
     image = problem("RegistryUnavailable", "containers[0].image")
     only = refused_change([image])
@@ -118,6 +122,7 @@ def test_fields_have_the_names_of_the_api(field: str, wire: str) -> None:
     assert to_wire(problem("A", field)).field == wire
 
 
+@pytest.mark.spec("20.9")
 def test_sources_name_the_field_they_are_about() -> None:
     tag = refusal_of_source(TagNotFound("a/b", "v1"))
     repo = refusal_of_source(RepositoryNotFound("a/b"))
@@ -126,6 +131,7 @@ def test_sources_name_the_field_they_are_about() -> None:
     assert (away.status, away.retry_after) == (503, 17)
 
 
+@pytest.mark.spec("20.8")
 def test_problems_of_request_and_release_are_reported_together() -> None:
     early = [problem("SecretNotFound", "spec.secrets[0]"), problem("DomainNotFound", "tag")]
     error = refusal_of_source(TagNotFound("a/b", "v1"), early)
@@ -141,6 +147,7 @@ def test_problems_of_request_and_release_are_reported_together() -> None:
 TRANSIENT = sorted(each.word for each in REASONS.values() if each.kind is ReasonKind.TRANSIENT)
 
 
+@pytest.mark.spec("20.9")
 @pytest.mark.parametrize("code", TRANSIENT)
 def test_what_the_operator_waits_for_is_503(code: str) -> None:
     waits = problem(code, "spec.host")
@@ -157,6 +164,7 @@ def test_what_the_operator_waits_for_is_503(code: str) -> None:
     assert refusal_of_source(TagNotFound("a/b", "v1"), [waits]).status == 400
 
 
+@pytest.mark.spec("3.2")
 def test_errors_of_the_cluster_are_not_exposed() -> None:
     hidden = from_kube(Forbidden(403, "Forbidden", "pods of kube-system"))
     assert hidden.status == 500
@@ -172,6 +180,7 @@ def test_rights_that_the_operator_has_not_given_yet_are_503(kind: str) -> None:
     assert from_kube(policy).status == 500
 
 
+@pytest.mark.spec("3.1", "20.8", "20.9")
 def test_error_responses_have_one_form() -> None:
     response = error_response(unavailable("later", retry_after=0.2), "r1")
     assert msgspec.json.decode(response.body) == {
@@ -186,6 +195,7 @@ def test_error_responses_have_one_form() -> None:
     assert from_framework(HTTPException(400, "unreadable")).message == "unreadable"
 
 
+@pytest.mark.spec("3.2", "20.8")
 @pytest.mark.parametrize(
     ("kind", "location", "field", "words"),
     [
@@ -206,6 +216,7 @@ def test_what_the_framework_finds_is_named(
     assert words in error.message
 
 
+@pytest.mark.spec("20.1")
 def test_bodies_leave_out_null_and_legacy_names() -> None:
     body = CreateContainerRequest.model_validate({
         **BODY, "gpus": None, "group_name": "a", "group_order": 1, "display_order": 2,
@@ -215,6 +226,7 @@ def test_bodies_leave_out_null_and_legacy_names() -> None:
         CreateContainerRequest.model_validate({**BODY, "colour": "red"})
 
 
+@pytest.mark.spec("20.8")
 @pytest.mark.parametrize(
     "change",
     [
@@ -229,6 +241,7 @@ def test_wrong_bodies_are_refused(change: dict[str, object]) -> None:
         CreateContainerRequest.model_validate({**BODY, **change})
 
 
+@pytest.mark.spec("8.5")
 def test_rules_between_fields_are_the_kinds() -> None:
     body = CreateContainerRequest.model_validate({**BODY, "ssh_keys": ["mine"]})
     with pytest.raises(ApiError) as caught:
@@ -242,6 +255,7 @@ def keys_changed(spec: ContainerSpec, body: RelaunchRequest) -> dict[str, Any]:
     return spec_patch(spec, changed_spec(spec, body))
 
 
+@pytest.mark.spec("6.7", "21.6")
 def test_a_relaunch_patches_what_changes_and_nothing_else() -> None:
     spec = spec_of(
         CreateContainerRequest.model_validate({**BODY, "variables": {"A": "1", "B": "2"}})
@@ -282,6 +296,7 @@ DEBUG_ALONE = {"ssh_keys", "disable_cc_mode"}
 """Fields that debug containers alone have."""
 
 
+@pytest.mark.spec("21.5")
 @pytest.mark.parametrize(
     "field",
     sorted(set(map(api_name, CreateContainerRequest.model_fields)) - {"replace_container_id"}),
@@ -294,6 +309,7 @@ def test_every_field_of_a_create_reaches_the_spec(field: str) -> None:
     assert {key: after[key] for key in after if after[key] != before.get(key)} == written
 
 
+@pytest.mark.spec("20.8")
 @pytest.mark.parametrize("field", sorted(ContainerSpec.model_fields))
 def test_what_the_kind_refuses_is_named_as_the_api_has_it(field: str) -> None:
     with pytest.raises(ApiError) as caught:
@@ -303,6 +319,7 @@ def test_what_the_kind_refuses_is_named_as_the_api_has_it(field: str) -> None:
     assert "Input should" not in caught.value.message
 
 
+@pytest.mark.spec("12.14")
 def test_variables_of_too_many_bytes_are_named_at_create_and_relaunch() -> None:
     variables = {"A": "\N{GRINNING FACE}" * 32_768}
     spec = spec_of(CreateContainerRequest.model_validate(BODY))
@@ -315,6 +332,7 @@ def test_variables_of_too_many_bytes_are_named_at_create_and_relaunch() -> None:
         assert "more than 131072 bytes" in caught.value.message
 
 
+@pytest.mark.spec("20.8")
 def test_a_malformed_domain_of_a_relaunch_is_named() -> None:
     spec = spec_of(CreateContainerRequest.model_validate(BODY))
     body = RelaunchRequest.model_validate({"custom_domain": "API.example.org"})
@@ -327,6 +345,7 @@ def test_the_container_that_is_replaced_reaches_the_spec() -> None:
     assert spec_of(CreateContainerRequest.model_validate(BODY), replaces="old").replaces == "old"
 
 
+@pytest.mark.spec("21.6")
 @pytest.mark.parametrize("field", sorted(map(api_name, RelaunchRequest.model_fields)))
 def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
     value, written = WRITTEN[field]
@@ -336,6 +355,7 @@ def test_every_field_of_a_relaunch_reaches_the_spec(field: str) -> None:
     assert keys_changed(spec, RelaunchRequest()) == {}
 
 
+@pytest.mark.spec("21.6")
 def test_a_production_container_loses_what_only_debug_ones_have() -> None:
     body = {**BODY, "debug": True, "ssh_keys": ["ada"], "disable_cc_mode": True}
     debug = spec_of(CreateContainerRequest.model_validate(body))
@@ -353,6 +373,7 @@ def test_a_production_container_loses_what_only_debug_ones_have() -> None:
             changed(debug=False, **{field: value})
 
 
+@pytest.mark.spec("3.3", "24.6")
 def test_what_is_used_names_its_users() -> None:
     pairs = (("a1", "api", False), ("w1", "web", False), ("w2", "web", True))
     users = [ContainerUser(id=uid, name=name, debug=debug) for uid, name, debug in pairs]
@@ -383,6 +404,7 @@ def test_cancel_writes_back_what_the_update_changed() -> None:
     assert restored(record(earlier), earlier) == {}
 
 
+@pytest.mark.spec("22.3")
 def test_cancel_keeps_the_order_of_lists() -> None:
     earlier = ContainerSpec.model_validate({"repo": "a/b", "tag": "v1", "secrets": ["B", "A"]})
     asked = record(earlier)

@@ -20,6 +20,7 @@ async def world() -> AsyncIterator[CollateralWorld]:
         yield made
 
 
+@pytest.mark.spec("26.4")
 async def test_each_enclave_has_a_rate_of_its_own(world: CollateralWorld) -> None:
     time = 1000.0
     service = EnclaveCollateral(world.cache, 4, lambda: time)
