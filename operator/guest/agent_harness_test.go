@@ -74,9 +74,9 @@ func newAgentPodWith(t *testing.T, users bool, plan netplan.Plan, containers ...
 		Metrics: agent.Metrics{CPUs: 2, MemoryBytes: 8 << 30},
 		Shim:    netip.MustParseAddrPort("127.0.0.1:8443"), Probes: netip.MustParseAddrPort("0.0.0.0:8441"),
 	}
-	made.told.Hostnames = shimNames
-	made.told.Labels = unmeasured.Labels{ID: "3f0c", Image: "acme/web@v1.2.3", CPUType: "none"}
-	made.tell()
+	made.unmeasured.Hostnames = shimNames
+	made.unmeasured.Labels = unmeasured.Labels{ID: "3f0c", Image: "acme/web@v1.2.3", CPUType: "none"}
+	made.writeUnmeasured()
 	made.binds = map[string]map[string]string{}
 	for _, one := range containers {
 		must(t, os.Mkdir(made.path("reports", one.Name), 0o777))
@@ -152,7 +152,7 @@ func (p *agentPod) openShim(names ...string) {
 	})
 }
 
-// certify gives the shim certificates for these names alone.
+// certify gives the shim certificates only for these names.
 func (p *agentPod) certify(names ...string) {
 	p.t.Helper()
 	must(p.t, os.WriteFile(p.path("certified.new"), []byte(strings.Join(names, "\n")), 0o644))
@@ -240,8 +240,8 @@ func (p *agentPod) stage(names ...string) agent.Stage {
 	return agent.Stage{}
 }
 
-// health waits until the health of a container is as wanted, and returns it.
-func (p *agentPod) health(name string, what string, wanted func(agent.HealthState) bool) agent.HealthState {
+// health waits until the health of a container is as expected, and returns it.
+func (p *agentPod) health(name string, what string, expected func(agent.HealthState) bool) agent.HealthState {
 	p.t.Helper()
 	var got agent.HealthState
 	until(p.t, name+" is "+what, func() bool {
@@ -249,7 +249,7 @@ func (p *agentPod) health(name string, what string, wanted func(agent.HealthStat
 		if state.Health != nil {
 			got = *state.Health
 		}
-		return state.Health != nil && wanted(got)
+		return state.Health != nil && expected(got)
 	})
 	return got
 }

@@ -16,9 +16,9 @@ import (
 // Pods compare with the same list.
 func wantedEscapes(t *testing.T) map[string]string {
 	t.Helper()
-	wanted := map[string]string{}
-	must(t, json.Unmarshal(readFile(t, "testdata/escapes.json"), &wanted))
-	return wanted
+	expected := map[string]string{}
+	must(t, json.Unmarshal(readFile(t, "testdata/escapes.json"), &expected))
+	return expected
 }
 
 // attack: escape

@@ -93,8 +93,8 @@ type pod struct {
 	binds map[string]map[string]string
 	// digests are those of the documents of our sidecars, by name.
 	digests map[string]string
-	// told is what no measurement names.
-	told unmeasured.Document
+	// unmeasured is what no measurement names.
+	unmeasured unmeasured.Document
 }
 
 // needNamespaces skips the test where real namespaces cannot be created.
@@ -113,7 +113,7 @@ func needNamespaces(t *testing.T) {
 func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	t.Helper()
 	needNamespaces(t)
-	made := &pod{t: t, users: users, directory: openTempDir(t), digests: map[string]string{}, told: unmeasured.Document{Version: unmeasured.Version}}
+	made := &pod{t: t, users: users, directory: openTempDir(t), digests: map[string]string{}, unmeasured: unmeasured.Document{Version: unmeasured.Version}}
 	made.world = made.hold(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
 	attributes := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if users {
@@ -135,12 +135,12 @@ func newPod(t *testing.T, users bool, spec netplan.Plan) *pod {
 	return made
 }
 
-// writePlan writes the measured part of the plan, and tells the rest of it.
+// writePlan writes the measured part of the plan, and the rest as unmeasured.
 func (p *pod) writePlan() {
 	p.measure("plan.json", p.plan)
-	p.told.Cluster = unmeasured.Cluster{Block: netip.MustParsePrefix("172.30.0.0/16"), Denied: p.plan.Denied,
+	p.unmeasured.Cluster = unmeasured.Cluster{Block: netip.MustParsePrefix("172.30.0.0/16"), Denied: p.plan.Denied,
 		ProbeSources: p.plan.ProbeSources, Resolvers: p.plan.Resolver.Upstream, Refused: p.plan.Resolver.Refused}
-	p.tell()
+	p.writeUnmeasured()
 }
 
 func (p *pod) path(parts ...string) string {
@@ -192,8 +192,8 @@ func (p *pod) measure(name string, document any) {
 	writeMeasurement(p.t, p.path("guest"), p.digests)
 }
 
-// tell writes what the measurement does not name.
-func (p *pod) tell() { writeJSON(p.t, p.path(unmeasured.FileName), p.told) }
+// writeUnmeasured writes what the measurement does not name.
+func (p *pod) writeUnmeasured() { writeJSON(p.t, p.path(unmeasured.FileName), p.unmeasured) }
 
 func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
@@ -264,7 +264,7 @@ func (p *pod) startFDStore() *exec.Cmd {
 // killFDStore kills `guest keep`, as a crash would, and waits until it is dead.
 func (p *pod) killFDStore(fdStore *exec.Cmd) {
 	must(p.t, fdStore.Process.Kill())
-	_ = fdStore.Wait() // says that it was killed
+	_ = fdStore.Wait() // returns that it was killed
 }
 
 // killNetwork kills `guest net`, as a crash would, and waits until it is dead.

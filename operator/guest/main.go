@@ -14,7 +14,7 @@
 //	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
 //	guest shim    -config FILE become Caddy, if its version is recent enough (as the shim's entrypoint)
 //
-// It calls itself with further commands, such as the checker that `guest exec` leaves beside a program
+// It calls itself with further commands, such as the checker that `guest exec` starts next to a program
 // which has a health check.
 //
 // docs/enclave.md describes for an auditor what each does with which privileges.

@@ -143,7 +143,7 @@ func TestEveryPartRecoversFromARestart(t *testing.T) {
 	}
 }
 
-// The port of the probes is for the node alone: its address, or the Pod's gateway.
+// The port of the probes is only for the node: its address, or the Pod's gateway.
 func TestOnlyTheNodeReachesThePortOfTheProbes(t *testing.T) {
 	t.Parallel()
 	plan := onePlan("app")

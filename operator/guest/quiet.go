@@ -17,7 +17,7 @@ import (
 func discardHiddenOutput() error {
 	measurement, err := measured.Load()
 	if err != nil || !measurement.HidesOutput() {
-		return nil // Whoever needs the measurement reports that it is missing
+		return nil // The parts that need the measurement report that it is missing
 	}
 	nowhere, err := unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

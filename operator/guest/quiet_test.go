@@ -9,7 +9,7 @@ import (
 	"cloister.dev/guest/internal/foundation/measured"
 )
 
-// TestOnlyDebugEnclavesPrintInAMachine starts a program whose output nobody reads, as where the rules
+// TestOnlyDebugEnclavesPrintInAMachine starts a program whose output is not read, as where the rules
 // of a machine refuse logs, and one of a debug enclave.
 func TestOnlyDebugEnclavesPrintInAMachine(t *testing.T) {
 	t.Parallel()

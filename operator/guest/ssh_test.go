@@ -73,12 +73,12 @@ func newDebug(t *testing.T, users bool, names ...string) *debug {
 	public, err := os.ReadFile(made.path("mine.pub"))
 	must(t, err)
 	spec := sshd.Spec{Version: sshd.Version, Port: sshPort, HostKeyFile: filepath.Join(state, "host"), PublicKeyFile: filepath.Join(state, "host.pub")}
-	made.told.SSHKeys = []unmeasured.SSHKey{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}
+	made.unmeasured.SSHKeys = []unmeasured.SSHKey{{Name: "mine", PublicKey: strings.TrimSpace(string(public))}}
 	for _, name := range names {
 		spec.Containers = append(spec.Containers, sshd.Target{Name: name, Socket: made.path("shells", name, "shell.sock")})
 	}
 	made.measure("ssh.json", spec)
-	made.tell()
+	made.writeUnmeasured()
 	made.startNetwork()
 	made.startServer()
 	return made
@@ -178,12 +178,12 @@ func checkShell(t *testing.T, output, user string) {
 	t.Helper()
 	var shown sight
 	must(t, json.Unmarshal([]byte(output), &shown))
-	wanted := map[string]string{"CapPrm": strings.Repeat("0", 16), "CapEff": strings.Repeat("0", 16), "CapBnd": strings.Repeat("0", 16), "CapAmb": strings.Repeat("0", 16),
+	expected := map[string]string{"CapPrm": strings.Repeat("0", 16), "CapEff": strings.Repeat("0", 16), "CapBnd": strings.Repeat("0", 16), "CapAmb": strings.Repeat("0", 16),
 		"NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "2", "Uid": "0\t0\t0\t0"}
 	if user != "0" {
-		wanted["Uid"], wanted["Gid"] = "1234\t1234\t1234\t1234", "1235\t1235\t1235\t1235"
+		expected["Uid"], expected["Gid"] = "1234\t1234\t1234\t1234", "1235\t1235\t1235\t1235"
 	}
-	for key, value := range wanted {
+	for key, value := range expected {
 		if got := strings.TrimSpace(shown.Status[key]); got != value {
 			t.Errorf("%s is %q, want %q", key, got, value)
 		}
@@ -207,8 +207,8 @@ func TestShellsPassStreamsCodesAndSignals(t *testing.T) {
 	if output, problem, code := run.ssh("mine", much, at("app"), "/bin/testprogram copy"); code != 0 || output != much || problem != fmt.Sprintf("copied %d\n", len(much)) {
 		t.Errorf("copy exited with %d, %d bytes were returned: %s", code, len(output), problem)
 	}
-	for line, wanted := range map[string]int{"/bin/testprogram exit 7": 7, "/bin/absent": 127, "/etc/hosts": 126, "/bin/testprogram left": 0} {
-		if output, problem, code := run.ssh("mine", "", at("app"), line); code != wanted {
+	for line, expected := range map[string]int{"/bin/testprogram exit 7": 7, "/bin/absent": 127, "/etc/hosts": 126, "/bin/testprogram left": 0} {
+		if output, problem, code := run.ssh("mine", "", at("app"), line); code != expected {
 			t.Errorf("%s exited with %d: %s %s", line, code, output, problem)
 		}
 	}
@@ -433,12 +433,12 @@ func (r *transcript) text() string {
 	return string(r.shown)
 }
 
-func (r *transcript) expect(t *testing.T, wanted string) {
+func (r *transcript) expect(t *testing.T, expected string) {
 	t.Helper()
 	end := time.Now().Add(patience)
-	for !strings.Contains(r.text(), wanted) {
+	for !strings.Contains(r.text(), expected) {
 		if time.Now().After(end) {
-			t.Fatalf("the terminal did not show %q: %q", wanted, r.text())
+			t.Fatalf("the terminal did not show %q: %q", expected, r.text())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -87,7 +87,7 @@ func (p *pod) connectWorld() {
 	device := up(p.t, own, "eth0", podIP+"/24")
 	must(p.t, own.RouteAdd(&netlink.Route{LinkIndex: device.Attrs().Index, Gw: net.ParseIP("10.244.0.1")}))
 	inside(p.t, p.holder, func() error {
-		// A Pod's namespace forwards nothing by itself; ports below 1024 are free in it.
+		// A Pod's namespace forwards nothing by default; ports below 1024 are free in it.
 		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0),
 			os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0))
 	})

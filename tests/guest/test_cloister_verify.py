@@ -137,7 +137,7 @@ def test_another_release_is_refused_by_the_part_that_differs(scene: Scene) -> No
     found = verify(scene.enclave.host, "--json", *words)
     failure = found.data["failure"]
     assert (found.code, failure["step"]) == (26, "measurement")
-    assert failure["problem"].startswith("configDigest: the enclave says")
+    assert failure["problem"].startswith("configDigest: the enclave reports")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_bundle_has_the_same_verdict_without_network(scene: Scene, tmp_path: P
     assert verify(*alone, "--file", tmp_path / "other.yml").code == 26
     said = verify(*alone[1:])
     assert "verified: the enclave that the bundle calls " in said.out
-    assert "taken from the word of whoever made the bundle: that the document is" in said.error
+    assert "taken from the word of the bundle's author: that the document is" in said.error
     spoilt = {"nonce": "00" * 32, "format": "x", "more": 1, "document": "", "service": "other"}
     for field, value in spoilt.items():
         spoiled = tmp_path / "spoiled.json"

@@ -1,5 +1,5 @@
 // Command testnode stands in for a node with SNP: its attestation service on a socket, with evidence that
-// a processor of package teetest signs, and the maker's service over HTTP. It writes one line of JSON
+// a processor of package teetest signs, and the vendor's service over HTTP. It writes one line of JSON
 // when it serves. Nothing of it is released.
 package main
 
@@ -33,10 +33,10 @@ func main() {
 	service, err := net.Listen("unix", *socket)
 	must(err)
 	must(os.Chmod(*socket, 0o777)) // processes of Pods have users of their own
-	maker, err := net.Listen("tcp", "127.0.0.1:0")
+	vendor, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
-	go func() { must(http.Serve(maker, published(collateral))) }()
-	must(json.NewEncoder(os.Stdout).Encode(map[string]string{"maker": "http://" + maker.Addr().String()}))
+	go func() { must(http.Serve(vendor, published(collateral))) }()
+	must(json.NewEncoder(os.Stdout).Encode(map[string]string{"maker": "http://" + vendor.Addr().String()}))
 	must(http.Serve(service, machine{processor}))
 }
 

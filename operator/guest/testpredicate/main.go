@@ -1,5 +1,5 @@
 // Command testpredicate writes what an enclave of the service name tinfoil serves without a nonce, and
-// what a client has to know of its maker, as JSON. The agent's own code makes the document; a processor
+// what a client must know of its vendor, as JSON. The agent's own code makes the document; a processor
 // of package teetest stands in for the machine's. Nothing of it is released.
 package main
 

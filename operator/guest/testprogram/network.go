@@ -83,7 +83,7 @@ func echo(packets net.PacketConn) {
 	}
 }
 
-// reach tries all targets at once, each until it responds or times out, and prints which
+// reach tries all targets concurrently, each until it responds or times out, and prints which
 // responded. With a second argument it switches to that user first.
 func reach(arguments []string) error {
 	var targets []Target

@@ -49,7 +49,7 @@ func verifyBundle(ctx context.Context, chosen options) verdict {
 		at = chosen.verifiedAt
 	}
 	shown := presented{document: read.Document, key: sha256.Sum256(certificate.RawSubjectPublicKeyInfo), nonce: nonce}
-	// What the client knows itself takes the place of what the bundle says.
+	// What the client knows itself takes the place of what the bundle has.
 	if len(chosen.ownNonce) > 0 {
 		shown.nonce = chosen.ownNonce
 	}
@@ -61,15 +61,15 @@ func verifyBundle(ctx context.Context, chosen options) verdict {
 	made.notes = append(made.notes, fmt.Sprintf("verified as of %s; the bundle is of %s", at.UTC().Format(time.RFC3339), read.Time.UTC().Format(time.RFC3339)))
 	if made.failure == nil && chosen.strict && len(made.onBundle) > 0 {
 		return refused(made, &verify.Failure{
-			Class: verify.ClassWord, Step: "bundle's word", Problem: "taken from the word of whoever made the bundle: " + strings.Join(made.onBundle, ", "),
-			Remedy: "name what you know yourself, by the options that stand beside it",
+			Class: verify.ClassWord, Step: "bundle's word", Problem: "taken from the word of the bundle's author: " + strings.Join(made.onBundle, ", "),
+			Remedy: "name what you know yourself, with the options in parentheses",
 		})
 	}
 	return made
 }
 
-// onBundlesWord returns what nothing but the bundle says, each with the option that replaces it. Whoever made
-// it chose the time, by which lists of revoked certificates count, and the certificate, by which the evidence
+// onBundlesWord returns what only the bundle claims, each with the option that replaces it. The bundle's
+// author chose the time, by which lists of revoked certificates count, and the certificate, by which the evidence
 // is that of a connection.
 func onBundlesWord(chosen options, read bundle.Bundle) []string {
 	isComputed := chosen.measurement == ""
@@ -100,7 +100,7 @@ func onBundlesWord(chosen options, read bundle.Bundle) []string {
 func (j *judge) takeInputs(read bundle.Bundle) error {
 	if j.inputs.Config == nil {
 		if read.ConfigFile == nil {
-			return badBundle(errors.New("config_file: missing; whoever made it knew only a measurement: name --file or --measurement"))
+			return badBundle(errors.New("config_file: missing, since the bundle was made with only a measurement; name --file or --measurement"))
 		}
 		j.inputs.Config = read.ConfigFile
 		if read.Source != nil {

@@ -40,7 +40,7 @@ type judge struct {
 
 // newJudge reads everything that does not depend on a connection.
 func newJudge(ctx context.Context, chosen options) (*judge, error) {
-	made := &judge{options: chosen, recorder: &bundle.Recorder{Fetch: collateral.FromMakers}}
+	made := &judge{options: chosen, recorder: &bundle.Recorder{Fetch: collateral.FromVendors}}
 	var err error
 	if chosen.developmentRoot != "" {
 		if made.amd, made.intel, err = readRoots(chosen.developmentRoot); err != nil {
@@ -58,12 +58,12 @@ func (j *judge) start(at time.Time) verdict {
 		made.release = fmt.Sprintf("%s %s (commit %s)", word(j.release.Repo), word(j.release.Tag), word(j.release.Commit))
 		compared := fmt.Sprintf("%s of %s, sha256:%x", word(j.release.FileName), made.release, sha256.Sum256(j.release.File))
 		if j.options.fromBundle != "" {
-			compared += ", as the bundle says"
+			compared += ", as the bundle claims"
 		}
 		made.passed("configuration file", compared)
 	}
 	if j.options.developmentRoot != "" {
-		made.insecure = append(made.insecure, "the roots in "+j.options.developmentRoot+" are not those of a maker of processors")
+		made.insecure = append(made.insecure, "the roots in "+j.options.developmentRoot+" are not those of a processor vendor")
 	}
 	if j.options.skipRevocation {
 		made.insecure = append(made.insecure, "revocation was not checked")
@@ -91,7 +91,7 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 	err := verify.Check(shown.document, want)
 	var failure *verify.Failure
 	if different != nil && errors.As(err, &failure) && failure.Class == verify.ClassMeasurement {
-		// The library knows only that the digest is another one; this says which part is.
+		// The library knows only that the digest differs; this returns which part does.
 		err = &verify.Failure{
 			Class: verify.ClassMeasurement, Step: "measurement", Problem: different.Error(),
 			Remedy: "compare it with what you expect to run: another release, host profile or platform runs, or an option is wrong",
@@ -122,7 +122,7 @@ func keyForBodies(document []byte) string {
 
 // compute computes the measurement from the inputs and the published one.
 func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, error) {
-	// A document that says it twice, or in another case, is refused by the verifier, whose reading counts.
+	// A document that has it twice, or in another case, is refused by the verifier, whose reading counts.
 	var published struct {
 		Measurement string `json:"measurement"`
 	}
@@ -140,7 +140,7 @@ func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, erro
 	return result.Digest, nil
 }
 
-// gpuNotes says of a verified document what of its GPUs is not verified.
+// gpuNotes returns what is not verified of the GPUs of a verified document.
 func gpuNotes(document []byte) []string {
 	parts, err := attestdoc.Parse(document)
 	if err != nil {

@@ -59,9 +59,9 @@ func file(t *testing.T, content string) string {
 
 func TestAnEnclaveWithoutTEEIsNotConfidential(t *testing.T) {
 	config := file(t, "containers:\n- name: web\n  image: "+image+"\n")
-	for _, wanted := range [][]string{{"--measurement", digest}, {"--file", config}} {
+	for _, options := range [][]string{{"--measurement", digest}, {"--file", config}} {
 		var out, messages bytes.Buffer
-		code := run(context.Background(), append([]string{"--json", "--platform", launch, enclave(t, dummy)}, wanted...), &out, &messages)
+		code := run(context.Background(), append([]string{"--json", "--platform", launch, enclave(t, dummy)}, options...), &out, &messages)
 		var verdict struct {
 			Verified bool
 			Failure  verify.Failure
@@ -71,7 +71,7 @@ func TestAnEnclaveWithoutTEEIsNotConfidential(t *testing.T) {
 			t.Fatal(err)
 		}
 		if code != int(verify.ClassNotConfidential) || verdict.Verified || int(verdict.Failure.Class) != code || messages.Len() != 0 {
-			t.Fatalf("%q: code %d, %s, %s", wanted, code, &out, &messages)
+			t.Fatalf("%q: code %d, %s, %s", options, code, &out, &messages)
 		}
 		if last := verdict.Steps[len(verdict.Steps)-1]; len(verdict.Steps) != 3 || last.Result != "refused" || last.Step != "evidence" {
 			t.Fatalf("steps %v", verdict.Steps)

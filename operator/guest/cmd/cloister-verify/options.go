@@ -30,7 +30,7 @@ var (
 	namesPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(,[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)*$`)
 )
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	proxy  bool
 	target enclaveconn.Target
@@ -73,7 +73,7 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.StringVar(&o.repo, "repo", "", "repository of the configuration file, `OWNER/NAME`")
 	flags.StringVar(&o.tag, "tag", "", "tag of its release")
 	flags.StringVar(&o.commit, "commit", "", "commit that the tag must point to")
-	flags.StringVar(&o.source, "source", "", "`file` that says where repositories live, as sources in the settings; default GitHub")
+	flags.StringVar(&o.source, "source", "", "`file` with the locations of repositories, as sources in the settings; default GitHub")
 	flags.StringVar(&o.file, "file", "", "configuration `file` that you have, instead of --repo")
 	flags.StringVar(&o.hostProfile, "host-profile", "", "manifest of the Host, a YAML `file`")
 	flags.StringVar(&o.documents, "documents", "", "the enclave's documents, a `file` from cloister documents")
@@ -84,7 +84,7 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.IntVar(&o.gpus, "gpus", -1, "`number` of GPUs of the request; default the file's")
 	flags.StringVar(&o.platform, "platform", "", "trusted launch measurements, in `hexadecimal digits`, separated by commas")
 	flags.StringVar(&o.minimumTCB, "minimum-tcb", "", "least firmware of an SNP processor: `BOOTLOADER,TEE,SNP,MICROCODE`")
-	flags.BoolVar(&o.strict, "strict", false, "refuse what rests on the operator's word, or on that of whoever made a bundle")
+	flags.BoolVar(&o.strict, "strict", false, "refuse what rests on the operator's word, or on that of a bundle's author")
 	flags.BoolVar(&o.json, "json", false, "write the verdict as JSON")
 	flags.BoolVar(&o.verbose, "verbose", false, "write each step and what it compared")
 	flags.StringVar(&o.bundle, "bundle", "", "write everything that this verification needs to a `file`")
@@ -92,16 +92,16 @@ func (o *options) flags(messages io.Writer) *flag.FlagSet {
 	flags.StringVar(&o.at, "at", "", "`time` (RFC 3339, or now) at which a bundle is verified; default the bundle's")
 	flags.StringVar(&o.nonce, "nonce", "", "nonce that you chose, 64 `hexadecimal digits`: a bundle must be for it; with --bundle it is sent")
 	flags.StringVar(&o.tlsKey, "tls-key", "", "SHA-256 of the SubjectPublicKeyInfo that you saw at the host, 64 `hexadecimal digits`: a bundle must bind it")
-	flags.StringVar(&o.developmentRoot, "insecure-development-root", "", "trust the root certificates in this PEM `file` in place of the makers'")
-	flags.BoolVar(&o.skipRevocation, "insecure-skip-revocation", false, "do not check the makers' revocation lists")
+	flags.StringVar(&o.developmentRoot, "insecure-development-root", "", "trust the root certificates in this PEM `file` in place of the vendors'")
+	flags.BoolVar(&o.skipRevocation, "insecure-skip-revocation", false, "do not check the vendors' revocation lists")
 	flags.StringVar(&o.listen, "listen", "", "proxy: `ADDRESS:PORT` of the loopback to serve on")
-	flags.BoolVar(&o.anywhere, "listen-anywhere", false, "proxy: let --listen be another address, which everybody can use who reaches it")
+	flags.BoolVar(&o.anywhere, "listen-anywhere", false, "proxy: let --listen be another address, which anyone who reaches it can use")
 	flags.StringVar(&o.names, "listen-names", "", "proxy: host `names` in addition to localhost under which clients call it, separated by commas")
 	flags.DurationVar(&o.recheck, "recheck", time.Minute, "proxy: verify again at least this often")
 	return flags
 }
 
-// parseOptions reads the command line; options may stand before and after HOST.
+// parseOptions reads the command line; options may be before and after HOST.
 func parseOptions(arguments []string, messages io.Writer) (options, error) {
 	var chosen options
 	if len(arguments) > 0 && arguments[0] == "proxy" {
@@ -124,7 +124,7 @@ func parseOptions(arguments []string, messages io.Writer) (options, error) {
 	if len(words) == 1 {
 		chosen.target.Host = words[0]
 	}
-	for _, check := range []func() error{chosen.checkWanted, chosen.checkImages, chosen.checkPlatform, chosen.checkBundle, chosen.checkProxy} {
+	for _, check := range []func() error{chosen.checkMeasurement, chosen.checkImages, chosen.checkPlatform, chosen.checkBundle, chosen.checkProxy} {
 		if err := check(); err != nil {
 			return chosen, err
 		}
@@ -132,8 +132,8 @@ func parseOptions(arguments []string, messages io.Writer) (options, error) {
 	return chosen, nil
 }
 
-// checkWanted checks what the enclave is compared with.
-func (o *options) checkWanted() error {
+// checkMeasurement checks what the enclave is compared with.
+func (o *options) checkMeasurement() error {
 	ways := 0
 	for _, each := range []string{o.measurement, o.repo, o.file} {
 		if each != "" {
@@ -142,7 +142,7 @@ func (o *options) checkWanted() error {
 	}
 	switch {
 	case ways > 1:
-		return errors.New("--measurement, --repo, --file: name one of them, which says what the enclave must be")
+		return errors.New("--measurement, --repo, --file: name one of them, which defines what the enclave must be")
 	case ways == 0 && o.fromBundle == "":
 		return errors.New("--repo: missing; name the repository and --tag of what must run, or --file, or --measurement")
 	case o.repo != "" && o.tag == "":
@@ -220,7 +220,7 @@ func (o *options) checkBundle() error {
 		return errors.New("--tls-key: it belongs to --from-bundle; a connection has its own")
 	}
 	if o.nonce != "" && o.fromBundle == "" && o.bundle == "" {
-		return errors.New("--nonce: it belongs to --from-bundle, or to --bundle for somebody who chose it; a connection has a new one")
+		return errors.New("--nonce: it belongs to --from-bundle, or to --bundle for someone else who chose it; a connection has a new one")
 	}
 	for option, each := range map[string]struct {
 		text  string
@@ -262,7 +262,7 @@ func (o *options) checkProxy() error {
 	case err != nil || address == nil:
 		return fmt.Errorf("--listen: %q is not an address and a port; write 127.0.0.1:PORT", o.listen)
 	case !address.IsLoopback() && !o.anywhere:
-		return fmt.Errorf("--listen: %s is not of the loopback: what reaches the proxy is not encrypted, and everybody could use it; write 127.0.0.1, or add --listen-anywhere", host)
+		return fmt.Errorf("--listen: %s is not of the loopback: what reaches the proxy is not encrypted, and anyone could use it; write 127.0.0.1, or add --listen-anywhere", host)
 	case o.names != "" && !namesPattern.MatchString(o.names):
 		return fmt.Errorf("--listen-names: %q is not a list of host names; write them without ports, separated by commas", o.names)
 	case o.recheck < time.Second:

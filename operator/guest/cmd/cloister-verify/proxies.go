@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// collateralAge is how long what a maker publishes is kept.
+	// collateralAge is how long what a vendor publishes is cached.
 	collateralAge = time.Hour
 	// headerTime is how long a local client may take for the head of a request.
 	headerTime = 30 * time.Second
-	// endTime is how long requests may take after the program was told to end.
+	// endTime is how long requests may take after the program is asked to end.
 	endTime = 5 * time.Second
 )
 
-// runProxy verifies once, serves until it is told to end, and returns the verdict if nothing was served.
+// runProxy verifies once, serves until it is asked to end, and returns the verdict if nothing was served.
 func runProxy(ctx context.Context, chosen options, messages io.Writer) verdict {
 	judge, err := newJudge(ctx, chosen)
 	if err != nil {
@@ -59,7 +59,7 @@ func runProxy(ctx context.Context, chosen options, messages io.Writer) verdict {
 			_ = server.Close()
 		}
 	}()
-	_ = server.Serve(listener) // it ends because it was told to
+	_ = server.Serve(listener) // it ends because it was asked to
 	return verdict{}
 }
 
@@ -83,7 +83,7 @@ func (c *proxyChecker) verify(ctx context.Context) (*enclaveconn.Connection, [sh
 		}
 	}
 	if now.Sub(c.since) > collateralAge {
-		c.judge.recorder, c.since = &bundle.Recorder{Fetch: collateral.FromMakers}, now
+		c.judge.recorder, c.since = &bundle.Recorder{Fetch: collateral.FromVendors}, now
 	}
 	made := c.judge.judge(presented{document: connection.Document, key: connection.Key, nonce: connection.Nonce}, now)
 	c.last = made

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-sev-guest/verify/trust"
 )
 
-// readRoots reads root certificates that replace those of the makers. AMD's are told by their names:
+// readRoots reads root certificates that replace those of the vendors. AMD's are recognized by their names:
 // ARK-PRODUCT signs SEV-PRODUCT and SEV-VLEK-PRODUCT; each other one is a root in Intel's place.
 func readRoots(path string) (map[string][]*trust.AMDRootCerts, *x509.CertPool, error) {
 	const option, remedy = "--insecure-development-root", "name a PEM file with ARK-PRODUCT and SEV-PRODUCT, or with a root in Intel's place"
@@ -19,7 +19,7 @@ func readRoots(path string) (map[string][]*trust.AMDRootCerts, *x509.CertPool, e
 	}
 	amd := map[string][]*trust.AMDRootCerts{}
 	intel := x509.NewCertPool()
-	read, foreign := 0, 0
+	read, others := 0, 0
 	for {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -27,7 +27,7 @@ func readRoots(path string) (map[string][]*trust.AMDRootCerts, *x509.CertPool, e
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
-			return nil, nil, badInput(option, errors.New("it has something else than certificates"), remedy)
+			return nil, nil, badInput(option, errors.New("it contains something other than certificates"), remedy)
 		}
 		read++
 		name := certificate.Subject.CommonName
@@ -35,7 +35,7 @@ func readRoots(path string) (map[string][]*trust.AMDRootCerts, *x509.CertPool, e
 			place(amd, role, product, certificate)
 			continue
 		}
-		foreign++
+		others++
 		intel.AddCert(certificate)
 	}
 	if read == 0 || len(strings.TrimSpace(string(rest))) > 0 {
@@ -46,11 +46,11 @@ func readRoots(path string) (map[string][]*trust.AMDRootCerts, *x509.CertPool, e
 			return nil, nil, badInput(option, errors.New("ARK-"+roots[0].ProductLine+" or what it signs is missing"), remedy)
 		}
 	}
-	// A file for one maker leaves the other's roots as they are.
+	// A file for one vendor leaves the other's roots as they are.
 	if len(amd) == 0 {
 		amd = nil
 	}
-	if foreign == 0 {
+	if others == 0 {
 		intel = nil
 	}
 	return amd, intel, nil

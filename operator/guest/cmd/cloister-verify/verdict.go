@@ -30,7 +30,7 @@ type verdict struct {
 	// bodiesKey is the key for encrypted bodies that verified evidence binds; empty if there is none.
 	bodiesKey string
 	onWord    []string
-	// onBundle is what rests on the word of whoever made a bundle.
+	// onBundle is what rests on the word of a bundle's author.
 	onBundle []string
 	isBundle bool
 	notes    []string
@@ -45,7 +45,7 @@ func (v *verdict) passed(name, compared string) {
 // refused returns the verdict with an error. Whatever error there is refuses.
 func refused(made verdict, err error) verdict {
 	if !errors.As(err, &made.failure) {
-		made.failure = &verify.Failure{Class: verify.ClassDocument, Step: "document", Problem: err.Error(), Remedy: "trust nothing that this enclave says"}
+		made.failure = &verify.Failure{Class: verify.ClassDocument, Step: "document", Problem: err.Error(), Remedy: "trust nothing that this enclave reports"}
 	}
 	made.steps = append(made.steps, step{Step: made.failure.Step, Result: "refused", Compared: made.failure.Problem})
 	return made
@@ -76,7 +76,7 @@ func (v verdict) report(chosen options, out, messages io.Writer) int {
 		fmt.Fprintln(messages, "taken from the operator's word:", strings.Join(v.onWord, ", "))
 	}
 	if len(v.onBundle) > 0 {
-		fmt.Fprintln(messages, "taken from the word of whoever made the bundle:", strings.Join(v.onBundle, ", "))
+		fmt.Fprintln(messages, "taken from the word of the bundle's author:", strings.Join(v.onBundle, ", "))
 	}
 	if v.failure != nil {
 		fmt.Fprintln(messages, v.failure)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 )
 
-// visible writes lines, one with each call. What verdicts and logs say is in part what a bundle, an enclave
+// visible writes lines, one with each call. The content of verdicts and logs is in part what a bundle, an enclave
 // or a repository chose: characters that cannot be seen, such as those that end a line or move a terminal's
 // cursor, are written as \uXXXX, which is valid in JSON too.
 type visible struct{ out io.Writer }
@@ -37,7 +37,7 @@ func (v visible) Write(line []byte) (int, error) {
 
 var wordPattern = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]+$`)
 
-// word returns a name as it is if it is one word, else in quotation marks: it could say more than a name.
+// word returns a name as it is if it is one word, else in quotation marks: it could contain more than a name.
 func word(name string) string {
 	if wordPattern.MatchString(name) {
 		return name

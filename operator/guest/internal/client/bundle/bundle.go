@@ -19,13 +19,13 @@ const Format = "https://cloister.dev/verification-bundle/v1"
 // maxFile is the largest bundle that is read, in bytes.
 const maxFile = 8 << 20
 
-// Bundle is one verification. Nothing in it has to be believed but what says so: certificates,
+// Bundle is one verification. Nothing in it must be trusted unless its comment states it: certificates,
 // evidence and collateral are signed, and the verifier computes the rest again.
 type Bundle struct {
 	// Format is Format.
 	Format string `json:"format"`
-	// Time is when the enclave was verified. It decides which certificates were valid; whoever made the
-	// bundle chose it.
+	// Time is when the enclave was verified. It decides which certificates were valid; the bundle's
+	// author chose it.
 	Time time.Time `json:"time"`
 	// Host and Service are what was connected to.
 	Host    string `json:"host"`
@@ -36,7 +36,7 @@ type Bundle struct {
 	Nonce string `json:"nonce"`
 	// Document is the attestation document, byte for byte.
 	Document []byte `json:"document"`
-	// Source says where the configuration file is from; absent for a file that the verifier had.
+	// Source is where the configuration file is from; absent for a file that the verifier had.
 	Source *Source `json:"source,omitempty"`
 	// ConfigFile is the configuration file; absent where only its measurement was given.
 	ConfigFile []byte `json:"config_file,omitempty"`
@@ -44,11 +44,11 @@ type Bundle struct {
 	HostProfile []byte `json:"host_profile,omitempty"`
 	// Documents are the enclave's documents by name; absent like HostProfile.
 	Documents map[string]string `json:"documents,omitempty"`
-	// Downloads are the responses of the processor's maker, in the order of the requests.
+	// Downloads are the responses of the processor's vendor, in the order of the requests.
 	Downloads []Download `json:"downloads,omitempty"`
 }
 
-// Source is the release that a configuration file is from, on the word of whoever made the bundle.
+// Source is the release that a configuration file is from, on the word of the bundle's author.
 type Source struct {
 	Repo     string `json:"repo"`
 	Tag      string `json:"tag"`
@@ -56,7 +56,7 @@ type Source struct {
 	FileName string `json:"file_name"`
 }
 
-// Download is a response of a processor's maker.
+// Download is a response of a processor's vendor.
 type Download struct {
 	Address string              `json:"address"`
 	Header  map[string][]string `json:"header,omitempty"`

@@ -33,7 +33,7 @@ func TestTheGuestServesNoEvidenceOfSomethingElse(t *testing.T) {
 		}
 		parts, err := attestdoc.Parse(each.apply(t, document))
 		if err != nil || each.Base == none || parts.CPUFormat != honest.CPUFormat || len(parts.Report) != len(honest.Report) {
-			continue // the guest gets evidence alone, and never a document
+			continue // the guest gets only evidence, and never a document
 		}
 		same := true
 		for _, field := range compared[each.Base] {
@@ -68,7 +68,7 @@ func kept[T any](t *testing.T, name string) T {
 	return read
 }
 
-// serve returns what the guest of an honest enclave says when the machine's service has this evidence.
+// serve returns what the guest of an honest enclave serves when the machine's service has this evidence.
 func serve(t *testing.T, tee string, honest attestdoc.Parts, report []byte) error {
 	t.Helper()
 	evidence, err := teetest.ComponentsTDX(report)

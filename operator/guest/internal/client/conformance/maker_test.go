@@ -52,12 +52,12 @@ type maker struct {
 	foreign     *x509.Certificate // of somebody else, with the same names
 	initdata    string            // of an enclave with SNP, as the operator writes it
 	measurement string
-	// answers are the makers', by what they say: they sign each once.
+	// answers are the vendors', by their content: they sign each once.
 	answers map[string]map[string][]byte
 }
 
 // newMaker returns the same maker always, but once in a process: randomness is fixed, and that of the
-// library with AMD's test keys goes on from call to call.
+// library with AMD's test keys continues from call to call.
 func newMaker(t *testing.T) *maker {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1)
@@ -206,7 +206,7 @@ func (m *maker) sign(s *scene, reportData []byte) (format string, report []byte)
 	return format, report
 }
 
-// collateral returns what the makers answer in a scene.
+// collateral returns what the vendors answer in a scene.
 func (m *maker) collateral(s *scene) map[string][]byte {
 	m.t.Helper()
 	key := fmt.Sprint(s.tee, s.answers, s.listAt, s.revoked)

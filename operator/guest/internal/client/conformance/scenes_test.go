@@ -100,7 +100,7 @@ func (m *maker) scenes(tee string, bases map[string]base) []vector {
 	})
 }
 
-// signedScenes are what only one kind of processor, or its maker, signs.
+// signedScenes are what only one kind of processor, or its vendor, signs.
 func (m *maker) signedScenes(bases map[string]base) []vector {
 	raw := func(at int, value byte) func(*scene) {
 		return func(s *scene) { s.report.Change = func(report []byte) { report[at] = value } }
@@ -213,7 +213,7 @@ func (m *maker) tdBits(bases map[string]base) []vector {
 }
 
 // reals are a report that a processor of AMD's signed, and damaged copies of it. It is of another enclave, and
-// AMD's list is not beside it: signature and chain are the last that can be verified.
+// AMD's list is not included: signature and chain are the last that can be verified.
 func (m *maker) reals(bases map[string]base) []vector {
 	makers := &client{Roots: "makers"}
 	real := func(change func(report, vcek []byte)) func(*scene) {

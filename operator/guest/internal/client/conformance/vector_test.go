@@ -13,10 +13,10 @@ import (
 	"cloister.dev/guest/internal/client/verify"
 )
 
-// vector is one entry of vectors.json. README.md beside it describes the fields for others.
+// vector is one entry of vectors.json. README.md next to it describes the fields for others.
 type vector struct {
 	Name string `json:"name"`
-	// About says what was damaged, and how.
+	// About describes what was damaged, and how.
 	About string `json:"about"`
 	// Base is the name of the bundle that the document is from: snp, tdx or none.
 	Base string `json:"base"`
@@ -46,7 +46,7 @@ type client struct {
 	Platform    []string `json:"platform,omitzero"`
 	MinimumTCB  string   `json:"minimum_tcb,omitempty"`
 	Time        string   `json:"time,omitempty"`
-	// Roots is "makers" where the client trusts AMD and Intel alone.
+	// Roots is "makers" where the client trusts only AMD and Intel.
 	Roots string `json:"roots,omitempty"`
 }
 

@@ -31,7 +31,7 @@ type Target struct {
 	Connect string
 	// Service is the service name of the installation.
 	Service string
-	// Nonce is what somebody else chose to be sent; empty means a new one.
+	// Nonce is the nonce to send; empty means a new one.
 	Nonce []byte
 }
 

@@ -51,7 +51,7 @@ const (
 type Compared struct {
 	// Part is the path of the part.
 	Part string
-	// From says what it was computed from.
+	// From is what it was computed from.
 	From string
 	// Value is the value of both, shortened to a digest where it is long.
 	Value string
@@ -88,7 +88,7 @@ type Difference struct {
 
 // Error returns the part and both values.
 func (d *Difference) Error() string {
-	return fmt.Sprintf("%s: the enclave says %s, computed is %s", d.Part, shown(d.Published), shown(d.Computed))
+	return fmt.Sprintf("%s: the enclave reports %s, computed is %s", d.Part, shown(d.Published), shown(d.Computed))
 }
 
 // Compute computes the measurement document and compares it with the published one. The error is
@@ -173,18 +173,18 @@ func compute(given map[string]any, inputs Inputs) ([]part, Result, error) {
 	return made, result, nil
 }
 
-// imagePart returns what an image must be. A digest alone fits every name: mirrors have other names,
+// imagePart returns what an image must be. A digest without a name fits every name: mirrors have other names,
 // and the digest decides what runs.
-func imagePart(wanted string, given any) any {
+func imagePart(expected string, given any) any {
 	text, _ := given.(string)
-	if strings.HasPrefix(wanted, "sha256:") && strings.HasSuffix(text, "@"+wanted) {
+	if strings.HasPrefix(expected, "sha256:") && strings.HasSuffix(text, "@"+expected) {
 		return text
 	}
-	return wanted
+	return expected
 }
 
 // readPublished reads the published document, which must be in its one canonical form: of a text
-// that says a thing twice, two readers could see different ones.
+// that has a field twice, two readers could see different ones.
 func readPublished(text string) (map[string]any, error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -227,10 +227,10 @@ func compare(path string, published, computed any) error {
 		return nil
 	}
 	listed, isList := published.([]any)
-	wanted, alsoList := computed.([]any)
-	if isList && alsoList && len(listed) == len(wanted) {
+	expected, alsoList := computed.([]any)
+	if isList && alsoList && len(listed) == len(expected) {
 		for index := range listed {
-			if err := compare(fmt.Sprintf("%s[%d]", path, index), listed[index], wanted[index]); err != nil {
+			if err := compare(fmt.Sprintf("%s[%d]", path, index), listed[index], expected[index]); err != nil {
 				return err
 			}
 		}

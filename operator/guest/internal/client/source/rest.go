@@ -100,7 +100,7 @@ func (f *forge) object(ctx context.Context, path, accept string, into any) (foun
 	return true, nil
 }
 
-// whyMissing says whether the repository, the tag or only its release is missing.
+// whyMissing returns whether the repository, the tag or only its release is missing.
 func (f *forge) whyMissing(ctx context.Context, tag, tagPath, accept string) error {
 	repository, err := f.get(ctx, "", accept)
 	if err != nil {

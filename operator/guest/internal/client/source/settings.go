@@ -21,13 +21,13 @@ const (
 	maxFile    = 256 << 10
 )
 
-// Settings say where repositories live. Names and meanings are those of `sources` in the settings of
+// Settings are the locations of repositories. Names and meanings are those of `sources` in the settings of
 // the operator, of which these are what reads over HTTPS.
 type Settings struct {
 	// Kind is github, gitea or git.
 	Kind string `yaml:"kind"`
 	// Base is the address of the interface (github), of the server (gitea) or of what the repositories
-	// lie below (git). It has a default for github alone.
+	// lie below (git). It has a default only for github.
 	Base string `yaml:"base"`
 	// URLSuffix follows owner/name in addresses of git: .git or nothing.
 	URLSuffix *string `yaml:"urlSuffix"`
@@ -84,7 +84,7 @@ func (s Settings) check() error {
 	case base.User != nil:
 		return errors.New("base: it holds credentials; put the token into tokenFile")
 	case base.RawQuery != "" || base.Fragment != "":
-		return errors.New("base: it has a query or fragment; write the address alone")
+		return errors.New("base: it has a query or fragment; write only the address")
 	case base.Scheme == "http" && slices.Contains(s.PlainHTTP, base.Host):
 	case base.Scheme != "https":
 		return fmt.Errorf("base: %q is not an https address; only hosts in plainHttp may be called without TLS", s.Base)

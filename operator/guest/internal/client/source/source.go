@@ -103,7 +103,7 @@ func missing(repo, tag string, names []string) error {
 }
 
 func notRegular(repo, name string) error {
-	return failed("the repository must have it as a file", "%s of %s is no regular file", name, repo)
+	return failed("the repository must have it as a file", "%s of %s is not a regular file", name, repo)
 }
 
 func tooLarge(repo, name string) error {

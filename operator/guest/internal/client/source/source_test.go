@@ -114,7 +114,7 @@ func TestWhatForgesDoNotHaveIsNamed(t *testing.T) {
 		"draft":          {kindGitHub, "/repos/acme/web/releases/tags/v1.0", map[string]any{"draft": true, "published_at": "x"}, "no published release"},
 		"no commit":      {kindGitHub, "/repos/acme/web/git/tags/" + tagged, map[string]any{"object": map[string]string{"type": "tree", "sha": commit}}, "no commit"},
 		"circle of tags": {kindGitHub, "/repos/acme/web/git/tags/" + tagged, map[string]any{"object": map[string]string{"type": "tag", "sha": tagged}}, "no commit"},
-		"link":           {kindGitHub, "/repos/acme/web/git/trees/" + commit, entry(func(e map[string]any) { e["mode"] = "120000" }), "no regular file"},
+		"link":           {kindGitHub, "/repos/acme/web/git/trees/" + commit, entry(func(e map[string]any) { e["mode"] = "120000" }), "not a regular file"},
 		"large":          {kindGitHub, "/repos/acme/web/git/trees/" + commit, entry(func(e map[string]any) { e["size"] = maxFile + 1 }), "more than"},
 		"no file":        {kindGitHub, "/repos/acme/web/git/trees/" + commit, map[string]any{"tree": []any{}}, "has no other.yml, service-config.yml"},
 		"other content":  {kindGitHub, blob, []byte("other"), "did not send"},
@@ -126,7 +126,7 @@ func TestWhatForgesDoNotHaveIsNamed(t *testing.T) {
 		"broken":         {kindGitHub, blob, 500, "500"},
 		"gitea draft":    {kindGitea, "/api/v1/repos/acme/web/releases/tags/v1.0", map[string]any{"draft": true}, "no published release"},
 		"gitea commit":   {kindGitea, "/api/v1/repos/acme/web/tags/v1.0", map[string]any{}, "no commit"},
-		"directory":      {kindGitea, file, []any{}, "no regular file"},
+		"directory":      {kindGitea, file, []any{}, "not a regular file"},
 		"gitea large":    {kindGitea, file, map[string]any{"type": "file", "size": maxFile + 1}, "more than"},
 		"gitea content":  {kindGitea, file, map[string]any{"type": "file", "size": 1, "content": "eA==", "sha": commit}, "did not send"},
 	} {

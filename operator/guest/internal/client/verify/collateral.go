@@ -10,7 +10,7 @@ import (
 )
 
 // Fetch returns headers and body of an address of AMD's or Intel's service. Whatever it returns is
-// signed by the maker.
+// signed by the vendor.
 type Fetch func(address string) (map[string][]string, []byte, error)
 
 // errNoCollateral is returned for what neither the document has nor may be fetched.
@@ -44,12 +44,12 @@ var answers = []answer{
 
 // matches reports whether an address is that of the answer; {product} is any one part of a path.
 func (a answer) matches(address *url.URL) bool {
-	given, wanted := strings.Split(address.Path, "/"), strings.Split(a.path, "/")
-	if address.Host != a.host || len(given) != len(wanted) {
+	given, expected := strings.Split(address.Path, "/"), strings.Split(a.path, "/")
+	if address.Host != a.host || len(given) != len(expected) {
 		return false
 	}
-	for index := range wanted {
-		if wanted[index] != given[index] && wanted[index] != "{product}" {
+	for index := range expected {
+		if expected[index] != given[index] && expected[index] != "{product}" {
 			return false
 		}
 	}

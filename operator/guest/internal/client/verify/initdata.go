@@ -10,7 +10,7 @@ import (
 const policyFile = "policy.rego"
 
 // checkInitdata compares the initdata, file by file, with the measurement: a host could start the
-// machine with rules of its own, or for another Pod, beside the honest measurement.
+// machine with rules of its own, or for another Pod, in addition to the honest measurement.
 func checkInitdata(text []byte, measurement string, enclave measuredFields, algorithm string) error {
 	digests := enclave.Host.Initdata
 	read, err := initdata.Parse(text)
@@ -40,7 +40,7 @@ func checkInitdata(text []byte, measurement string, enclave measuredFields, algo
 		}
 	}
 	if len(read.Data) != len(digests) {
-		return fmt.Errorf("it has %d files beside the measurement, which lists %d", len(read.Data), len(digests))
+		return fmt.Errorf("it has %d files in addition to the measurement, which lists %d", len(read.Data), len(digests))
 	}
 	return nil
 }

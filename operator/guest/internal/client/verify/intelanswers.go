@@ -12,7 +12,7 @@ import (
 
 // issuedAnswers refuses answers of Intel's that are of the future, or have anything that Intel has not
 // signed. The library compares only when they were to be replaced; and it verifies the signature of the
-// field tcbInfo, but works by TcbInfo where that follows: whoever carries an answer could add levels and
+// field tcbInfo, but works by TcbInfo where that follows: anyone who carries an answer could add levels and
 // identities of their own, and so sign quotes by any program.
 type issuedAnswers struct {
 	source intelSource

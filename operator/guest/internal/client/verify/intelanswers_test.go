@@ -32,13 +32,13 @@ func TestNothingBesideWhatIntelSignedIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var wanted map[string]json.RawMessage
-			if err := json.Unmarshal(forged[test.kind], &wanted); err != nil {
+			var forgedFields map[string]json.RawMessage
+			if err := json.Unmarshal(forged[test.kind], &forgedFields); err != nil {
 				t.Fatal(err)
 			}
-			value := wanted[test.field]
+			value := forgedFields[test.field]
 			if strings.HasSuffix(test.beside, "ignature") {
-				value = wanted["signature"]
+				value = forgedFields["signature"]
 			}
 			made.answers = test.old
 			made.collateral = func(all map[string][]byte) {

@@ -19,11 +19,11 @@ import (
 // signed are the fields of evidence, after its signature was verified.
 type signed struct {
 	reportData, launch, hostData []byte
-	// algorithm is the hash whose digest of the initdata hostData has to be.
+	// algorithm is the hash whose digest of the initdata hostData must be.
 	algorithm string
 }
 
-// checkSNP verifies a report of SNP up to AMD, and what it says of the machine.
+// checkSNP verifies a report of SNP up to AMD, and what it reports of the machine.
 func checkSNP(read attestdoc.Parts, want Expected) (signed, error) {
 	if len(read.Report) != abi.ReportSize {
 		return signed{}, malformed(fmt.Errorf("cpu_evidence.report_base64: %d bytes, a report of SNP has %d", len(read.Report), abi.ReportSize))
@@ -103,14 +103,14 @@ func checkSNPSignature(report *spb.Report, read attestdoc.Parts, want Expected) 
 	options := &verify.Options{DisableCertFetching: true, Now: want.Now, TrustedRoots: want.InsecureRoots}
 	evidence := &spb.Attestation{Report: report, CertificateChain: chain}
 	if err := verify.SnpAttestation(evidence, options); err != nil {
-		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of AMD, or was changed; if the document has no certificate, allow requests to kdsintf.amd.com")
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave reports: the evidence is not that of a processor of AMD, or was changed; if the document has no certificate, allow requests to kdsintf.amd.com")
 	}
 	signer, err := signerOf(report, chain)
 	if err == nil {
 		err = signer.fits(report)
 	}
 	if err != nil {
-		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: whoever knows a key of old firmware can sign that the firmware is new")
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave reports: anyone who knows a key of old firmware can sign that the firmware is new")
 	}
 	want.pass("signature", "the report, by the key of this processor, up to AMD's root")
 	if want.InsecureSkipRevocation {

@@ -9,7 +9,7 @@ import (
 	"cloister.dev/guest/internal/evidence/teetest"
 )
 
-// TestAnOldKeySignsNoNewFirmware has the key of firmware that is known to be weak: whoever knows it signs
+// TestAnOldKeySignsNoNewFirmware has the key of firmware that is known to be weak: anyone who knows it signs
 // reports that name the newest.
 func TestAnOldKeySignsNoNewFirmware(t *testing.T) {
 	made := newScene(t)

@@ -47,7 +47,7 @@ const (
 // four is for what runs later.
 const runtimeRegisters = 3
 
-// checkTDX verifies a quote up to Intel, the level of its firmware, and what it says of the machine.
+// checkTDX verifies a quote up to Intel, the level of its firmware, and what it reports of the machine.
 func checkTDX(read attestdoc.Parts, want Expected) (signed, error) {
 	if err := checkQuoteVersion(read.Report); err != nil {
 		return signed{}, err
@@ -123,7 +123,7 @@ func checkFeatures(features uint64) error {
 	const step = "TD features"
 	switch {
 	case features&xfamRequired != xfamRequired:
-		return refuse(ClassDebug, step, fmt.Sprintf("XFAM %#x lacks x87 or SSE, which every TD has", features), "trust nothing that this enclave says: no TDX module starts such a machine")
+		return refuse(ClassDebug, step, fmt.Sprintf("XFAM %#x lacks x87 or SSE, which every TD has", features), "trust nothing that this enclave reports: no TDX module starts such a machine")
 	case features&^xfamPermitted != 0:
 		return refuse(ClassDebug, step, fmt.Sprintf("bits %#x of XFAM are reserved, or of a feature that this program does not permit", features&^xfamPermitted), unknownBits)
 	}
@@ -133,7 +133,7 @@ func checkFeatures(features uint64) error {
 // checkQuoteSignature verifies signature and chain.
 func checkQuoteSignature(quote *tpb.QuoteV4, want Expected) error {
 	if err := verify.TdxQuote(quote, &verify.Options{TrustedRoots: intelRoots(want), Now: want.Now}); err != nil {
-		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave says: the evidence is not that of a processor of Intel, or was changed")
+		return refuse(ClassSignature, "signature", err.Error(), "trust nothing that this enclave reports: the evidence is not that of a processor of Intel, or was changed")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func intelRoots(want Expected) *x509.CertPool {
 		return want.InsecureIntelRoots
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(intelRoot) // an empty pool trusts nobody
+	pool.AppendCertsFromPEM(intelRoot) // an empty pool trusts nothing
 	return pool
 }
 

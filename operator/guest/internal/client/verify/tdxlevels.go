@@ -6,7 +6,7 @@ import (
 )
 
 // levelRemedies are what to do about each state of a level that Intel names, but UpToDate. The library
-// accepts no other one and goes on with none, so that an option to accept some would leave unchecked what
+// accepts no other one and continues with none, so that an option to accept some would leave unchecked what
 // it checks afterwards.
 var levelRemedies = map[string]string{
 	"OutOfDate":                         "Intel knows weaknesses of that level: have the node's firmware, microcode and TDX module updated",
@@ -14,7 +14,7 @@ var levelRemedies = map[string]string{
 	"ConfigurationNeeded":               "the level is new enough, and the node's settings may be weak: have its BIOS set as Intel's advisories say",
 	"SWHardeningNeeded":                 "the level is new enough if the software inside is hardened as Intel's advisories say, which this program cannot see: use a processor whose level is UpToDate",
 	"ConfigurationAndSWHardeningNeeded": "the level is new enough if the node's BIOS is set and the software inside is hardened as Intel's advisories say, which this program cannot see: use a processor whose level is UpToDate",
-	"Revoked":                           "Intel revoked that level: its keys may be known to others, so trust nothing that this enclave says",
+	"Revoked":                           "Intel revoked that level: its keys may be known to others, so trust nothing that this enclave reports",
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 	missingAnswers = "allow requests to api.trustedservices.intel.com and certificates.trustedservices.intel.com, or ask the enclave's operator for collateral in the document"
 )
 
-// levelRemedy returns what to do about an error of the library, which has the state in its text alone.
+// levelRemedy returns what to do about an error of the library, which has the state only in its text.
 func levelRemedy(problem string) string {
 	for state, remedy := range levelRemedies {
 		if strings.Contains(problem, fmt.Sprintf("found %q", state)) {

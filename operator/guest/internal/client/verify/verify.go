@@ -36,9 +36,9 @@ type Expected struct {
 	Now time.Time
 	// Fetch fetches collateral that the document does not have; nil means that nothing is fetched.
 	Fetch Fetch
-	// Passed is called with each step that passed and what it compared; nil means that nobody asks.
+	// Passed is called with each step that passed and what it compared; nil if not needed.
 	Passed func(step, compared string)
-	// MinimumTCB is the least level of an SNP processor's firmware, each part by itself.
+	// MinimumTCB is the least level of an SNP processor's firmware, each part separately.
 	MinimumTCB kds.TCBParts
 	// InsecureSkipRevocation means that revocation lists are not checked.
 	InsecureSkipRevocation bool
@@ -94,7 +94,7 @@ func Check(document []byte, want Expected) (err error) {
 	return checkSigned(found, read, enclave, want)
 }
 
-// pass tells who asks that a step passed.
+// pass reports that a step passed.
 func (e Expected) pass(step, compared string) {
 	if e.Passed != nil {
 		e.Passed(step, compared)
@@ -110,7 +110,7 @@ func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), 
 	case attestdoc.CPUTDX:
 		return checkTDX, nil
 	case attestdoc.CPUNone:
-		return nil, refuse(ClassNotConfidential, step, "not confidential: the enclave runs without a TEE", "send nothing that whoever runs the cluster must not read")
+		return nil, refuse(ClassNotConfidential, step, "not confidential: the enclave runs without a TEE", "send nothing that the cluster's operator must not read")
 	}
 	return nil, refuse(ClassUnsupported, step, fmt.Sprintf("this program does not check evidence of the format %s", format), "use the cloister-verify of the release that runs the enclave")
 }
@@ -120,7 +120,7 @@ func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), 
 func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	const step = "measurement"
 	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
-		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave says sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
+		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave reports sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
 	}
 	var read measuredFields
 	if err := json.Unmarshal([]byte(document), &read); err != nil {
@@ -152,7 +152,7 @@ func checkMachine(document string, want Expected) (measuredFields, error) {
 		return measuredFields{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
 	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
 		return measuredFields{}, refuse(ClassNotConfidential, step,
-			fmt.Sprintf("rules with the digest %q judge what whoever runs the node requests: they may let it start other programs in the machine", read.Host.Initdata[policyFile]),
+			fmt.Sprintf("rules with the digest %q judge the requests of the node's operator: they may allow it to start other programs in the machine", read.Host.Initdata[policyFile]),
 			"use a Host without policy.rego of its own, and the cloister-verify of the release that runs the enclave")
 	}
 	return read, nil
@@ -169,23 +169,23 @@ func checkSigned(found signed, read attestdoc.Parts, enclave measuredFields, wan
 	}
 	want.pass("report data", fmt.Sprintf("%x", found.reportData))
 	if read.TLSSPKI != want.Key {
-		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: somebody else ends the connection")
+		return refuse(ClassKey, "TLS key", "the evidence binds another key than that of this connection", "send nothing: another party ends the connection")
 	}
 	want.pass("TLS key", fmt.Sprintf("%x", want.Key))
 	digest, err := initdata.Digest(found.algorithm, read.Initdata)
 	if err != nil {
-		return foreignInitdata(err)
+		return mismatchedInitdata(err)
 	}
 	if !bytes.Equal(found.hostData, digest) {
-		return foreignInitdata(errors.New("the machine was started with other initdata than the document shows"))
+		return mismatchedInitdata(errors.New("the machine was started with other initdata than the document shows"))
 	}
 	if err := checkInitdata(read.Initdata, string(read.Measurement), enclave, found.algorithm); err != nil {
-		return foreignInitdata(err)
+		return mismatchedInitdata(err)
 	}
 	want.pass("initdata", fmt.Sprintf("%s:%x, with this measurement, and %d files with the digests that it has", found.algorithm, digest, len(enclave.Host.Initdata)))
 	return nil
 }
 
-func foreignInitdata(err error) error {
-	return refuse(ClassInitdata, "initdata", err.Error(), "trust nothing that this enclave says")
+func mismatchedInitdata(err error) error {
+	return refuse(ClassInitdata, "initdata", err.Error(), "trust nothing that this enclave reports")
 }

@@ -46,18 +46,18 @@ var bothFailures = map[string]struct {
 	"unknown evidence": {ClassDocument, func(s *scene) {
 		s.document = func(d *attestdoc.Document) { d.CPU.Format = "https://cloister.dev/cpu-evidence/measured-boot/v1" }
 	}},
-	"before validity":   {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
-	"another launch":    {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
-	"no trusted launch": {ClassLaunch, func(s *scene) { s.want.Launch = nil }},
-	"another key":       {ClassKey, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Keys.TLSSPKI = hex.EncodeToString(other[:]) } }},
-	"no key":            {ClassKey, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Keys.TLSSPKI = strings.Repeat("0", 64) } }},
-	"another nonce":     {ClassFreshness, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Nonce = other[:] } }},
-	"no nonce":          {ClassFreshness, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Nonce = nil } }},
-	"another initdata":  {ClassInitdata, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Initdata = attestdoc.Pack([]byte("x")) } }},
-	"no initdata":       {ClassInitdata, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Initdata = "" } }},
-	"foreign initdata":  {ClassInitdata, func(s *scene) { s.initdata = []byte("of another enclave") }},
-	"other rules":       {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, "default AllowAll := true", "") }},
-	"another file":      {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, honestRules, "\"aa.toml\" = \"x\"\n") }},
+	"before validity":             {ClassSignature, func(s *scene) { s.want.Now = now.AddDate(-5, 0, 0) }},
+	"another launch":              {ClassLaunch, func(s *scene) { s.want.Launch = [][]byte{make([]byte, 48)} }},
+	"no trusted launch":           {ClassLaunch, func(s *scene) { s.want.Launch = nil }},
+	"another key":                 {ClassKey, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Keys.TLSSPKI = hex.EncodeToString(other[:]) } }},
+	"no key":                      {ClassKey, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Keys.TLSSPKI = strings.Repeat("0", 64) } }},
+	"another nonce":               {ClassFreshness, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Nonce = other[:] } }},
+	"no nonce":                    {ClassFreshness, func(s *scene) { s.claim = func(c *attestdoc.Claim) { c.Nonce = nil } }},
+	"another initdata":            {ClassInitdata, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Initdata = attestdoc.Pack([]byte("x")) } }},
+	"no initdata":                 {ClassInitdata, func(s *scene) { s.document = func(d *attestdoc.Document) { d.Initdata = "" } }},
+	"initdata of another enclave": {ClassInitdata, func(s *scene) { s.initdata = []byte("of another enclave") }},
+	"other rules":                 {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, "default AllowAll := true", "") }},
+	"another file":                {ClassInitdata, func(s *scene) { s.initdata = initdataOf(honestMeasurement, honestRules, "\"aa.toml\" = \"x\"\n") }},
 	"unknown key": {ClassInitdata, func(s *scene) {
 		s.initdata = append([]byte("x = 1\n"), initdataOf(honestMeasurement, honestRules, "")...)
 	}},
@@ -194,7 +194,7 @@ func TestEachCollateralIsSigned(t *testing.T) {
 		made.made(t)
 		for _, name := range names {
 			if name == attestdoc.AMDCertChain {
-				continue // the verifier has the maker's certificates itself
+				continue // the verifier has the vendor's certificates itself
 			}
 			for _, change := range []func(map[string][]byte){
 				func(all map[string][]byte) { all[name][len(all[name])/2] ^= 1 },

@@ -16,7 +16,7 @@ import (
 	"cloister.dev/guest/internal/client/verify"
 )
 
-// between serves a handler with a key of its own, as somebody in the middle has to, and returns how the
+// between serves a handler with a key of its own, as a party in the middle must, and returns how the
 // verifier's check of it ends.
 func between(t *testing.T, e *enclave, handler http.Handler) verify.Class {
 	t.Helper()

@@ -22,7 +22,7 @@ import (
 )
 
 // Verify connects to the enclave and verifies it over that connection. It returns the digest of the
-// measurement document; an error that is a *verify.Failure says that the enclave is refused.
+// measurement document; an error that is a *verify.Failure means that the enclave is refused.
 type Verify func(context.Context) (*enclaveconn.Connection, [sha256.Size]byte, error)
 
 // Proxy passes requests to one enclave.
@@ -172,7 +172,7 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-// respond tells a client why its request was not passed on.
+// respond reports to a client why its request was not passed on.
 func (p *Proxy) respond(writer http.ResponseWriter, request *http.Request, err error) {
 	failure := p.Refused()
 	if failure == nil && !errors.As(err, &failure) {

@@ -156,7 +156,7 @@ func (e *enclave) attest(writer http.ResponseWriter, request *http.Request) {
 }
 
 // check verifies a new connection; whatever measurement signed evidence has is the expected one, so that
-// a change is found by the proxy alone.
+// a change is found only by the proxy.
 func (e *enclave) check(ctx context.Context) (*enclaveconn.Connection, [sha256.Size]byte, error) {
 	connection, err := enclaveconn.Open(ctx, enclaveconn.Target{Host: e.host(), Service: "cloister"})
 	if err != nil {

@@ -61,7 +61,7 @@ type checks struct {
 }
 
 // run runs one check after the other and reports each result. Meanwhile it keeps the connection
-// to the agent, which learns from it at once that the container still has a checker.
+// to the agent, which learns from it immediately that the container still has a checker.
 func (c *checks) run() {
 	c.publish()
 	for {

@@ -23,7 +23,7 @@ const (
 // MaxOutput is the maximum number of bytes of a check's output that are stored.
 const MaxOutput = 4096
 
-// exitTimedOut is the exit code of a check that did not exit by itself.
+// exitTimedOut is the exit code of a check that did not exit in time.
 const exitTimedOut = -1
 
 // A container that is starting is looked at more often than its interval: after firstLook, then
@@ -67,11 +67,11 @@ func NewState(startedAt time.Time) State {
 
 // report returns the report to the enclave's agent.
 func (s State) report() report.HealthReport {
-	told := report.HealthReport{Status: s.Status, FailingStreak: s.FailingStreak}
+	reported := report.HealthReport{Status: s.Status, FailingStreak: s.FailingStreak}
 	if last := s.Last; last != nil {
-		told.LastStart, told.LastEnd, told.LastExitCode, told.Output = &last.Start, &last.End, &last.ExitCode, last.Output
+		reported.LastStart, reported.LastEnd, reported.LastExitCode, reported.Output = &last.Start, &last.End, &last.ExitCode, last.Output
 	}
-	return told
+	return reported
 }
 
 // Wait returns the time from the end of the last check to the next one.

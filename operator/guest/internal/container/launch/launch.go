@@ -45,12 +45,12 @@ func Run(document string) error {
 	if err != nil {
 		return err
 	}
-	told, err := report.BeginLaunch(container.Agent.Socket, checker.digest(), deadlineOf(container.Agent.DeadlineSeconds))
+	launch, err := report.BeginLaunch(container.Agent.Socket, checker.digest(), deadlineOf(container.Agent.DeadlineSeconds))
 	if err != nil {
 		return err
 	}
 	err = start(document, container, checker)
-	told.Failed(err, entrypoint.ExitCode(err))
+	launch.Failed(err, entrypoint.ExitCode(err))
 	return err
 }
 

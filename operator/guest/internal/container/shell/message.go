@@ -1,6 +1,6 @@
 // Package shell is the protocol between `guest ssh` and process 1 of a debug container: one
 // connection for each program that a client starts, one JSON document for each message, the
-// program's streams as descriptors beside the first.
+// program's streams as descriptors with the first.
 //
 // Both sides bound and validate what they receive: behind process 1 is the tenant, behind
 // `guest ssh` a client on the network.
@@ -28,7 +28,7 @@ const SocketName = "shell.sock"
 
 // Kinds of requests. The first one is RequestStart.
 const (
-	// RequestStart starts a program on the descriptors beside it: input, output, errors.
+	// RequestStart starts a program on the descriptors that are sent with it: input, output, errors.
 	RequestStart = "start"
 	// RequestSignal sends a signal to the program's process group.
 	RequestSignal = "signal"
@@ -193,7 +193,7 @@ func (c Conn) Peer() (uint32, error) {
 	return about.Uid, nil
 }
 
-// send sends a message, with descriptors beside it or none.
+// send sends a message, with descriptors or without.
 func (c Conn) send(message any, descriptors ...int) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c Conn) send(message any, descriptors ...int) error {
 // Respond sends a response.
 func (c Conn) Respond(response Response) error { return c.send(response) }
 
-// Receive reads one message of type T and the files beside it, which the caller closes.
+// Receive reads one message of type T and the files with it, which the caller closes.
 func Receive[T any](c Conn) (T, []*os.File, error) {
 	var zero T
 	data := make([]byte, maxMessage)

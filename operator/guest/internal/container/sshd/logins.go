@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// logins are the connections on which nobody has logged in yet, oldest first. With more than
-// there may be, the oldest is closed: whoever holds connections open keeps nobody out who
+// logins are the connections without a login yet, oldest first. With more than
+// there may be, the oldest is closed: a client that keeps connections open keeps no one out who
 // logs in.
 type logins struct {
 	most int

@@ -66,11 +66,11 @@ func ReadSpec(path string) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	told, err := unmeasured.Beside(path)
+	values, err := unmeasured.ReadFor(path)
 	if err != nil {
 		return Spec{}, err
 	}
-	spec.Keys = told.SSHKeys
+	spec.Keys = values.SSHKeys
 	if err := validateKeys(spec.Keys); err != nil {
 		return Spec{}, fmt.Errorf("%s: %w", unmeasured.FileName, err)
 	}

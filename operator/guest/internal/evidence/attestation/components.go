@@ -17,7 +17,7 @@ type rawEvidence struct {
 }
 
 // readRaw returns the processor's bytes from evidence as the guest components write it. A field that is
-// rebuilt wrongly gives bytes that the signature does not fit, so nobody has to trust this.
+// rebuilt wrongly gives bytes that the signature does not fit, so this need not be trusted.
 func readRaw(tee string, evidence []byte) (rawEvidence, error) {
 	switch tee {
 	case TEESNP:

@@ -18,7 +18,7 @@ import (
 	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
-// handshakeTimeout bounds a handshake with the shim, which runs beside the agent.
+// handshakeTimeout bounds a handshake with the shim, which runs next to the agent.
 const handshakeTimeout = 2 * time.Second
 
 // keys returns the keys of the enclave: that of TLS, for a host name, and that of encrypted bodies,
@@ -67,7 +67,7 @@ func Presented(ctx context.Context, shim netip.AddrPort, hostnames []string, hos
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	// The handshake proves possession of the key, which is what is bound; nobody vouches for its name.
+	// The handshake proves possession of the key, which is what is bound; its name is not certified.
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	conn, err := dialer.DialContext(ctx, "tcp", shim.String())
 	if err != nil {
@@ -85,7 +85,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// readKey reads a file with 32 bytes in hexadecimal digits; no path is no key.
+// readKey reads a file with 32 bytes in hexadecimal digits; without a path there is no key.
 func readKey(path string) (string, error) {
 	if path == "" {
 		return "", nil

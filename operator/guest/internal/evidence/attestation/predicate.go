@@ -17,7 +17,7 @@ var predicates = map[string]string{
 }
 
 // PredicateDocument is the attestation document that existing clients of the service name tinfoil read.
-// It binds the keys alone: neither a nonce nor the measurement, for which the machine's initdata stands.
+// It binds only the keys: neither a nonce nor the measurement, for which the machine's initdata stands.
 type PredicateDocument struct {
 	// Format is the address of the predicate.
 	Format string `json:"format"`

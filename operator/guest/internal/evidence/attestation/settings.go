@@ -2,7 +2,7 @@
 //
 // With a TEE, evidence comes from the attestation service of the confidential machine: the
 // REST server of the guest components (`GET /aa/evidence`). The package signs nothing and
-// claims nothing by itself: a report that the processor did not sign is called a dummy.
+// on its own claims nothing: a report that the processor did not sign is called a dummy.
 // docs/measurement.md describes how to verify each byte.
 package attestation
 
@@ -49,7 +49,7 @@ type Settings struct {
 	// HPKE is the file with the public key for encrypted bodies in hexadecimal digits; empty means that
 	// the enclave has none.
 	HPKE string
-	// Collateral is the file with what the makers publish of the processor; it may be missing. Empty
+	// Collateral is the file with what the vendors publish of the processor; it may be missing. Empty
 	// means that there is never one.
 	Collateral string
 	// GPUs is the number of GPUs of the enclave.

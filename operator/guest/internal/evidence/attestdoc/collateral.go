@@ -30,7 +30,7 @@ var collateralTypes = []string{
 	AMDVCEK, AMDVLEK, AMDCertChain, AMDCRL, IntelTCBInfo, IntelTCBInfoChain, IntelQEIdentity, IntelQEIdentityChain, IntelPCKCRL, IntelPCKCRLChain, IntelRootCRL,
 }
 
-// Collateral is one thing that a maker publishes of its processors. The maker has signed it, so it does
+// Collateral is one thing that a vendor publishes of its processors. The vendor has signed it, so it does
 // not matter who carried it.
 type Collateral struct {
 	// Type is one of the constants; each is there at most once.

@@ -1,7 +1,7 @@
 // Package attestdoc is the attestation document: its fields, how it is read, and the report data that
 // binds its parts. The agent of an enclave writes it, verifiers read it; both use this package.
 //
-// It is pure. docs/measurement.md describes each byte for whoever verifies with other programs.
+// It is pure. docs/measurement.md describes each byte for those who verify with other programs.
 package attestdoc
 
 import (
@@ -18,7 +18,7 @@ const (
 	CPUSEVSNP = "https://cloister.dev/cpu-evidence/sev-snp/v1"
 	// CPUTDX is a quote of a TD of Intel TDX, of version 4 or 5.
 	CPUTDX = "https://cloister.dev/cpu-evidence/tdx/v1"
-	// CPUNone is a report that nothing signs, for machines without a TEE: the report data alone.
+	// CPUNone is a report that nothing signs, for machines without a TEE: only the report data.
 	CPUNone = "https://cloister.dev/cpu-evidence/none/v1"
 )
 
@@ -45,7 +45,7 @@ type Document struct {
 	Initdata string `json:"initdata,omitempty"`
 	// DeviceEvidence is base64 of gzip of the evidence of the GPUs; absent where there is none.
 	DeviceEvidence string `json:"device_evidence,omitempty"`
-	// Collateral is what the makers publish of the processor, signed by them; it may be empty.
+	// Collateral is what the vendors publish of the processor, signed by them; it may be empty.
 	Collateral []Collateral `json:"collateral"`
 }
 
@@ -79,7 +79,7 @@ type Endorsed struct {
 	DeviceEvidence string `json:"device_evidence"`
 }
 
-// CryptoMaterial names the keys that exist inside the enclave alone.
+// CryptoMaterial names the keys that exist only inside the enclave.
 type CryptoMaterial struct {
 	// HPKEX25519 is the public key for encrypted bodies, 32 bytes; absent where there is none.
 	HPKEX25519 string `json:"hpke_x25519,omitempty"`

@@ -17,12 +17,12 @@ type Claim struct {
 	DeviceEvidence []byte
 }
 
-// ReportData returns the 64 bytes that evidence for the claim has to bind.
+// ReportData returns the 64 bytes that evidence for the claim must bind.
 func (c Claim) ReportData() ([]byte, error) {
 	return ReportData(c.Nonce, EndorsedOf(c.Keys.Bytes(), c.Measurement, c.DeviceEvidence))
 }
 
-// DeviceChallenge returns the 32 bytes that evidence of devices for the claim has to bind.
+// DeviceChallenge returns the 32 bytes that evidence of devices for the claim must bind.
 func (c Claim) DeviceChallenge() ([]byte, error) {
 	return DeviceChallenge(c.Nonce, c.Keys.Bytes(), c.Measurement)
 }

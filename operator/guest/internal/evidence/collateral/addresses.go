@@ -12,7 +12,7 @@ import (
 	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
-// The guest reads from evidence only which processor it is of: the makers' libraries, which verify it,
+// The guest reads from evidence only which processor it is of: the vendors' libraries, which verify it,
 // would make each enclave 5 MB larger. The tests compare with them.
 
 const (
@@ -22,20 +22,20 @@ const (
 	rootListAddress = "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der"
 )
 
-// wanted is one piece of collateral and where its maker publishes it.
-type wanted struct {
+// required is one piece of collateral and where its vendor publishes it.
+type required struct {
 	kind, address string
 	// chain is the type of what is in the header of the answer; both are empty where there is none.
 	chain, header string
 }
 
-// wantedFor returns what a document should have for evidence of a format.
-func wantedFor(format string, report []byte) ([]wanted, error) {
+// requiredFor returns what a document should have for evidence of a format.
+func requiredFor(format string, report []byte) ([]required, error) {
 	switch format {
 	case attestdoc.CPUSEVSNP:
-		return wantedForSNP(report)
+		return requiredForSNP(report)
 	case attestdoc.CPUTDX:
-		return wantedForTDX(report)
+		return requiredForTDX(report)
 	}
 	return nil, fmt.Errorf("there is no collateral for evidence of the format %q", format)
 }
@@ -55,7 +55,7 @@ const (
 // Certificate and KDS Interface Specification").
 var products = map[[2]byte]string{{0x19, 0x01}: "Milan", {0x19, 0x11}: "Genoa", {0x1A, 0x02}: "Turin"}
 
-func wantedForSNP(raw []byte) ([]wanted, error) {
+func requiredForSNP(raw []byte) ([]required, error) {
 	if len(raw) != snpReportSize {
 		return nil, fmt.Errorf("a report of SNP has %d bytes, not %d", snpReportSize, len(raw))
 	}
@@ -69,9 +69,9 @@ func wantedForSNP(raw []byte) ([]wanted, error) {
 		return nil, fmt.Errorf("a report that key %d signs has no certificate", signer)
 	}
 	base := kdsAddress + path + product
-	all := []wanted{{kind: attestdoc.AMDCertChain, address: base + "/cert_chain"}, {kind: attestdoc.AMDCRL, address: base + "/crl"}}
+	all := []required{{kind: attestdoc.AMDCertChain, address: base + "/cert_chain"}, {kind: attestdoc.AMDCRL, address: base + "/crl"}}
 	if signer == signerVLEK {
-		// AMD gives the certificate of a provider's key to the provider alone, who puts it into the evidence.
+		// AMD gives the certificate of a provider's key only to the provider, who puts it into the evidence.
 		return all, nil
 	}
 	tcb := raw[snpTCB:]
@@ -81,10 +81,10 @@ func wantedForSNP(raw []byte) ([]wanted, error) {
 		certificate = fmt.Sprintf("%s/%s?fmcSPL=%d&blSPL=%d&teeSPL=%d&snpSPL=%d&ucodeSPL=%d",
 			base, hex.EncodeToString(raw[snpChipID:snpChipID+8]), tcb[0], tcb[1], tcb[2], tcb[3], tcb[7])
 	}
-	return append(all, wanted{kind: attestdoc.AMDVCEK, address: certificate}), nil
+	return append(all, required{kind: attestdoc.AMDVCEK, address: certificate}), nil
 }
 
-func wantedForTDX(quote []byte) ([]wanted, error) {
+func requiredForTDX(quote []byte) ([]required, error) {
 	certificate, err := processorCertificate(quote)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func wantedForTDX(quote []byte) ([]wanted, error) {
 	if certificate.Issuer.CommonName == "Intel SGX PCK Processor CA" {
 		authority = "processor"
 	}
-	return []wanted{
+	return []required{
 		{attestdoc.IntelTCBInfo, pcsAddress + "tdx/certification/v4/tcb?fmspc=" + hex.EncodeToString(fmspc), attestdoc.IntelTCBInfoChain, "Tcb-Info-Issuer-Chain"},
 		{attestdoc.IntelQEIdentity, pcsAddress + "tdx/certification/v4/qe/identity", attestdoc.IntelQEIdentityChain, "Sgx-Enclave-Identity-Issuer-Chain"},
 		{attestdoc.IntelPCKCRL, pcsAddress + "sgx/certification/v4/pckcrl?ca=" + authority + "&encoding=der", attestdoc.IntelPCKCRLChain, "Sgx-Pck-Crl-Issuer-Chain"},

@@ -31,7 +31,7 @@ var now = time.Now()
 
 func addresses(t *testing.T, format string, report []byte) map[string]string {
 	t.Helper()
-	list, err := wantedFor(format, report)
+	list, err := requiredFor(format, report)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestEvidenceThatNamesNoProcessor(t *testing.T) {
 		"no certificate": {attestdoc.CPUTDX, []byte("x")}, "no PEM": {attestdoc.CPUTDX, []byte("-----BEGIN CERTIFICATE-----")},
 		"another certificate": {attestdoc.CPUTDX, otherCertificate(t)}, "none": {attestdoc.CPUNone, nil},
 	} {
-		if list, err := wantedFor(each.format, each.report); err == nil {
+		if list, err := requiredFor(each.format, each.report); err == nil {
 			t.Errorf("%s: %v", name, list)
 		}
 	}
@@ -117,7 +117,7 @@ func otherCertificate(t *testing.T) []byte {
 	return made.CertChain()
 }
 
-// world is a machine with an attestation service, and the API with what the makers publish.
+// world is a machine with an attestation service, and the API with what the vendors publish.
 type world struct {
 	published map[string][]byte
 	headers   map[string]string
@@ -260,7 +260,7 @@ func TestInvalidSpecs(t *testing.T) {
 
 func TestOnlyTheMakersAreFetchedFrom(t *testing.T) {
 	for _, address := range []string{"http://kdsintf.amd.com/", "https://example.com/", "https://kdsintf.amd.com.example.com/", "https://kdsintf.amd.com:444/", "%"} {
-		if _, _, err := FromMakers(address); err == nil || !strings.Contains(err.Error(), "maker") {
+		if _, _, err := FromVendors(address); err == nil || !strings.Contains(err.Error(), "vendor") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package collateral fetches what the makers of processors publish about them: certificates, revocation
-// lists, levels of firmware. The makers sign it, so it does not matter who carries it.
+// Package collateral fetches what the processor vendors publish about them: certificates, revocation
+// lists, levels of firmware. The vendors sign it, so it does not matter who carries it.
 package collateral
 
 import (
@@ -19,14 +19,14 @@ const (
 	timeout   = 20 * time.Second
 )
 
-// makers are the hosts of AMD's and Intel's services.
-var makers = []string{"kdsintf.amd.com", "api.trustedservices.intel.com", "certificates.trustedservices.intel.com"}
+// vendors are the hosts of AMD's and Intel's services.
+var vendors = []string{"kdsintf.amd.com", "api.trustedservices.intel.com", "certificates.trustedservices.intel.com"}
 
-// FromMakers fetches an address of AMD's or Intel's service, and no other.
-func FromMakers(address string) (map[string][]string, []byte, error) {
+// FromVendors fetches an address of AMD's or Intel's service, and no other.
+func FromVendors(address string) (map[string][]string, []byte, error) {
 	parsed, err := url.Parse(address)
-	if err != nil || parsed.Scheme != "https" || !slices.Contains(makers, parsed.Host) {
-		return nil, nil, fmt.Errorf("%s is not an address of a maker's service", address)
+	if err != nil || parsed.Scheme != "https" || !slices.Contains(vendors, parsed.Host) {
+		return nil, nil, fmt.Errorf("%s is not an address of a vendor's service", address)
 	}
 	client := &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return get(context.Background(), client, address, "")

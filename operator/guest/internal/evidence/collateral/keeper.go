@@ -27,7 +27,7 @@ const (
 	longestRetry = 10 * time.Minute
 )
 
-// Spec is where the processor's evidence is, which says for which processor collateral is needed.
+// Spec is where the processor's evidence is, which determines for which processor collateral is needed.
 type Spec struct {
 	// TEE is SNP or TDX.
 	TEE string `json:"tee"`
@@ -47,7 +47,7 @@ func (s Spec) Validate() error {
 type Keeper struct {
 	// Spec is where the evidence is.
 	Spec Spec
-	// Client reaches the API alone, At returns the address of one of its paths, Token the enclave's token.
+	// Client reaches only the API, At returns the address of one of its paths, Token the enclave's token.
 	Client *http.Client
 	At     func(path string) string
 	Token  func() (string, error)
@@ -87,7 +87,7 @@ func (k *Keeper) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := wantedFor(format, report)
+	list, err := requiredFor(format, report)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (k *Keeper) refresh(ctx context.Context) error {
 }
 
 // add requests one piece. Body and chain belong together, so both are replaced or none.
-func (k *Keeper) add(ctx context.Context, found map[string][]byte, about wanted, token string) error {
+func (k *Keeper) add(ctx context.Context, found map[string][]byte, about required, token string) error {
 	address := k.At(endpoint) + "?" + url.Values{"address": {about.address}}.Encode()
 	header, body, err := get(ctx, k.Client, address, token)
 	if err != nil {

@@ -31,7 +31,7 @@ func NewGenoa(from time.Time) (*Genoa, error) {
 	if err != nil {
 		return nil, err
 	}
-	// AMD's have these extensions alone, and the chip's id in one of them as it is.
+	// AMD's have only these extensions, and the chip's id in one of them as it is.
 	extensions := sevtest.CustomExtensions(genoaTCB, make([]byte, 64), "", "Genoa")
 	for index := range extensions {
 		if extensions[index].Id.Equal(kds.OidHwid) {

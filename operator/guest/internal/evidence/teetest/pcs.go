@@ -14,12 +14,12 @@ import (
 	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
-// qeProduct and qeSigner identify the maker's quoting enclave.
+// qeProduct and qeSigner identify the vendor's quoting enclave.
 const qeProduct = 2
 
 var qeSigner = bytes.Repeat([]byte{0x5A}, 32)
 
-// PCS are the answers of the maker's service, as they were at a time.
+// PCS are the answers of the vendor's service, as they were at a time.
 type PCS struct {
 	// At is the time at which they were issued.
 	At time.Time
@@ -66,7 +66,7 @@ func list(at time.Time, issuer *x509.Certificate, key *ecdsa.PrivateKey, about *
 	return x509.CreateRevocationList(rand.Reader, made, issuer, key)
 }
 
-// signedJSON returns an answer in which the maker signed the bytes of one field.
+// signedJSON returns an answer in which the vendor signed the bytes of one field.
 func (t *TDX) signedJSON(name string, content any) ([]byte, error) {
 	body, err := json.Marshal(content)
 	if err != nil {

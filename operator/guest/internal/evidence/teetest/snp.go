@@ -1,5 +1,5 @@
-// Package teetest stands in for processors with a TEE, and for their makers, in tests: it has roots of
-// its own, and signs with them what the makers sign, in their formats. No program of a release uses it.
+// Package teetest stands in for processors with a TEE, and for their vendors, in tests: it has roots of
+// its own, and signs with them what the vendors sign, in their formats. No program of a release uses it.
 package teetest
 
 import (
@@ -29,7 +29,7 @@ const providersSerial = 0xA57C
 // listLife is how long revocation lists and other collateral are valid.
 const listLife = 30 * 24 * time.Hour
 
-// SNP is a processor with SNP and its maker.
+// SNP is a processor with SNP and its vendor.
 type SNP struct {
 	signer *sevtest.AmdSigner
 	tcb    uint64
@@ -67,7 +67,7 @@ func NewSNPOf(from time.Time, level kds.TCBParts) (*SNP, error) {
 	return &SNP{signer, uint64(tcb)}, err
 }
 
-// Roots are the maker's, for a verifier.
+// Roots are the vendor's, for a verifier.
 func (s *SNP) Roots() map[string][]*trust.AMDRootCerts {
 	return map[string][]*trust.AMDRootCerts{snpProduct: {{
 		Product: snpProduct, ProductLine: snpProduct,
@@ -81,7 +81,7 @@ func (s *SNP) VCEK() []byte { return s.signer.Vcek.Raw }
 // VLEK is the certificate of a provider's key in DER.
 func (s *SNP) VLEK() []byte { return s.signer.Vlek.Raw }
 
-// CertChain are the certificates of the maker in PEM: the intermediate one and the root.
+// CertChain are the certificates of the vendor in PEM: the intermediate one and the root.
 func (s *SNP) CertChain() []byte { return append(asPEM(s.signer.Ask.Raw), asPEM(s.signer.Ark.Raw)...) }
 
 // Report returns a signed report.
@@ -110,7 +110,7 @@ func (s *SNP) Report(options SNPOptions) ([]byte, error) {
 	return raw, abi.SetSignature(first, second, raw)
 }
 
-// RevocationList returns the maker's list, issued at a time, of the intermediate certificate or of none.
+// RevocationList returns the vendor's list, issued at a time, of the intermediate certificate or of none.
 func (s *SNP) RevocationList(at time.Time, revoked bool) ([]byte, error) {
 	if revoked {
 		return s.listOf(at, s.signer.Ask)
@@ -118,7 +118,7 @@ func (s *SNP) RevocationList(at time.Time, revoked bool) ([]byte, error) {
 	return s.listOf(at)
 }
 
-// ProviderRevoked returns the maker's list, issued at a time, of the certificate that signs providers'.
+// ProviderRevoked returns the vendor's list, issued at a time, of the certificate that signs providers'.
 func (s *SNP) ProviderRevoked(at time.Time) ([]byte, error) { return s.listOf(at, s.signer.Asvk) }
 
 func (s *SNP) listOf(at time.Time, revoked ...*x509.Certificate) ([]byte, error) {
@@ -133,7 +133,7 @@ func (s *SNP) listOf(at time.Time, revoked ...*x509.Certificate) ([]byte, error)
 	return x509.CreateRevocationList(rand.Reader, list, &issuer, s.signer.Keys.Ark)
 }
 
-// Collateral is all that a document has of the maker.
+// Collateral is all that a document has of the vendor.
 func (s *SNP) Collateral(at time.Time) (map[string][]byte, error) {
 	list, err := s.RevocationList(at, false)
 	return map[string][]byte{attestdoc.AMDVCEK: s.VCEK(), attestdoc.AMDCertChain: s.CertChain(), attestdoc.AMDCRL: list}, err

@@ -22,7 +22,7 @@ const (
 	qeSVN         = 4
 )
 
-// TDX is a processor with TDX and its maker.
+// TDX is a processor with TDX and its vendor.
 type TDX struct {
 	root, platform, signing, pck             *x509.Certificate
 	rootKey, platformKey, signingKey, pckKey *ecdsa.PrivateKey
@@ -73,7 +73,7 @@ func NewTDX(from time.Time) (*TDX, error) {
 	return made, err
 }
 
-// Roots is the maker's root, for a verifier.
+// Roots is the vendor's root, for a verifier.
 func (t *TDX) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(t.root)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file: whoever opens it reads the old content or the new one, whole. The mode is
+// Write replaces a file: a process that opens it reads the old content or the new one, whole. The mode is
 // exact, whatever the umask is.
 func Write(path string, content []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")

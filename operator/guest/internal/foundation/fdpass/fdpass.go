@@ -1,5 +1,5 @@
 // Package fdpass is a connection on a Unix socket that carries JSON messages with
-// file descriptors beside them (SCM_RIGHTS).
+// file descriptors (SCM_RIGHTS).
 package fdpass
 
 import (
@@ -51,7 +51,7 @@ func (c Conn) Close() error { return c.socket.Close() }
 // SetDeadline bounds the next reads and writes.
 func (c Conn) SetDeadline(deadline time.Time) error { return c.socket.SetDeadline(deadline) }
 
-// Send writes a message with files beside it; nil files are left out.
+// Send writes a message with files; nil files are left out.
 func (c Conn) Send(message any, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c Conn) Send(message any, files ...*os.File) error {
 	return err
 }
 
-// Receive reads one message of type T and at most one file beside it, nil if there is
+// Receive reads one message of type T and at most one file with it, nil if there is
 // none. The caller closes the file.
 func Receive[T any](c Conn) (T, *os.File, error) {
 	message, files, err := ReceiveAll[T](c, 1)
@@ -81,7 +81,7 @@ func Receive[T any](c Conn) (T, *os.File, error) {
 	return message, files[0], nil
 }
 
-// ReceiveAll reads one message of type T and at most most files beside it. The caller
+// ReceiveAll reads one message of type T and at most most files with it. The caller
 // closes them; on an error none stays open.
 func ReceiveAll[T any](c Conn, most int) (T, []*os.File, error) {
 	var zero T
@@ -154,7 +154,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// DialUntil opens a connection. While the socket is absent or nobody listens, the
+// DialUntil opens a connection. While the socket is absent or has no listener, the
 // sidecar behind it is starting: DialUntil retries until the deadline.
 func DialUntil(path string, deadline time.Time) (Conn, error) {
 	for {

@@ -77,7 +77,7 @@ func Run(ctx context.Context, path string) error {
 }
 
 // AwaitContainers waits until the containers whose processes are stored have ended: what serves them
-// ends after them. Without an fd store it returns at once.
+// ends after them. Without an fd store it returns immediately.
 func AwaitContainers(path string) {
 	files, err := Fetch(path, Containers)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
-// root is the guest's directory in every container of the Pod. It is no flag, since whoever sets
+// root is the guest's directory in every container of the Pod. It is not a flag, since anyone who sets
 // flags would choose the measurement; the tests of whole Pods build a guest with another one.
 var root = "/.cloister"
 
@@ -57,7 +57,7 @@ type Measurement struct {
 	ConfigDigest string `json:"configDigest"`
 	// Documents maps the names of documents to their digests.
 	Documents map[string]string `json:"documents"`
-	// Debug says that people may log in.
+	// Debug means that people may log in.
 	Debug bool `json:"debug"`
 	// GPUs is the number of GPUs.
 	GPUs int `json:"gpus"`

@@ -37,7 +37,7 @@ const (
 	MessageHealth = "health"
 )
 
-// Names of the files beside a message.
+// Names of the files that are sent with a message.
 const (
 	// Process is a descriptor of process 1, pidfd_open(2).
 	Process = "process"
@@ -48,7 +48,7 @@ const (
 	OOM          = "oom"
 )
 
-// MaxFiles is the maximum number of files beside one message.
+// MaxFiles is the maximum number of files with one message.
 const MaxFiles = 5
 
 // counters are the files of a cgroup, of v2 and then of v1.
@@ -76,7 +76,7 @@ var ErrRefused = errors.New("the enclave's agent refused")
 type Message struct {
 	// Kind is one of the Message constants.
 	Kind string `json:"say"`
-	// Files names the descriptors beside the message, in their order.
+	// Files names the descriptors that are sent with the message, in their order.
 	Files []string `json:"files,omitempty"`
 	// ContainerID is the runtime's id of the container; empty where it does not show.
 	ContainerID string `json:"containerID,omitempty"`

@@ -31,11 +31,11 @@ func DecodeExact[T any](data []byte) (T, error) {
 	if err != nil {
 		return zero, err
 	}
-	wanted, err := generic(again)
+	expected, err := generic(again)
 	if err != nil {
 		return zero, err
 	}
-	if err := sameShape("", given, wanted); err != nil {
+	if err := sameShape("", given, expected); err != nil {
 		return zero, err
 	}
 	return value, nil
@@ -50,32 +50,32 @@ func generic(data []byte) (any, error) {
 }
 
 // sameShape returns an error that names the first field that differs.
-func sameShape(field string, given, wanted any) error {
+func sameShape(field string, given, expected any) error {
 	if given == nil {
 		return fmt.Errorf("%s: null", nameOf(field))
 	}
-	if wanted, isObject := wanted.(map[string]any); isObject {
+	if expected, isObject := expected.(map[string]any); isObject {
 		given, isObject := given.(map[string]any)
 		if !isObject {
 			return fmt.Errorf("%s: not an object", nameOf(field))
 		}
-		for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		for _, name := range slices.Sorted(maps.Keys(expected)) {
 			value, found := given[name]
 			if !found {
 				return fmt.Errorf("%s: missing", nameOf(field+"."+name))
 			}
-			if err := sameShape(field+"."+name, value, wanted[name]); err != nil {
+			if err := sameShape(field+"."+name, value, expected[name]); err != nil {
 				return err
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(given)) {
-			if _, found := wanted[name]; !found {
-				return fmt.Errorf("%s: unknown, or empty where it has to be left out", nameOf(field+"."+name))
+			if _, found := expected[name]; !found {
+				return fmt.Errorf("%s: unknown, or empty where it must be left out", nameOf(field+"."+name))
 			}
 		}
 		return nil
 	}
-	list, isList := wanted.([]any)
+	list, isList := expected.([]any)
 	if others, alsoList := given.([]any); isList && alsoList && len(others) == len(list) {
 		for index := range list {
 			if err := sameShape(fmt.Sprintf("%s[%d]", field, index), others[index], list[index]); err != nil {
@@ -84,7 +84,7 @@ func sameShape(field string, given, wanted any) error {
 		}
 		return nil
 	}
-	if !reflect.DeepEqual(given, wanted) {
+	if !reflect.DeepEqual(given, expected) {
 		return fmt.Errorf("%s: not in its canonical form", nameOf(field))
 	}
 	return nil

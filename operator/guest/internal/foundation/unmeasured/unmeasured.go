@@ -1,9 +1,9 @@
-// Package unmeasured is what an enclave is told beside its measured documents: what differs from
+// Package unmeasured is what an enclave reads in addition to its measured documents: what differs from
 // request to request, and where things are in the cluster's network.
 //
-// Whoever runs the cluster chooses it, so it must not decide what an enclave does: it has no path,
-// no command, no program, nobody to trust. Each value is what the host could bring about anyway: it
-// decides which names lead to an enclave, what is told about it, and where its packets go.
+// The cluster's operator chooses it, so it must not decide what an enclave does: it has no path,
+// no command, no program, nothing to trust. Each value is what the host could bring about anyway: it
+// decides which names lead to an enclave, what is reported about it, and where its packets go.
 package unmeasured
 
 import (
@@ -16,7 +16,7 @@ import (
 	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
-// FileName is the name of the document, beside each document that it completes.
+// FileName is the name of the document, next to each document that it completes.
 const FileName = "unmeasured.json"
 
 // Version is the version of the document that this guest reads.
@@ -44,9 +44,9 @@ type Document struct {
 	// KeyDomain is the host name for which API keys must be allowed: the generated one, which an
 	// enclave never loses.
 	KeyDomain string `json:"keyDomain"`
-	// Labels are what the enclave's metrics say about it.
+	// Labels are what the enclave's metrics report about it.
 	Labels Labels `json:"labels"`
-	// SSHKeys are the keys that may log in; only to a debug enclave, whose measurement says so.
+	// SSHKeys are the keys that may log in; only to a debug enclave, whose measurement allows it.
 	SSHKeys []SSHKey `json:"sshKeys,omitempty"`
 	// Cluster is where things are in the cluster's network.
 	Cluster Cluster `json:"cluster"`
@@ -65,9 +65,9 @@ type SSHKey struct {
 type Cluster struct {
 	// Block is the range of the enclave's own networks, one of package netplan's.
 	Block netip.Prefix `json:"block"`
-	// Denied are ranges that no network reaches, beside those that none ever reaches.
+	// Denied are ranges that no network reaches, in addition to those that none ever reaches.
 	Denied []netip.Prefix `json:"denied"`
-	// ProbeSources are addresses from which the kubelet may ask whether the enclave is ready, beside the
+	// ProbeSources are addresses from which the kubelet may ask whether the enclave is ready, in addition to the
 	// node's own and the Pod's gateway.
 	ProbeSources []netip.Addr `json:"probeSources,omitempty"`
 	// Resolvers are name servers for public names, queried in this order.
@@ -89,8 +89,8 @@ type Labels struct {
 	GPUType string `json:"gpuType"`
 }
 
-// Beside reads and validates the document beside another one.
-func Beside(path string) (Document, error) {
+// ReadFor reads and validates the document in the directory of another one.
+func ReadFor(path string) (Document, error) {
 	return strictjson.Read[Document](filepath.Join(filepath.Dir(path), FileName))
 }
 

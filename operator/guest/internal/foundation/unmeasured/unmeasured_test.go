@@ -23,7 +23,7 @@ func TestTheDocumentBesideAnotherIsRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, FileName), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	read, err := Beside(filepath.Join(directory, "agent.json"))
+	read, err := ReadFor(filepath.Join(directory, "agent.json"))
 	if err != nil || read.Domain() != "web.acme.example.com" || (Document{}).Domain() != "" {
 		t.Errorf("%+v %v", read, err)
 	}

@@ -149,7 +149,7 @@ func (a Address) validateHost() error {
 }
 
 // publicAuthorities returns the CA certificates of browsers, for the guest's image has none. They are
-// parsed when the first client needs them: most parts of an enclave connect to nobody.
+// parsed when the first client needs them: most parts of an enclave never connect.
 var publicAuthorities = sync.OnceValues(func() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for root := range bundle.Roots() {

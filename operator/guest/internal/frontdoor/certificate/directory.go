@@ -24,7 +24,7 @@ import (
 // Directory is where the agent and the shim look for what `guest certificate` made. It is in no document.
 const Directory = "/run/cloister/certificate"
 
-// Fingerprint is the path of FingerprintFile for the agent, which binds what it says into evidence:
+// Fingerprint is the path of FingerprintFile for the agent, which binds its content into evidence:
 // nothing but this key can be bound.
 const Fingerprint = Directory + "/" + FingerprintFile
 
@@ -35,7 +35,7 @@ const (
 	CertificateFile = "tls.crt"
 	// FingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
 	FingerprintFile = "tls.spki"
-	// CollateralFile is what the makers publish of the machine's processor, for attestation.
+	// CollateralFile is what the vendors publish of the machine's processor, for attestation.
 	CollateralFile = "collateral.json"
 	// RequestFile is the pending signing request.
 	RequestFile = "request.pem"

@@ -53,7 +53,7 @@ type runner struct {
 // errPatience is returned if there was no certificate for too long.
 var errPatience = errors.New("no certificate yet")
 
-// Run maintains a certificate until the context is done. It returns by itself, with the
+// Run maintains a certificate until the context is done. It returns earlier, with the
 // reason as termination message, if it has had none for PatienceSeconds: the kubelet
 // restarts it, and the Pod's status shows the reason. It does so once for each reason.
 // Only a refusal by the API is an error.

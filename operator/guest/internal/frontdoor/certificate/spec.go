@@ -55,15 +55,15 @@ func ReadSpec(path string) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	told, err := unmeasured.Beside(path)
+	values, err := unmeasured.ReadFor(path)
 	if err != nil {
 		return Spec{}, err
 	}
-	if len(told.Hostnames) == 0 {
+	if len(values.Hostnames) == 0 {
 		return Spec{}, errors.New(unmeasured.FileName + ": hostnames: at least one is needed for a certificate")
 	}
-	spec.Hostnames = told.Hostnames
-	spec.API, err = spec.API.Complete(told.Cluster.API)
+	spec.Hostnames = values.Hostnames
+	spec.API, err = spec.API.Complete(values.Cluster.API)
 	return spec, err
 }
 

@@ -80,7 +80,7 @@ func (c *client) opened(response *http.Response) io.Reader {
 	return &decrypted{source: response.Body, keys: keys}
 }
 
-// decrypted reads the body of a response as the protocol says.
+// decrypted reads the body of a response as the protocol specifies.
 type decrypted struct {
 	source io.Reader
 	keys   *sealer

@@ -76,7 +76,7 @@ func (s *server) serveEncrypted(writer http.ResponseWriter, request *http.Reques
 	}
 }
 
-// plainLength returns the length of a body of one frame, so that the container is told; -1 if there may be
+// plainLength returns the length of a body of one frame, so that the container knows it; -1 if there may be
 // more frames.
 func plainLength(encrypted int64, frame int) int64 {
 	if length := int64(frame); length > 0 && encrypted == length+lengthSize+tagSize {
@@ -139,7 +139,7 @@ func rewrite(both *httputil.ProxyRequest, upstream string) {
 		}
 	}
 	out.Header.Del(EncapsulatedKeyHeader)
-	out.Header.Del("Expect") // who sent it was told to continue
+	out.Header.Del("Expect") // its sender has received 100 Continue
 	if exchangeOf(both.In) != nil {
 		out.Header.Del("Content-Length")
 		out.Header.Del("Connection")

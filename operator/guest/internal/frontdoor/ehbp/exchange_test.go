@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// echo responds with the body of a request, and says which headers and target arrived.
+// echo responds with the body of a request, and reports which headers and target arrived.
 func echo(writer http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

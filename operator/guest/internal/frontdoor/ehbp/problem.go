@@ -27,7 +27,7 @@ const (
 	drainSize = 256 << 10
 )
 
-// problem is a document of RFC 9457, with its members alone: there are clients that refuse others.
+// problem is a document of RFC 9457, with only its members: there are clients that refuse others.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -39,7 +39,7 @@ type problem struct {
 // Error returns the detail.
 func (p *problem) Error() string { return p.Detail }
 
-// None of these says which step of the cryptography failed.
+// None of these reports which step of the cryptography failed.
 var (
 	badHeader = &problem{noType, "Malformed encapsulated key", http.StatusBadRequest,
 		EncapsulatedKeyHeader + ": must be sent once, with 64 lower-case hexadecimal digits. Use a client of the Encrypted HTTP Body Protocol.", false}
@@ -78,7 +78,7 @@ func (p *problem) describe(header http.Header) []byte {
 	return append(text, '\n')
 }
 
-// refuse responds with a problem that is not encrypted, at once, and then reads some of what the client
+// refuse responds with a problem that is not encrypted, immediately, and then reads some of what the client
 // still sends: a connection that is closed before would lose the response.
 func refuse(writer http.ResponseWriter, request *http.Request, said *problem) {
 	control := http.NewResponseController(writer)
@@ -91,7 +91,7 @@ func refuse(writer http.ResponseWriter, request *http.Request, said *problem) {
 	drain(control, request)
 }
 
-// drain reads some of a body that nobody reads any more.
+// drain reads some of a body that is no longer read.
 func drain(control *http.ResponseController, request *http.Request) {
 	_ = control.SetReadDeadline(time.Now().Add(drainTime))
 	_, _ = io.CopyN(io.Discard, request.Body, drainSize)

@@ -23,7 +23,7 @@ const (
 	maxMemory = 48 << 20
 	// memoryWait is how long a frame waits for its share.
 	memoryWait = 10 * time.Second
-	// A frame that has begun must arrive at frameRate bytes per second after frameGrace, since it holds
+	// A frame that has begun must arrive at frameRate bytes per second after frameGrace, since it occupies
 	// memory. Between two frames a client may take its time.
 	frameGrace = 10 * time.Second
 	frameRate  = 64 << 10
@@ -43,7 +43,7 @@ type requestBody struct {
 	source io.Reader
 	opener opener
 	memory *semaphore.Weighted
-	// deadline sets until when the source may be read; the zero time is no limit.
+	// deadline sets until when the source may be read; the zero time means no limit.
 	deadline func(time.Time)
 	ctx      context.Context
 	// grace is how long a frame may take before its rate counts.

@@ -213,7 +213,7 @@ func TestKeysOfLowOrder(t *testing.T) {
 		}
 	}
 	if _, err := ecdh.X25519().NewPublicKey(make([]byte, keySize)); err != nil {
-		t.Errorf("refused by its form alone: %v", err)
+		t.Errorf("refused only by its form: %v", err)
 	}
 }
 

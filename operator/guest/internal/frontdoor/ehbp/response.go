@@ -71,7 +71,7 @@ func (s *sealer) append(buffer, plain []byte) []byte {
 	return s.aead.Seal(buffer, nonce, plain, nil)
 }
 
-// responseBody is the encrypted body of a response. What is read of the source at once is one frame.
+// responseBody is the encrypted body of a response. Each read of the source is one frame.
 type responseBody struct {
 	source  io.ReadCloser
 	sealer  *sealer

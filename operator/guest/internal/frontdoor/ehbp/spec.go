@@ -3,7 +3,7 @@
 //
 // The shim ends TLS and applies every rule of the configuration file; then it passes a request over
 // a Unix socket to this part, which passes it on to the container. The key for bodies is made here and
-// never leaves: whoever else ends TLS on the way of a request reads its headers, and no body.
+// never leaves: any other party that ends TLS on the way of a request reads its headers, but not its body.
 package ehbp
 
 import (

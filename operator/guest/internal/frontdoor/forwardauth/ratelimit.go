@@ -14,7 +14,7 @@ import (
 const maxCallers = 1 << 16
 
 // leastGuesses are the refused keys that an address may send, whatever the rate of the file:
-// behind a gateway all clients have one address, and a new key has to be checked at the API.
+// behind a gateway all clients have one address, and a new key must be checked at the API.
 var leastGuesses = RateLimit{PerSecond: 10, Burst: 100}
 
 // guessesOf returns the rate of refused keys of an address; nil if the file has no rate.

@@ -69,15 +69,15 @@ func ReadSpec(path string) (Spec, error) {
 	if err != nil || spec.Keys == nil {
 		return spec, err
 	}
-	told, err := unmeasured.Beside(path)
+	values, err := unmeasured.ReadFor(path)
 	if err != nil {
 		return Spec{}, err
 	}
-	if told.KeyDomain == "" {
+	if values.KeyDomain == "" {
 		return Spec{}, errors.New(unmeasured.FileName + ": keyDomain: is needed where keys are checked")
 	}
-	spec.Keys.Domain = told.KeyDomain
-	spec.Keys.API, err = spec.Keys.API.Complete(told.Cluster.API)
+	spec.Keys.Domain = values.KeyDomain
+	spec.Keys.API, err = spec.Keys.API.Complete(values.Cluster.API)
 	return spec, err
 }
 

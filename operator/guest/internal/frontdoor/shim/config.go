@@ -17,7 +17,7 @@ const Version = 2
 type Config struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Signed means that `guest certificate` has the certificates signed; else Caddy signs by itself.
+	// Signed means that `guest certificate` has the certificates signed; else Caddy signs them.
 	Signed bool `json:"signed"`
 	// Caddy is Caddy's configuration, without host names.
 	Caddy json.RawMessage `json:"caddy"`
@@ -39,11 +39,11 @@ func readConfig(path string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	told, err := unmeasured.Beside(path)
+	values, err := unmeasured.ReadFor(path)
 	if err != nil {
 		return Config{}, err
 	}
-	config.Caddy, err = withHostnames(config.Caddy, told.Hostnames)
+	config.Caddy, err = withHostnames(config.Caddy, values.Hostnames)
 	return config, err
 }
 

@@ -32,14 +32,14 @@ func TestTheConfigurationOfTheOperatorIsCompleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var found, wanted any
+		var found, expected any
 		if err := json.Unmarshal(got, &found); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(want, &wanted); err != nil {
+		if err := json.Unmarshal(want, &expected); err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(found, wanted) {
+		if !reflect.DeepEqual(found, expected) {
 			t.Errorf("%s: got %s", kind, got)
 		}
 	}

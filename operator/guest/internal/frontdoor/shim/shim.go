@@ -32,7 +32,7 @@ const (
 	awaitPause      = 20 * time.Millisecond
 )
 
-// environment is all of Caddy's, which reads more of it than its configuration says.
+// environment is all of Caddy's, which reads more of it than its configuration has.
 var environment = []string{"PATH=" + entrypoint.DefaultPath, "HOME=/data", "XDG_CONFIG_HOME=/data", "XDG_DATA_HOME=/data"}
 
 // oldest is the oldest version that is started: the one that the rules are tested with.
@@ -85,7 +85,7 @@ func giveAsInput(content []byte) error {
 	return unix.Dup3(descriptor, unix.Stdin, 0)
 }
 
-// awaitFile waits until a file exists. How long that may take is decided by whoever creates it, and
+// awaitFile waits until a file exists. How long that may take is decided by the part that creates it, and
 // reports why it is missing.
 func awaitFile(path string) {
 	for {

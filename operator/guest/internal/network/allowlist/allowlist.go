@@ -204,24 +204,24 @@ func (m *Manager) expire(one *set, host string) {
 
 // apply replaces the set in the filter if it has changed.
 func (m *Manager) apply(one *set) error {
-	wanted := slices.Collect(maps.Keys(one.adopted))
+	desired := slices.Collect(maps.Keys(one.adopted))
 	for _, addresses := range one.hosts {
-		wanted = slices.AppendSeq(wanted, maps.Keys(addresses))
+		desired = slices.AppendSeq(desired, maps.Keys(addresses))
 	}
-	slices.SortFunc(wanted, netip.Addr.Compare)
-	wanted = slices.Compact(wanted)
-	dropped := max(0, len(wanted)-maxAddresses)
-	wanted = wanted[:len(wanted)-dropped]
+	slices.SortFunc(desired, netip.Addr.Compare)
+	desired = slices.Compact(desired)
+	dropped := max(0, len(desired)-maxAddresses)
+	desired = desired[:len(desired)-dropped]
 	if (dropped > 0) != (one.dropped > 0) {
 		m.log.Warn("addresses of an allowlist beyond the limit are not reachable", "network", one.network.Name, "limit", maxAddresses, "dropped", dropped)
 	}
 	one.dropped = dropped
-	if slices.Equal(wanted, one.inForce) {
+	if slices.Equal(desired, one.inForce) {
 		return nil
 	}
-	if err := m.filter.Allow(one.network, wanted); err != nil {
+	if err := m.filter.Allow(one.network, desired); err != nil {
 		return err
 	}
-	one.inForce = wanted
+	one.inForce = desired
 	return nil
 }

@@ -133,7 +133,7 @@ func isAllowed(network netplan.Network, name string) bool {
 
 // Clean removes from an upstream response what a container must not get: addresses that
 // no network reaches (a public name that points inside), IPv6 addresses, hints, and the
-// sections beside the answer. It returns the remaining addresses and the smallest TTL of
+// sections next to the answer. It returns the remaining addresses and the smallest TTL of
 // the answer in seconds.
 func Clean(plan netplan.Plan, answer *dns.Msg) ([]netip.Addr, uint32) {
 	kept, addresses, ttl := []dns.RR{}, []netip.Addr{}, uint32(maxTTL)

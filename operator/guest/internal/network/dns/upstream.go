@@ -31,8 +31,8 @@ type Upstream struct {
 	Servers []netip.AddrPort
 }
 
-// Exchange sends one query over UDP, over TCP if the answer was truncated, to each
-// server in turn, twice. SERVFAIL and REFUSED count as no answer.
+// Exchange sends one query over UDP, over TCP if the answer was truncated, to one
+// server after the other, twice. SERVFAIL and REFUSED count as no answer.
 func (u Upstream) Exchange(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), kind)

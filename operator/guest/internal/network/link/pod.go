@@ -80,7 +80,7 @@ func configureBridge(network netplan.Network) error {
 }
 
 // Attach creates the veth pairs of a namespace, one end on its bridge, the other inside,
-// and returns the interfaces that the launcher has to configure. Devices of a predecessor
+// and returns the interfaces that the launcher must configure. Devices of a predecessor
 // with the same names are removed first.
 func Attach(plan netplan.Plan, namespace netplan.Namespace, inside *os.File) ([]netattach.Interface, error) {
 	interfaces := Describe(plan, namespace)

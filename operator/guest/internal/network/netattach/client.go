@@ -13,7 +13,7 @@ import (
 //
 // For ResponseJoin the returned file is the namespace to enter. For ResponseConfigure the
 // launcher calls confirm after it has configured the interfaces; it returns once the
-// namespace is attached. While the socket is absent or nobody listens, the enclave's
+// namespace is attached. While the socket is absent or has no listener, the enclave's
 // network is starting: Attach retries until the deadline.
 func Attach(path string, namespace *os.File, deadline time.Time) (response Response, join *os.File, confirm func() error, err error) {
 	conn, err := fdpass.DialUntil(path, deadline)

@@ -1,6 +1,6 @@
 // Package netattach is the protocol between a container's launcher and `guest net`, by
 // which a network namespace is attached: one socket for each container, one JSON document
-// for each message, a namespace as a descriptor beside it.
+// for each message, a namespace as a descriptor with it.
 //
 // It has no secret. The container is identified by the socket, and a namespace is accepted
 // only if it is a new one of this Pod, so that a process that reaches the socket later has
@@ -27,7 +27,7 @@ const (
 const (
 	// ResponseConfigure: configure these interfaces in the sent namespace.
 	ResponseConfigure = "configure"
-	// ResponseJoin: enter the namespace beside the response instead.
+	// ResponseJoin: enter the namespace that is sent with the response instead.
 	ResponseJoin = "join"
 	// ResponseReady: the namespace is attached.
 	ResponseReady = "ready"

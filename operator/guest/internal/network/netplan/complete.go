@@ -17,7 +17,7 @@ var blocks = []netip.Prefix{
 	netip.MustParsePrefix("10.89.0.0/16"),
 }
 
-// complete returns the plan with what the cluster tells. It refuses addresses that are the enclave's
+// complete returns the plan with the cluster's values. It refuses addresses that are the enclave's
 // own: a sidecar that may connect to the API could be led to a container.
 func (p Plan) complete(cluster unmeasured.Cluster) (Plan, error) {
 	if !slices.Contains(blocks, cluster.Block) {

@@ -8,7 +8,7 @@ import (
 	"cloister.dev/guest/internal/foundation/unmeasured"
 )
 
-func told() unmeasured.Cluster {
+func clusterValues() unmeasured.Cluster {
 	return unmeasured.Cluster{Block: blocks[0], Denied: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Resolvers: []netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53")}, Refused: []string{"cluster.local"},
 		API: []netip.Addr{netip.MustParseAddr("10.96.0.80")}}
@@ -24,7 +24,7 @@ func measuredPlan() Plan {
 
 func TestWhatTheClusterTellsCompletesAPlan(t *testing.T) {
 	plan := measuredPlan()
-	got, err := plan.complete(told())
+	got, err := plan.complete(clusterValues())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestWhatTheClusterTellsCompletesAPlan(t *testing.T) {
 }
 
 func TestNetworksMoveToAnotherBlock(t *testing.T) {
-	cluster := told()
+	cluster := clusterValues()
 	cluster.Block = netip.MustParsePrefix("192.168.0.0/16")
 	got, err := measuredPlan().complete(cluster)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestTheClusterCannotLeadInside(t *testing.T) {
 		},
 		"resolver.refused[0]": func(c *unmeasured.Cluster) { c.Refused = []string{"A B"} },
 	} {
-		cluster := told()
+		cluster := clusterValues()
 		change(&cluster)
 		if _, err := measuredPlan().complete(cluster); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: got %v", reason, err)
@@ -79,7 +79,7 @@ func TestTheClusterCannotLeadInside(t *testing.T) {
 	}
 }
 
-// A measured plan has no place for what the cluster tells, and so none that could be left out.
+// A measured plan has no place for the cluster's values, and so none that could be left out.
 func TestAPlanWithWhatIsNotMeasuredIsRefused(t *testing.T) {
 	for _, field := range []string{`"denied":[]`, `"probeSources":[]`, `"resolver":{"uid":0,"upstream":[]}`} {
 		if _, err := Parse([]byte(`{"version":2,` + field + `}`)); err == nil || !strings.Contains(err.Error(), "unknown field") {

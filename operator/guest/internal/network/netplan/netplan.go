@@ -46,14 +46,14 @@ type Plan struct {
 	Networks []Network `json:"networks"`
 	// Namespaces are the network namespaces of the containers.
 	Namespaces []Namespace `json:"namespaces"`
-	// Denied are address ranges that no network reaches, beside the special-purpose
+	// Denied are address ranges that no network reaches, in addition to the special-purpose
 	// ones: the node's, the API server's, the cluster's.
 	Denied []netip.Prefix `json:"-"`
 	// Inbound are the TCP ports of the Pod that are reachable from outside: the shim's, and ssh in debug.
 	Inbound []uint16 `json:"inbound"`
-	// Probes is the TCP port of the kubelet's probes, which the Pod's node alone reaches; 0 means none.
+	// Probes is the TCP port of the kubelet's probes, which only the Pod's node reaches; 0 means none.
 	Probes uint16 `json:"probes,omitempty"`
-	// ProbeSources are further addresses from which the kubelet probes, beside the node's own and the
+	// ProbeSources are further addresses from which the kubelet probes, in addition to the node's own and the
 	// Pod's gateway.
 	ProbeSources []netip.Addr `json:"-"`
 	// Sidecars are the only processes of the Pod's own namespace that may connect anywhere.
@@ -144,11 +144,11 @@ func Read(path string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	told, err := unmeasured.Beside(path)
+	values, err := unmeasured.ReadFor(path)
 	if err != nil {
 		return Plan{}, err
 	}
-	plan, err = plan.complete(told.Cluster)
+	plan, err = plan.complete(values.Cluster)
 	if err != nil {
 		return Plan{}, fmt.Errorf("%s: %w", unmeasured.FileName, err)
 	}

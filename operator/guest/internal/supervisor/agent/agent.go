@@ -40,7 +40,7 @@ type agent struct {
 	spec    Spec
 	log     *slog.Logger
 	changed chan struct{}
-	// passes signals that something that probes ask for may have changed.
+	// passes signals that something that probes request may have changed.
 	passes *broadcast
 
 	// evidenceTimeout is how long the machine may take to give evidence.

@@ -53,7 +53,7 @@ func TestManyReportAtOnce(t *testing.T) {
 	if err := os.WriteFile(spec.Config, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody connects from this address, so that the port stays free.
+	// No client connects from this address, so that the port stays free.
 	free, err := net.Listen("tcp4", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)

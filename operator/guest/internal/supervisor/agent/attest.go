@@ -60,7 +60,7 @@ func (a *agent) attest(ctx context.Context) {
 
 // attesterOf returns what creates attestation documents: for the measurement in the guest's directory,
 // and for the TLS key whose fingerprint is in a file, else for those that the shim presents; with encrypted
-// bodies also for their public key, in another file. The collateral is beside the fingerprint.
+// bodies also for their public key, in another file. The collateral is next to the fingerprint.
 func (a *agent) attesterOf(directory, fingerprint, bodies string) (*attestation.Attester, error) {
 	about, measurement := *a.spec.Attestation, a.spec.Measurement
 	settings := attestation.Settings{

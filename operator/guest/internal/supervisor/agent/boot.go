@@ -102,7 +102,7 @@ func (b *boot) fail(stage, reason, message string, now time.Time) {
 func (b *boot) isOver() bool { return b.CompletedAt != nil || b.Failure != nil }
 
 // checkContainers checks the containers of a boot that is not over. The boot fails with
-// the first container that cannot recover by itself.
+// the first container that cannot recover automatically.
 func (b *boot) checkContainers(containers []Container, records map[string]*record, now time.Time) {
 	if b.isOver() {
 		return

@@ -67,9 +67,9 @@ func (m *meter) take(lives map[string]*instance, now time.Time) {
 }
 
 // document returns the metrics.
-func (m *meter) document(about Metrics, told unmeasured.Document) MetricsDocument {
-	labels := told.Labels
-	spec := MetricsDocument{ID: labels.ID, Domain: told.Domain(), Image: labels.Image, CPUType: labels.CPUType,
+func (m *meter) document(about Metrics, values unmeasured.Document) MetricsDocument {
+	labels := values.Labels
+	spec := MetricsDocument{ID: labels.ID, Domain: values.Domain(), Image: labels.Image, CPUType: labels.CPUType,
 		GPUType: labels.GPUType, CPUMemTotal: float64(about.MemoryBytes) / gibi}
 	if m.cpu != nil {
 		spec.CPUUtil = pointer(rounded(percent * *m.cpu / float64(about.CPUs)))

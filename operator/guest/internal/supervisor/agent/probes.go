@@ -13,8 +13,8 @@ import (
 
 // readyPath, healthPath with a container's name and stagePath with that of a stage of the boot are
 // what the kubelet probes. With waitQuery, a number of seconds, a negative response that only repeats
-// the one before it is held that long, at most for longest, until it is positive: so the kubelet
-// learns at once that a boot is complete, or that a container is healthy again, and need not ask
+// the previous one is delayed that long, at most for longest, until it is positive: so the kubelet
+// learns immediately that a boot is complete, or that a container is healthy again, and need not ask
 // every second for it.
 const (
 	readyPath  = "/ready"
@@ -22,7 +22,7 @@ const (
 	stagePath  = "/stage/"
 	waitQuery  = "wait"
 	longest    = 10 * time.Minute
-	// mostHeld is the number of requests that are held at most. The kubelet has one for each probe;
+	// mostHeld is the maximum number of delayed requests. The kubelet has one for each probe;
 	// on a Host with network isolation by Pod the containers reach the port too.
 	mostHeld = 256
 )
@@ -33,13 +33,13 @@ type prober struct {
 	predicate func(path string) func(now time.Time) bool
 	// changed signals that a response may have changed.
 	changed *broadcast
-	// presumed is what the kubelet takes for true about a path that was not asked yet.
+	// presumed is what the kubelet assumes about a path that was not asked yet.
 	presumed bool
 
 	mutex sync.Mutex
-	// told is the last response by path.
-	told map[string]bool
-	held int
+	// reported is the last response by path.
+	reported map[string]bool
+	held     int
 }
 
 // ServeHTTP responds 200 or 503, and 404 for another path.
@@ -50,7 +50,7 @@ func (p *prober) ServeHTTP(response http.ResponseWriter, request *http.Request) 
 		response.WriteHeader(http.StatusNotFound)
 		return
 	}
-	seconds, _ := strconv.Atoi(request.URL.Query().Get(waitQuery)) // anything else is no wait
+	seconds, _ := strconv.Atoi(request.URL.Query().Get(waitQuery)) // anything else means not to wait
 	changed := p.changed.next()
 	passed := passes(time.Now())
 	if !passed && seconds > 0 && p.hold(path) {
@@ -58,19 +58,19 @@ func (p *prober) ServeHTTP(response http.ResponseWriter, request *http.Request) 
 		p.release()
 	}
 	p.mutex.Lock()
-	p.told[path] = passed
+	p.reported[path] = passed
 	p.mutex.Unlock()
 	if !passed {
 		response.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
 
-// hold reports whether a negative response about a path is to be held, and counts it; release ends
+// hold reports whether a negative response about a path must be delayed, and counts it; release ends
 // that.
 func (p *prober) hold(path string) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	before, known := p.told[path]
+	before, known := p.reported[path]
 	if !known {
 		before = p.presumed
 	}

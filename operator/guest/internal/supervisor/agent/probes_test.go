@@ -22,7 +22,7 @@ type kubelet struct {
 }
 
 func newKubelet(presumed bool) *kubelet {
-	k := &kubelet{prober: &prober{changed: newBroadcast(), presumed: presumed, told: map[string]bool{}}}
+	k := &kubelet{prober: &prober{changed: newBroadcast(), presumed: presumed, reported: map[string]bool{}}}
 	k.predicate = func(path string) func(time.Time) bool {
 		if path != readyPath {
 			return nil

@@ -44,7 +44,7 @@ func (a *agent) serveHTTP(ctx context.Context, failed chan<- error) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("probes: %w", err), public.Close())
 	}
-	prober := &prober{predicate: a.predicate, changed: a.passes, presumed: a.state.Boot.CompletedAt != nil, told: map[string]bool{}}
+	prober := &prober{predicate: a.predicate, changed: a.passes, presumed: a.state.Boot.CompletedAt != nil, reported: map[string]bool{}}
 	for listener, handler := range map[net.Listener]http.Handler{public: http.HandlerFunc(a.servePublic), probes: prober} {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: headersEvery, BaseContext: func(net.Listener) context.Context { return ctx }}
 		context.AfterFunc(ctx, func() { server.Close() })
@@ -138,13 +138,13 @@ func (a *agent) authorized(response http.ResponseWriter, request *http.Request) 
 		return true
 	}
 	token, err := os.ReadFile(a.spec.Metrics.TokenFile)
-	wanted := strings.TrimSpace(string(token))
-	if err != nil || wanted == "" {
+	expected := strings.TrimSpace(string(token))
+	if err != nil || expected == "" {
 		writeError(response, http.StatusServiceUnavailable, "The token of the metrics cannot be read; start the container again.", "server_error")
 		return false
 	}
 	scheme, given, _ := strings.Cut(request.Header.Get("Authorization"), " ")
-	sums := [2][32]byte{sha256.Sum256([]byte(given)), sha256.Sum256([]byte(wanted))}
+	sums := [2][32]byte{sha256.Sum256([]byte(given)), sha256.Sum256([]byte(expected))}
 	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(sums[0][:], sums[1][:]) != 1 {
 		response.Header().Set("WWW-Authenticate", "Bearer")
 		writeError(response, http.StatusUnauthorized, "The metrics of this enclave need their bearer token.", "invalid_request_error")

@@ -124,7 +124,7 @@ func (a *agent) handleConn(about Container, conn fdpass.Conn) {
 }
 
 // handleMessage records the first message of a connection. It reports whether the
-// instance that was sent with it is new and has to be watched.
+// instance that was sent with it is new and must be watched.
 func (a *agent) handleMessage(about Container, message report.Message, one *instance) (bool, error) {
 	id := message.ContainerID
 	if !idPattern().MatchString(id) {

@@ -54,8 +54,8 @@ type Spec struct {
 	GateSocket string `json:"gateSocket,omitempty"`
 	// BodiesSocket is created by `guest ehbp`, which the shim needs; empty means that there is none.
 	BodiesSocket string `json:"bodiesSocket,omitempty"`
-	// Probes is the address at which the kubelet asks for the readiness of the enclave and of its
-	// containers; the packet filter admits the node alone.
+	// Probes is the address at which the kubelet requests the readiness of the enclave and of its
+	// containers; the packet filter admits only the node.
 	Probes netip.AddrPort `json:"probes"`
 	// Stages defines how the end of each boot stage is detected, except config,
 	// containers and shim, which the agent observes itself.
@@ -157,7 +157,7 @@ func ReadSpec(path string) (Spec, error) {
 	if !servicePattern().MatchString(spec.Measurement.Service) {
 		return Spec{}, fmt.Errorf("%s: service: %q is not a service name", measured.FileName, spec.Measurement.Service)
 	}
-	spec.Unmeasured, err = unmeasured.Beside(path)
+	spec.Unmeasured, err = unmeasured.ReadFor(path)
 	return spec, err
 }
 

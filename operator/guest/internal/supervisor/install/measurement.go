@@ -107,7 +107,7 @@ func hostData(ctx context.Context, tee, service string) ([]byte, error) {
 	}
 }
 
-// awaitMeasurement waits until Measurement has installed one; why it does not, its own log says.
+// awaitMeasurement waits until Measurement has installed one; its log has the reason if it does not.
 func awaitMeasurement(directory string) error {
 	path := filepath.Join(directory, measured.FileName)
 	for deadline := time.Now().Add(awaitTimeout); time.Now().Before(deadline); time.Sleep(awaitPause) {
@@ -115,7 +115,7 @@ func awaitMeasurement(directory string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no measurement was installed within %s; the log of `guest keep` says why", awaitTimeout)
+	return fmt.Errorf("no measurement was installed within %s; see the log of `guest keep`", awaitTimeout)
 }
 
 func published(directory, name string) string {

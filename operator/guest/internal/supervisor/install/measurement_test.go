@@ -119,7 +119,7 @@ func TestAHostThatChangesTheMeasurementFailsTheBoot(t *testing.T) {
 		"no initdata":                        {honest, "", "", "it is of version"},
 		"the measurement of a measured node": {unmeasured, initdataOf(unmeasured), initdataOf(honest), `host.teeUnit "Node"`},
 		"the measurement of another release": {strings.Replace(honest, "/v2", "/v1", 1), initdataOf(honest), initdataOf(honest), "different releases"},
-		"a measurement that is no JSON":      {"{", initdataOf(honest), initdataOf(honest), "measurement.json"},
+		"a measurement that is not JSON":     {"{", initdataOf(honest), initdataOf(honest), "measurement.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := guestDirectory(t)
