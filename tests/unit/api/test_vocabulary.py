@@ -24,7 +24,7 @@ SHARED = (
 """Sources of sentences that both doors show."""
 OWN = tuple(
     f"api/cloister_api/{name}"
-    for name in ("auth", "errors.py", "http", "routes", "schemas", "services", "usage", "wire")
+    for name in ("auth", "errors.py", "http", "routes", "schemas", "services", "usage", "wire.py")
 )
 """Sources of sentences that REST alone shows."""
 REMEDIES = "crds/cloister_crds/lifecycle/state"
