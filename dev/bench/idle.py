@@ -22,8 +22,8 @@ from cloister_clients.kube.kinds import of as kind_of
 from cloister_clients.kube.reflector import Reflector
 from cloister_crds.kinds import Container
 from dev.bench._enclaves import EnclaveBench, open_bench, synced
-from dev.cluster.cleanup import CGROUPS
 from dev.cluster.node import cgroup_root
+from dev.cluster.requirements import CGROUPS
 
 CONTAINER: Final = kind_of(Container)
 SHARE: Final = 0.3

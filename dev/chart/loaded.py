@@ -10,8 +10,8 @@ from typing import Final
 
 from dev.chart.package import LOCK, package
 from dev.cluster.binaries import binary
+from dev.cluster.images import Archive
 from dev.cluster.kind import load
-from dev.cluster.oci_archive import Archive
 from dev.images import digests
 from dev.images.local import LocalImages
 

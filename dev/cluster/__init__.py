@@ -1,10 +1,9 @@
 """A real Kubernetes cluster on this machine, in one command: ``python -m dev.cluster up``."""
 
 from dev.cluster.cluster import Cluster, KubectlError
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import DEFAULT_NAME, Form
+from dev.cluster.layout import DEFAULT_NAME, Form, LocalClusterError
 from dev.cluster.lifecycle import down, find, up
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 
 __all__ = [
     "DEFAULT_NAME",

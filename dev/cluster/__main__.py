@@ -6,8 +6,7 @@ import sys
 import click
 
 from dev.cluster.cluster import Cluster
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import DEFAULT_NAME, names
+from dev.cluster.layout import DEFAULT_NAME, LocalClusterError, names
 from dev.cluster.lifecycle import down, find, up
 
 name_option = click.option(

@@ -1,27 +1,224 @@
 """Build the cluster's programs from their Go modules into a cache outside the checkout.
 
-A folder per module and key (a hash of go.mod, go.sum, our sources, flags and the
-version of Go); a program is put there atomically. A lock per module keeps
-two runs from building the same twice.
+A folder per module and key (a hash of go.mod, go.sum, our sources, flags and the toolchain). The
+parts and their versions are read from ``versions.toml``.
 """
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.progress import Progress, duration
-from dev.cluster.toolchain import environment, go_version
-from dev.cluster.versions import Module, load
+from dev.cluster.layout import LocalClusterError
+from dev.cluster.processes import Progress, duration
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One Go module below ``modules/`` and the programs that it builds."""
+
+    name: str
+    binaries: dict[str, str]
+    """Program name -> the Go package that is its main package."""
+    version: str = ""
+    """Version of the required module; "" = a program of this repository."""
+    requires: str = ""
+    """The Go module whose version is pinned; "" = a program of this repository."""
+    tags: tuple[str, ...] = ()
+    cgo: bool = False
+    variables: tuple[str, ...] = ()
+    """Variables set at link time, ``package.name=value``."""
+    go: str = ""
+    """The release of Go that it needs; "" = the one that builds everything else."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of its go.mod."""
+        return FOLDER / "modules" / self.name
+
+    @property
+    def ldflags(self) -> str:
+        """The linker's flags: no symbol tables, and the variables."""
+        return " ".join(["-s", "-w", *(f"-X {variable}" for variable in self.variables)])
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The content of ``versions.toml``."""
+
+    go: str
+    modules: dict[str, Module]
+    packages: dict[str, dict[str, str]]
+    """Purpose -> Debian package -> the program or file that proves it is installed."""
+    kind: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def other_kubernetes(self) -> tuple[str, ...]:
+        """Minor releases of Kubernetes of which there is an API server beside the usual one."""
+        names = [name.partition("-") for name in self.modules]
+        return tuple(release for kind, _, release in names if kind == "kubernetes" and release)
+
+    def module_of(self, binary: str) -> Module:
+        """Find the module that builds a program.
+
+        Parameters
+        ----------
+        binary
+            Name of the program, such as ``kubelet``.
+
+        Raises
+        ------
+        KeyError
+            When no module builds it.
+        """
+        for module in self.modules.values():
+            if binary in module.binaries:
+                return module
+        raise KeyError(f"no module of versions.toml builds {binary!r}")
+
+
+def _module(name: str, table: dict[str, Any]) -> Module:
+    version = table.get("version", "")
+    major, _, rest = version.partition(".")
+    names = {"version": version, "major": major, "minor": rest.partition(".")[0]}
+    return Module(
+        name=name,
+        binaries=dict(table["binaries"]),
+        version=version,
+        requires=table.get("requires", ""),
+        tags=tuple(table.get("tags", ())),
+        cgo=table.get("cgo", False),
+        variables=tuple(text.format(**names) for text in table.get("variables", ())),
+        go=table.get("go", ""),
+    )
+
+
+@cache
+def load() -> Versions:
+    """Read the list of versions."""
+    table = tomllib.loads((FOLDER / "versions.toml").read_text())
+    return Versions(
+        go=table["go"],
+        modules={name: _module(name, entry) for name, entry in table["modules"].items()},
+        packages=table["packages"],
+        kind=table["kind"],
+    )
+
+
+PINNED = {
+    "CGO_ENABLED": "0",
+    "GO111MODULE": "on",
+    "GOAMD64": "v1",
+    "GOARM64": "v8.0",
+    "GODEBUG": "",
+    "GOENV": "off",
+    "GOEXPERIMENT": "",
+    "GOFIPS140": "off",
+    "GOFLAGS": "-buildvcs=false -mod=readonly",
+    "GOWORK": "off",
+    "LC_ALL": "C",
+}
+"""What decides about the bytes of a program beside its sources and the release of Go."""
+SOURCES = (
+    *("GOCACHE", "GOMODCACHE", "GOPATH"),
+    *("GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH"),
+)
+"""Where this machine's Go fetches and keeps modules; go.sum says what their content is."""
+PASSED = (
+    *("PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "GOTMPDIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_DIR", "SSL_CERT_FILE"),
+)
+"""What a build needs of its machine: programs, folders and the way to the network."""
+
+
+@cache
+def go_version(release: str = "") -> str:
+    """Return the release of Go that builds: the one of ``versions.toml``, and no other.
+
+    Parameters
+    ----------
+    release
+        The one that a module names for itself; "" = the one of everything else.
+
+    Returns
+    -------
+    str
+        Such as ``1.26.8``. A Go of another release fetches it from the module proxy.
+
+    Raises
+    ------
+    LocalClusterError
+        When Go is missing, cannot fetch the release, or is too old to (before 1.21).
+    """
+    wanted = release or load().go
+    remedy = f"install Go {wanted} (https://go.dev/dl) and put it on PATH"
+    if shutil.which("go") is None:
+        raise LocalClusterError(f"Go is not installed, but the cluster is built with it: {remedy}")
+    done = subprocess.run(
+        ["go", "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        env=environment(release=wanted),
+        check=False,
+    )
+    found = done.stdout.strip()
+    if found != f"go{wanted}":
+        said = found or done.stderr.strip()[-500:]
+        raise LocalClusterError(f"what is built needs Go {wanted}, and this is {said}: {remedy}")
+    return wanted
+
+
+def environment(
+    *, cgo: bool = False, machine: Mapping[str, str] | None = None, release: str = ""
+) -> dict[str, str]:
+    """Return the whole environment of a ``go`` command.
+
+    Parameters
+    ----------
+    machine
+        The machine's own environment; None = that of this process.
+    release
+        The release of Go; "" = the one of ``versions.toml``.
+    """
+    machine = os.environ if machine is None else machine
+    passed = {name: machine[name] for name in PASSED if name in machine}
+    pinned = PINNED | {"GOTOOLCHAIN": f"go{release or load().go}"}
+    return passed | _sources(machine) | pinned | ({"CGO_ENABLED": "1"} if cgo else {})
+
+
+def _sources(machine: Mapping[str, str]) -> dict[str, str]:
+    """Ask Go where modules come from here: its answer includes the settings of `go env -w`."""
+    # A folder of a module would make the question switch the release, or fail.
+    done = subprocess.run(
+        ["go", "env", "-json", *SOURCES],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**machine, "GOTOOLCHAIN": "local", "GOFLAGS": ""},
+        check=False,
+    )
+    if done.returncode != 0:
+        return {name: machine[name] for name in SOURCES if name in machine}
+    told: dict[str, str] = json.loads(done.stdout)
+    return {name: value for name, value in told.items() if value}
+
 
 SHOWN = 15
 """Lines of a failed build that the error shows."""

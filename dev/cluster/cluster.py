@@ -10,8 +10,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from dev.cluster import binaries, kind
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import Form, Layout, Record
+from dev.cluster.layout import Form, Layout, LocalClusterError, Record
 from dev.cluster.processes import Processes
 
 COMPONENTS = (

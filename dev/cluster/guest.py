@@ -10,9 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from dev.cluster.binaries import cache_folder
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.toolchain import environment, go_version
+from dev.cluster.binaries import cache_folder, environment, go_version
+from dev.cluster.layout import LocalClusterError
 
 MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
 """The Go module."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import httpx
 
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.layout import LocalClusterError
 
 
 def _context(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:

@@ -1,8 +1,4 @@
-"""A cluster's files, and the record of it that is kept between two runs.
-
-One folder per cluster: ``cluster.json`` (form, addresses, ports), certificates,
-configuration, data, logs, one record per process. Nothing here starts or stops anything.
-"""
+"""The one error of the local cluster."""
 
 import fcntl
 import json
@@ -16,7 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from random import SystemRandom
 
-from dev.cluster.errors import LocalClusterError
+
+class LocalClusterError(Exception):
+    """Why the local cluster cannot do what was requested, and the remedy."""
+
 
 DEFAULT_NAME = "cloister"
 

@@ -10,17 +10,22 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from dev.cluster import binaries, bootstrap, cleanup, images, kind, network, requirements
+from dev.cluster import binaries, images, kind, network, requirements
+from dev.cluster.binaries import load
 from dev.cluster.cluster import COMPONENTS, Cluster
-from dev.cluster.component import Component, start
-from dev.cluster.control_plane import Identities, control_plane, registry
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.control_plane import (
+    Identities,
+    apply_first_objects,
+    control_plane,
+    registry,
+)
 from dev.cluster.kind import docker
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import (
     DEFAULT_NAME,
     Form,
     Layout,
+    LocalClusterError,
     Record,
     free_port,
     layout,
@@ -28,11 +33,8 @@ from dev.cluster.layout import (
     others,
 )
 from dev.cluster.metrics import metrics_server, register
-from dev.cluster.node import PAUSE, cgroup_root, node, upstream_resolvers
-from dev.cluster.processes import Processes
-from dev.cluster.progress import Progress, duration
-from dev.cluster.simulated import add_node, kwok
-from dev.cluster.versions import load
+from dev.cluster.node import PAUSE, add_node, cgroup_root, kwok, node, upstream_resolvers
+from dev.cluster.processes import Component, Processes, Progress, duration, start
 
 FORM = "CLOISTER_CLUSTER_FORM"
 """Variable with the form of new clusters with a node, ``node`` or ``kind``; else what is here."""
@@ -264,7 +266,7 @@ def _bring_up(
     started = _start(places, server, progress)
     if started:
         with KubeAPI(record.server, places.pki) as api:
-            bootstrap.apply_first_objects(record, api)
+            apply_first_objects(record, api)
     if record.form is Form.NODE:
         pause = images.pause_image(programs["pause"])
         repository, _, tag = PAUSE.partition(":")
@@ -285,10 +287,10 @@ def _prepare_node(places: Layout, record: Record) -> None:
     run = Processes(places.processes, places.logs)
     if not any(run.is_running(name) for name in ("containerd", "kubelet", "kube-proxy")):
         # After an interrupted run or a reboot: begin from a clean state.
-        cleanup.clear_node(places, cgroup_root(record.name))
+        requirements.clear_node(places, cgroup_root(record.name))
     resolver = any(address.startswith("127.") for address in upstream_resolvers())
     network.set_up(record, resolver=resolver)
-    cleanup.make_cgroups(cgroup_root(record.name))
+    requirements.make_cgroups(cgroup_root(record.name))
 
 
 def _start(places: Layout, components: Iterable[Component], progress: Progress) -> bool:
@@ -334,7 +336,7 @@ def _remove(places: Layout, record: Record | None) -> None:
         for component in (*COMPONENTS, *run.names()):
             run.stop(component)
         if os.geteuid() == 0:
-            cleanup.clear_node(places, cgroup_root(places.name))
+            requirements.clear_node(places, cgroup_root(places.name))
         if os.geteuid() == 0 and not requirements.missing_packages(["node"]):
             network.tear_down(places.name)
-    cleanup.clear_files(places)
+    requirements.clear_files(places)

@@ -8,10 +8,10 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from dev.cluster.component import Component
 from dev.cluster.control_plane import Identities
 from dev.cluster.kubeapi import KubeAPI
 from dev.cluster.layout import Record
+from dev.cluster.processes import Component
 
 PORT = 4443
 """Port on the link; each cluster has an address of its own there."""

@@ -9,8 +9,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import Record
+from dev.cluster.layout import LocalClusterError, Record
 
 INDEXES = range(1, 250)
 """Ranges 10.201.N.0/24 (link), 10.202.N.0/24 (Pods), 10.203.N.0/24 (Services)."""

@@ -1,7 +1,6 @@
 """Background processes that outlive the command that started them, and are stopped by identity.
 
-A process id alone may belong to another program after a reboot; with the
-boot's id and the start time of ``/proc/PID/stat`` (proc(5)) it cannot.
+A process id alone may belong to another program after a reboot; with the start time it is unique.
 """
 
 import hashlib
@@ -9,12 +8,77 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.layout import LocalClusterError, port_is_free
+
+LINE_EVERY = 15.0
+"""Seconds between two lines where the output is not a terminal."""
+
+
+class Progress:
+    """A status line on a terminal; elsewhere a plain line now and then.
+
+    Parameters
+    ----------
+    stream
+        Where it writes; None is stderr.
+    """
+
+    def __init__(self, *, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._live = self._stream.isatty()
+        self._last = 0.0
+        self._open = False
+
+    def say(self, text: str) -> None:
+        """Write a permanent line."""
+        if self._quiet:
+            return
+        self._end_status()
+        print(text, file=self._stream, flush=True)
+
+    def step(self, what: str, done: int, total: int, since: float) -> None:
+        """Show the progress of a step.
+
+        Parameters
+        ----------
+        done, total
+            Progress in the unit that ``what`` names; a total of 0 = show no numbers.
+        since
+            ``time.monotonic()`` at its start.
+        """
+        now = time.monotonic()
+        if self._quiet or now - self._last < (0.2 if self._live else LINE_EVERY):
+            return
+        self._last = now
+        counts = f" {min(done, total)}/{total}" if total else ""
+        text = f"{what}{counts}, {duration(now - since)}"
+        if self._live:
+            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
+            self._open = True
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def _end_status(self) -> None:
+        if self._open:
+            print("\r\x1b[K", end="", file=self._stream)
+            self._open = False
+
+
+def duration(seconds: float) -> str:
+    """Format a duration: ``8 s``, ``2 min 05 s``."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02} s"  # noqa: PLR2004 - seconds of a minute
+
 
 AND_TELL = 'echo $$ > "$0" && exec "$@"'
 """Writes the shell's own process id and becomes the program."""
@@ -221,3 +285,68 @@ def _read_pid(path: Path, within: float = 60.0) -> int:
             return int(path.read_text())
         time.sleep(0.01)
     raise LocalClusterError(f"no process wrote its id to {path} within {within:.0f} s")
+
+
+PATIENCE = 60.0
+"""Seconds that a port may take to become free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process of the cluster."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: Callable[[], bool]
+    """Readiness probe; polled until it returns True."""
+    within: float = 90.0
+    """Seconds that it may take to become ready."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+    """Files that it reads at start; when their content changes, the process is restarted."""
+    ports: tuple[tuple[str, int], ...] = ()
+    """Address and port pairs that must be free before it starts."""
+
+    @property
+    def mark(self) -> str:
+        """Hash of everything that the process is started with."""
+        return fingerprint(self.argv, self.environment, self.files)
+
+
+def start(processes: Processes, component: Component) -> bool:
+    """Start a component that does not run, or runs with other settings; wait until it is ready.
+
+    Raises
+    ------
+    LocalClusterError
+        When its port is taken, it exits, or is not ready in time.
+    """
+    current = processes.is_current(component.name, component.mark)
+    if not current:
+        processes.stop(component.name)
+        for address, port in component.ports:
+            # The threads of a process that was just stopped may keep the port for a moment.
+            if not wait_until(partial(port_is_free, address, port), within=PATIENCE):
+                raise LocalClusterError(
+                    f"{component.name} needs the port {port} of {address}, but another program "
+                    "listens on it: stop that program, or take the cluster down and up again "
+                    "(it then chooses other ports)"
+                )
+        processes.start(
+            component.name, component.argv, env=component.environment, mark=component.mark
+        )
+    processes.await_ready(component.name, component.ready, within=component.within)
+    return not current
+
+
+def write_config(path: Path, text: str) -> Path:
+    """Write a configuration file unless it already has this content, and return its path.
+
+    Some components exit when their file is written, even with the same content.
+    """
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f"{path.name}.new")
+        scratch.write_text(text)
+        scratch.rename(path)
+    return path

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from dev.cluster import LocalClusterError
-from dev.cluster.toolchain import environment
+from dev.cluster.binaries import environment
 
 REPO = "demo/hello"
 """The repository, ``owner/name``."""

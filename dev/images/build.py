@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.cluster import guest
-from dev.cluster.binaries import binary
-from dev.cluster.progress import Progress
-from dev.cluster.versions import load
+from dev.cluster.binaries import binary, load
+from dev.cluster.processes import Progress
 from dev.images import sbom, site, tools
 from dev.images.buildah import PLATFORMS, Store
 from dev.images.debian import BaseSpec, read_lock

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dev.cluster.binaries import cache_folder
 from dev.cluster.layout import lock
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.images.commands import run
 from dev.images.errors import ImageError
 from dev.images.release import ROOT

@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dev.cluster.binaries import cache_folder, key_of
-from dev.cluster.progress import Progress, duration
-from dev.cluster.toolchain import go_version
-from dev.cluster.versions import load
+from dev.cluster.binaries import cache_folder, go_version, key_of, load
+from dev.cluster.processes import Progress, duration
 from dev.images import digests, registry, tools
 from dev.images.build import IMAGES, Build
 from dev.images.release import ROOT, Release
 
 SOURCES: Final = (
-    *("images", "dev/images", "dev/cluster/guest.py", "dev/cluster/toolchain.py"),
+    *("images", "dev/images", "dev/cluster/guest.py", "dev/cluster/binaries.py"),
     *("operator/guest", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
 )
 """What the images are made of, beside our packages, Caddy and Go itself."""

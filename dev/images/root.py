@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.cluster.binaries import cache_folder
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.images import debian, rootfs
 from dev.images.debian import BaseSpec
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dev.cluster.binaries import binary, cache_folder, missing
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from dev.images.errors import ImageError
 from dev.images.release import ROOT

@@ -12,7 +12,7 @@ import yaml
 from dev.chart.helm import NAMESPACE
 from dev.chart.package import manifest as chart_manifest
 from dev.chart.package import package
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.images import digests, registry
 from dev.images.build import IMAGES, Build
 from dev.images.release import ROOT, Release

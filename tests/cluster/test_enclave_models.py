@@ -13,7 +13,7 @@ from cloister_clients.modelstore import ModelImage, pack
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import STOP_TIMEOUT, PageServices, page_file

@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from dev import cluster as local
-from dev.cluster.cleanup import mounts_below
 from dev.cluster.images import busybox_image, push
 from dev.cluster.network import table_of
 from dev.cluster.node import cgroup_root
+from dev.cluster.requirements import mounts_below
 from dev.demo.https_client import forward_port
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.clusters import unique

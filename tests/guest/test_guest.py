@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.cluster.binaries import environment
 from dev.cluster.guest import MODULE, build
 from dev.cluster.images import guest_image
-from dev.cluster.toolchain import environment
 
 __all__: list[str] = []
 

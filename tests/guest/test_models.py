@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from cloister_cli.artifacts import models
 from cloister_clients.modelstore import derived_salt
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.programs.measured_guest import measured_guest, write_measured
 

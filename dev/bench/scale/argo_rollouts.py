@@ -17,8 +17,7 @@ from dev.bench.scale.cloister import SideResult, follow
 from dev.bench.scale.environment import BenchEnvironment
 from dev.bench.scale.measurements import Readiness
 from dev.cluster import LocalClusterError, binaries
-from dev.cluster.toolchain import environment
-from dev.cluster.versions import load
+from dev.cluster.binaries import environment, load
 from dev.plain_http import NO_TRUST
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from cloister_crds.kinds import Host, HostnameClaim, Organization
 from dev import cluster as local
 from dev.bench.scale.measurements import AuditLog
 from dev.cluster.images import Image, push
-from dev.cluster.simulated import ANNOTATION
+from dev.cluster.node import ANNOTATION
 from tests.support.cluster.clusters import install_mutations
 from tests.support.programs.operator import Installation, file_text, manifest
 

@@ -14,13 +14,12 @@ from typing import Any, Final
 
 import yaml
 
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.binaries import load as versions
 from dev.cluster.images import Image
 from dev.cluster.kind import docker, node
-from dev.cluster.layout import Form, Layout, Record, free_port, others
+from dev.cluster.layout import Form, Layout, LocalClusterError, Record, free_port, others
 from dev.cluster.node import may_raise_limits
-from dev.cluster.progress import Progress
-from dev.cluster.versions import load as versions
+from dev.cluster.processes import Progress
 
 HOSTS: Final = "/etc/containerd/certs.d"
 """Where containerd in a kind node looks for registries."""
@@ -224,7 +223,7 @@ def load(cluster: str, kind: Path, archive: Path) -> None:
     Parameters
     ----------
     archive
-        Images (`dev.cluster.oci_archive`).
+        Images (`dev.cluster.images`).
 
     Raises
     ------

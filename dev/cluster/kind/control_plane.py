@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.binaries import load
 from dev.cluster.images import Image
-from dev.cluster.versions import load
+from dev.cluster.layout import LocalClusterError
 
 PROGRAMS = (
     *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),

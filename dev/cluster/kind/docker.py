@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dev.cluster.errors import LocalClusterError
 from dev.cluster.images import json_bytes
 from dev.cluster.kind.control_plane import architecture
+from dev.cluster.layout import LocalClusterError
 
 
 def answers() -> bool:

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from dev.cluster import binaries
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.binaries import environment, go_version, load
+from dev.cluster.images import Archive
 from dev.cluster.kind import control_plane, docker, root
-from dev.cluster.layout import NODE_IMAGE, lock
-from dev.cluster.oci_archive import Archive
-from dev.cluster.progress import Progress, duration
-from dev.cluster.toolchain import environment, go_version
-from dev.cluster.versions import load
+from dev.cluster.layout import NODE_IMAGE, LocalClusterError, lock
+from dev.cluster.processes import Progress, duration
 
 PLACES: Final = {
     "usr/bin": ("kubeadm", "kubelet", "kubectl"),

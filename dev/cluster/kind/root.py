@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from dev.cluster.binaries import cache_folder
-from dev.cluster.errors import LocalClusterError
 from dev.cluster.kind.control_plane import architecture
-from dev.cluster.progress import Progress
+from dev.cluster.layout import LocalClusterError
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import debian_mirrors, install_packages
 
 SUITE: Final = "trixie"

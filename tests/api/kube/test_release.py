@@ -4,8 +4,8 @@ import json
 import os
 
 from dev.cluster import Cluster
+from dev.cluster.binaries import load
 from dev.cluster.lifecycle import RELEASE
-from dev.cluster.versions import load
 
 
 def test_the_api_server_is_of_the_release_that_was_asked_for(api_cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from dev.cluster import Cluster
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.layout import LocalClusterError
 from tests.support.programs.operator import Installation, manifest, operator_lock
 from tests.support.waiting import until_sync
 

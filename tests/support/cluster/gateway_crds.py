@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from dev.cluster import Cluster
-from dev.cluster.toolchain import environment
+from dev.cluster.binaries import environment
 
 __all__ = ["GATEWAY_CRDS", "gateway_crd_files", "install_gateway_crds"]
 

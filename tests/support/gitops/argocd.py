@@ -20,7 +20,7 @@ import httpx
 from cloister_clients.kube import KindRef
 from dev.cluster import Cluster
 from dev.cluster.binaries import binary
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from dev.plain_http import NO_TRUST
 from tests.support.cluster.direct_client import DirectClient

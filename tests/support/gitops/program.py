@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dev.cluster import Cluster
-from dev.cluster.toolchain import environment
-from dev.cluster.versions import load
+from dev.cluster.binaries import environment, load
 from tests.support.waiting import until_sync
 
 __all__ = ["apply_crds", "module_files", "run_program"]

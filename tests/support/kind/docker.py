@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dev.cluster import LocalClusterError
-from dev.cluster.cleanup import clear_files, clear_node, make_cgroups
 from dev.cluster.kind import docker
 from dev.cluster.layout import Layout, layout
 from dev.cluster.node import cgroup_root, may_raise_limits
 from dev.cluster.processes import Processes
+from dev.cluster.requirements import clear_files, clear_node, make_cgroups
 from tests.support.installed.alone import alone
 from tests.support.kind import runtime
 

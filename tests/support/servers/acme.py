@@ -27,7 +27,7 @@ import dns.update
 import httpx
 
 from dev.cluster.binaries import binary
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.builders.certificates import certificate
 from tests.support.ports import free_port

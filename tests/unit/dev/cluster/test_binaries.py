@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster import binaries, toolchain
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.progress import Progress
-from dev.cluster.versions import Module, Versions, load
+from dev.cluster import binaries
+from dev.cluster.binaries import Module, Versions, load
+from dev.cluster.layout import LocalClusterError
+from dev.cluster.processes import Progress
 
 GO = shutil.which("go")
 
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "main.go").write_text('package main\n\nfunc main() { print("hello") }\n')
     module = Module(name="hello", binaries={"greet": "example.org/hello"})
     versions = Versions(go=load().go, modules={"hello": module}, packages={})
-    monkeypatch.setattr("dev.cluster.versions.FOLDER", tmp_path)
+    monkeypatch.setattr("dev.cluster.binaries.FOLDER", tmp_path)
     monkeypatch.setattr(binaries, "load", lambda: versions)
     monkeypatch.setenv("CLOISTER_CACHE", str(tmp_path / "cache"))
     return folder
@@ -84,13 +84,13 @@ def test_a_module_is_built_by_the_release_of_go_that_it_names(
 def test_a_missing_and_another_go_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    toolchain.go_version.cache_clear()
+    binaries.go_version.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LocalClusterError, match=r"Go is not installed.*install Go 1\.\d+\.\d+"):
-        toolchain.go_version()
+        binaries.go_version()
     old = tmp_path / "go"
     old.write_text("#!/bin/sh\n[ $2 = -json ] && echo {} || echo go1.19.2\n")
     old.chmod(0o755)
     with pytest.raises(LocalClusterError, match=r"and this is go1\.19\.2: install Go"):
-        toolchain.go_version()
-    toolchain.go_version.cache_clear()
+        binaries.go_version()
+    binaries.go_version.cache_clear()

@@ -12,12 +12,11 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from dev.cluster import metrics, node
-from dev.cluster.bootstrap import first_objects
-from dev.cluster.component import Component
-from dev.cluster.control_plane import Identities, control_plane, registry
+from dev.cluster.control_plane import Identities, control_plane, first_objects, registry
 from dev.cluster.layout import Form, Layout, Record
 from dev.cluster.lifecycle import programs_of
-from dev.cluster.simulated import STAGES, kwok
+from dev.cluster.node import STAGES, kwok
+from dev.cluster.processes import Component
 
 PORTS = {
     name: 20000 + number

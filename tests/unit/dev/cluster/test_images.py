@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster.errors import LocalClusterError
 from dev.cluster.images import Image, busybox_image
+from dev.cluster.layout import LocalClusterError
 
 
 def members(image: Image) -> dict[str, tarfile.TarInfo]:

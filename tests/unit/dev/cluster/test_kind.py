@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from dev.cluster import Cluster, LocalClusterError, kind
-from dev.cluster.images import Image
+from dev.cluster.binaries import load
+from dev.cluster.images import NAME, Archive, Image
 from dev.cluster.kind import control_plane, docker, node
 from dev.cluster.layout import Form, Layout, Record
-from dev.cluster.oci_archive import NAME, Archive
-from dev.cluster.progress import Progress
-from dev.cluster.versions import load
+from dev.cluster.processes import Progress
 from tests.support.kind.runtime import bounded
 
 

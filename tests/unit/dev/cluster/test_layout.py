@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import network
-from dev.cluster.errors import LocalClusterError
 from dev.cluster.layout import (
     PORTS,
     Form,
+    LocalClusterError,
     Record,
     free_port,
     layout,

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster.component import Component, start, write_config
-from dev.cluster.errors import LocalClusterError
-from dev.cluster.layout import port_is_free
-from dev.cluster.processes import Processes, wait_until
+from dev.cluster.layout import LocalClusterError, port_is_free
+from dev.cluster.processes import Component, Processes, start, wait_until, write_config
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -108,7 +106,7 @@ def test_the_same_content_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_reported(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dev.cluster.component.PATIENCE", 0.1)
+    monkeypatch.setattr("dev.cluster.processes.PATIENCE", 0.1)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

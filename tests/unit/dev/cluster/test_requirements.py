@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import lifecycle, requirements
-from dev.cluster.errors import LocalClusterError
+from dev.cluster.binaries import Versions
 from dev.cluster.kind import docker as docker_program
-from dev.cluster.layout import Form, Record
-from dev.cluster.progress import Progress, duration
+from dev.cluster.layout import Form, LocalClusterError, Record
+from dev.cluster.processes import Progress, duration
 from dev.cluster.requirements import (
     check_room,
     check_system,
     install_packages,
     missing_packages,
 )
-from dev.cluster.versions import Versions
 
 
 @pytest.fixture

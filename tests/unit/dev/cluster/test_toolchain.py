@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dev.cluster.binaries import SOURCES, environment, load
 from dev.cluster.guest import build
-from dev.cluster.toolchain import SOURCES, environment
-from dev.cluster.versions import load
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import binaries
+from dev.cluster.binaries import FOLDER, Module, load
 from dev.cluster.layout import Form
 from dev.cluster.lifecycle import programs_of
-from dev.cluster.versions import FOLDER, Module, load
 
 ROOT = Path(__file__).parents[4]
 MODULES = sorted(load().modules.values(), key=lambda module: module.name)
@@ -80,7 +80,7 @@ def module_of(name: str, **changes: object) -> Module:
 def test_the_key_changes_with_sources_flags_and_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dev.cluster.versions.FOLDER", tmp_path)
+    monkeypatch.setattr("dev.cluster.binaries.FOLDER", tmp_path)
     folder = tmp_path / "modules" / "a"
     folder.mkdir(parents=True)
     (folder / "go.mod").write_text("module a\n")

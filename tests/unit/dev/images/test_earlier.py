@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster.progress import Progress
+from dev.cluster.processes import Progress
 from dev.images.earlier import DECLARED, EarlierRelease
 from dev.images.errors import ImageError
 
