@@ -133,7 +133,7 @@ def _forms(value: str) -> tuple[str, str, str]:
 
 
 def _count(left_out: int) -> dict[str, str]:
-    """Return a note of how many entries were left out; empty = none."""
+    """Return a note of how many entries were left out; empty if there is none."""
     return {REDACTED: f"{left_out} others"} if left_out else {}
 
 

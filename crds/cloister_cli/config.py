@@ -65,7 +65,7 @@ def _rules_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @config.command()
 @_rules_options
-@click.option("--host", metavar="FILE", help="Manifest of the Host (chost) that it is to run on.")
+@click.option("--host", metavar="FILE", help="Manifest of the Host (chost) that runs it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def validate(file: str, *, host: str | None, as_json: bool, **settings: Any) -> None:
     """Validate FILE (- for standard input) by all rules of the format.

@@ -219,7 +219,7 @@ def _shim(config: ServiceConfig) -> Iterator[tuple[str, str]]:
     if shim.authenticated:
         yield "key needed for", "\n".join(shim.keyed_endpoints) or "nothing"
     if shim.rate_limit:
-        yield "rate limit", f"{shim.rate_limit:g} per second, {shim.rate_burst or 1} at once"
+        yield "rate limit", f"{shim.rate_limit:g} per second, {shim.rate_burst or 1} in one burst"
     if shim.ehbp is not None:
         yield "encrypted bodies", str(shim.ehbp)
 

@@ -55,7 +55,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 class AddressRefused(Exception):
     """The guard keeps a connection from being made.
 
-    Waiting does not help: the host has to be named in a setting.
+    Waiting does not help: the host must be named in a setting.
     """
 
 
@@ -83,7 +83,7 @@ def named(host: str, port: int, names: Iterable[str]) -> bool:
     host
         Host name or address, without brackets.
     names
-        Entries of the form ``host`` (each port) or ``host:port`` (this port alone); an IPv6
+        Entries of the form ``host`` (each port) or ``host:port`` (only this port); an IPv6
         address with a port is in brackets.
     """
     lowered = host.lower()

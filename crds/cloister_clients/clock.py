@@ -1,6 +1,6 @@
 """The time, read in one place, and the clock of a server where this machine's may be wrong.
 
-Decisions take ``now`` as an argument; whoever calls them reads it here. Tests hand in a fake clock.
+Decisions take ``now`` as an argument; their callers read it here. Tests hand in a fake clock.
 
 What the API server wrote (when an object was created) and what a program reads on its own clock are
 compared in every decision about a deadline. Only when both are of one clock is the comparison
@@ -70,7 +70,7 @@ class ServerClock:
         Parameters
         ----------
         date
-            Its header Date; None = it has none. Anything but a date is ignored.
+            Its header Date; None if it has none. Anything but a date is ignored.
         sent
             When the request was sent, by the clock of this machine.
         """
@@ -102,7 +102,7 @@ class ServerClock:
 
 
 def _read(date: str | None) -> datetime | None:
-    """Parse a time in the format of HTTP; None = it is not one (RFC 9110, 5.6.7)."""
+    """Parse a time in the format of HTTP; None if it is not one (RFC 9110, 5.6.7)."""
     if not date:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Reads JSON that a foreign server sent: bounded in values and depth before it is parsed.
+"""Reads JSON that an external server sent: bounded in values and depth before it is parsed.
 
 A few bytes of JSON can take a hundred times as much memory once parsed, and a deep document can
 exhaust the stack. The clients of `sources` and `registry` read every response through this.
@@ -64,7 +64,7 @@ def parse_json(body: bytes, *, most: int) -> Any:
 
 
 async def parse_apart(parse: Callable[[bytes], T], body: bytes) -> T:
-    """Parse a large document outside of the event loop, and a small one at once."""
+    """Parse a large document outside of the event loop, and a small one directly."""
     if len(body) <= _AT_ONCE:
         return parse(body)
     return await asyncio.to_thread(parse, body)

@@ -166,7 +166,7 @@ def is_timeout(error: Exception) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Read how long a server wants to be left alone (RFC 9110, section 10.2.3).
+    """Read how long a server must not be queried (RFC 9110, section 10.2.3).
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def read_settings_file(path: Path, model: type[S]) -> S:
 def is_open_to_others(found: os.stat_result, user: int) -> bool:
     """Return whether more than the program's user may use a file with a secret.
 
-    The rule of PostgreSQL for the keys of its servers: such a file is for its owner alone, or,
+    The rule of PostgreSQL for the keys of its servers: such a file is only for its owner, or,
     where root owns it and the program is somebody else, for a group to read as well. So a Pod has
     its Secrets: owned by root, readable by the group of the Pod.
 
@@ -118,7 +118,7 @@ def is_open_to_others(found: os.stat_result, user: int) -> bool:
 
 
 def require_file(setting: str, path: Path | None) -> None:
-    """Check that a file can be read which a setting names; None = it names none.
+    """Check that a file can be read which a setting names; None if it names none.
 
     Parameters
     ----------

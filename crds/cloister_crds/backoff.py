@@ -20,7 +20,8 @@ class Backoff:
 
     def delay(self, failures: int) -> float:
         """Return the seconds to wait after so many failures in a row, from 1, without jitter."""
-        # Beyond 2**1000 a float overflows; whoever fails as often has reached the cap long ago.
+        # Beyond 2**1000 a float overflows; after as many failures the delay has reached the cap
+        # long ago.
         return min(self.first * 2.0 ** min(failures - 1, 1000), self.longest)
 
     def jittered(self, failures: int) -> float:

@@ -1,6 +1,6 @@
 """What the operator publishes of its settings, so that the facade cannot differ in them.
 
-The operator alone has these settings. It writes them into a ConfigMap of its namespace, which the
+Only the operator has these settings. It writes them into a ConfigMap of its namespace, which the
 facade reads by a watch.
 """
 
@@ -44,7 +44,7 @@ class DefaultLimits(BaseModel):
 
 
 class InstallationSettings(BaseModel):
-    """Settings by which both programs judge. What a later operator publishes beside is ignored."""
+    """Settings by which both programs judge. Further settings of a later operator are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
@@ -57,7 +57,7 @@ class InstallationSettings(BaseModel):
     platform: str
     """Platform that images must have, such as ``linux/amd64``."""
     strict_from: str | None = None
-    """First cvm-version from which strict rules of the file are errors; None = never."""
+    """First cvm-version from which strict rules of the file are errors; None means never."""
     file_names: tuple[str, ...]
     """Names of the configuration file in a repository; the first that exists is read."""
     max_file_bytes: int
@@ -71,7 +71,7 @@ class InstallationSettings(BaseModel):
     pull_deadline_seconds: int
     """Seconds from an enclave's creation until all of its containers must have started."""
     progress_deadline_seconds: int
-    """Seconds from then until it must be ready, beside what its health checks need."""
+    """Seconds from then until it must be ready, in addition to what its health checks need."""
     default_limits: DefaultLimits = DefaultLimits()
     """Limits of organizations that name none."""
 

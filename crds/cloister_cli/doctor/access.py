@@ -32,7 +32,7 @@ class Right:
     verbs: str
     """Verbs, separated by spaces."""
     names: str = ""
-    """Names of the objects, separated by spaces; empty = all."""
+    """Names of the objects, separated by spaces; empty means all."""
 
 
 EVERYWHERE, ORGANIZATION = Scope.EVERYWHERE, Scope.ORGANIZATION
@@ -151,7 +151,7 @@ USER_REVIEW = KindRef(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 AT_ONCE: Final = 16
-"""Reviews at once."""
+"""Concurrent reviews."""
 SHOWN: Final = 8
 """Missing rights that a finding names."""
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -169,14 +169,14 @@ async def check_access(
 ) -> list[Finding]:
     """Check that both accounts have the rights that this version needs.
 
-    Whoever is one of the accounts asks for itself alone, everybody else as each account.
+    One of the accounts checks only itself; any other caller checks as each account.
 
     Parameters
     ----------
     config
         How the server is reached.
     organization
-        Namespace of an organization; None = there is none yet.
+        Namespace of an organization; None if there is none yet.
 
     Raises
     ------

@@ -95,7 +95,7 @@ async def try_policy(client: KubeClient, namespace: str | None) -> Finding:
     Parameters
     ----------
     namespace
-        Namespace of an organization; None = there is none yet.
+        Namespace of an organization; None if there is none yet.
 
     Raises
     ------

@@ -141,7 +141,7 @@ async def diagnose(
     config
         How the API server is reached.
     settings
-        Settings of each program; None = what they name is not checked.
+        Settings of each program; None if what they name is not checked.
     """
     async with KubeClient(
         config, field_manager="cloister-doctor", user_agent="cloister-doctor"
@@ -200,7 +200,7 @@ async def check_cluster(
 
 
 async def _organization(client: KubeClient) -> str | None:
-    """Return a namespace of an organization; None = there is none, or none can be seen."""
+    """Return a namespace of an organization; None if there is none, or none can be seen."""
     try:
         page = await client.list(NAMESPACE, label_selector=ORGANIZATIONS)
     except KubeError:

@@ -105,7 +105,7 @@ async def cluster_refusals(config: KubeConfig, namespace: str) -> list[str]:
 
 
 def skew_refusal(program: str, present: str, new: str) -> str:
-    """Return why one version cannot follow another; empty = it can, or that is not known.
+    """Return why one version cannot follow another; empty if it can, or that is not known.
 
     During an upgrade the old operator works with the new API, or the other way round. One minor
     version apart they understand each other, in either direction.
@@ -113,7 +113,7 @@ def skew_refusal(program: str, present: str, new: str) -> str:
     Parameters
     ----------
     present
-        The version that runs; what is no version is not judged.
+        The version that runs; anything that is not a version is ignored.
     """
     found, wanted = MAJOR_MINOR.match(present), MAJOR_MINOR.match(new)
     if found is None or wanted is None:
@@ -139,7 +139,7 @@ def skew_refusal(program: str, present: str, new: str) -> str:
 
 
 def dropped_versions(crd: str, present: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return why a kind cannot be replaced by that of this version; empty = it can.
+    """Return why a kind cannot be replaced by that of this version; empty if it can.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ MOST_SERVERS = 6
 MOST_ADDRESSES = 2
 """How many addresses of a server are used, of each family."""
 MOST_QUERIES = 64
-"""Queries of a process at once, each of which is a socket."""
+"""Concurrent queries of a process, each of which is a socket."""
 TOTAL = 4
 """Longest time of a whole lookup, in timeouts of one response."""
 
@@ -108,7 +108,7 @@ class AuthoritativeDns:
     async def _query(
         self, server: str, name: Labels, kind: Kind
     ) -> tuple[int, list[DnsRecord]] | None:
-        """Query one server; None = it gave no authoritative response.
+        """Query one server; None if it gave no authoritative response.
 
         Returns
         -------

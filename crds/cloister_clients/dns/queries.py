@@ -148,7 +148,7 @@ class Resolver:
     Parameters
     ----------
     servers
-        The resolvers; None = those of the system.
+        The resolvers; None means those of the system.
     """
 
     def __init__(self, servers: Sequence[Server] | None, seconds: float) -> None:

@@ -31,7 +31,7 @@ class DnsSettings(SettingsSection):
     """Addresses of recursive resolvers that find the servers of a zone, queried on port 53.
     Default: those of the system."""
     allow_private: tuple[AddressText, ...] = ()
-    """Addresses of zones' servers that may be private; others have to be public, since tenants
+    """Addresses of zones' servers that may be private; others must be public, since tenants
     name the zones. Default none."""
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
     """Longest wait for one response, in seconds. Default 5."""

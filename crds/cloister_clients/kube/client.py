@@ -121,17 +121,19 @@ class KubeClient:
         Parameters
         ----------
         namespace
-            Namespace; None = all, or a kind without.
+            Namespace; None means all, or a kind without.
         label_selector
-            Selector of labels; None = all objects.
+            Selector of labels; None means all objects.
         field_selector
-            Selector of fields; None = all objects.
+            Selector of fields; None means all objects.
         limit
-            Objects of a chunk at most; 0 = no chunks, which the server may serve from its cache.
+            Objects of a chunk at most; 0 means no chunks, which the server may serve from its
+            cache.
         metadata_only
             Whether objects are without spec and status.
         at
-            resourceVersion of the state that is listed, kept for some minutes; None = the newest.
+            resourceVersion of the state that is listed, kept for some minutes; None means the
+            newest.
 
         Raises
         ------
@@ -206,7 +208,7 @@ class KubeClient:
         Parameters
         ----------
         label_selector
-            Selector of labels; None = all objects.
+            Selector of labels; None means all objects.
         largest
             Most bytes of the response.
 
@@ -234,7 +236,7 @@ class KubeClient:
         body
             The object; apiVersion and kind are added where missing.
         namespace
-            Namespace; None = metadata.namespace of the body.
+            Namespace; None means metadata.namespace of the body.
 
         Raises
         ------
@@ -268,9 +270,9 @@ class KubeClient:
         body
             The fields that this manager wants; those it wanted before and left out are removed.
         namespace
-            Namespace; None = metadata.namespace of the body.
+            Namespace; None means metadata.namespace of the body.
         subresource
-            Such as ``status``; None = the object itself.
+            Such as ``status``; None means the object itself.
 
         Raises
         ------
@@ -305,7 +307,7 @@ class KubeClient:
         namespace
             Its namespace; None for kinds without.
         subresource
-            Such as ``status``; None = the object itself.
+            Such as ``status``; None means the object itself.
 
         Raises
         ------
@@ -365,13 +367,13 @@ class KubeClient:
         namespace
             Its namespace; None for kinds without.
         uid
-            Only the object with this uid; None = whichever has the name.
+            Only the object with this uid; None means whichever has the name.
         resource_version
-            Only this version of it; None = any.
+            Only this version of it; None means any.
         grace_period
-            Seconds that a Pod gets; None = its own.
+            Seconds that a Pod gets; None means its own.
         propagation
-            Foreground, Background or Orphan; None = the kind's default.
+            Foreground, Background or Orphan; None means the kind's default.
 
         Raises
         ------
@@ -405,20 +407,20 @@ class KubeClient:
         seconds: int = 240,
         metadata_only: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Follow the changes after a state; it ends by itself when its time is over.
+        """Follow the changes after a state; it ends when its time is over.
 
         Parameters
         ----------
         namespace
-            Namespace; None = all, or a kind without.
+            Namespace; None means all, or a kind without.
         resource_version
             State to begin after, from a `ListPage` or an earlier event.
         label_selector
-            Selector of labels; None = all objects.
+            Selector of labels; None means all objects.
         field_selector
-            Selector of fields; None = all objects.
+            Selector of fields; None means all objects.
         seconds
-            How long the server is to keep it open.
+            How long the server should keep it open.
         metadata_only
             Whether objects are without spec and status.
 

@@ -42,15 +42,15 @@ class KubeConfig:
     server: str
     """Address of the API server, such as ``https://10.0.0.1:6443``."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    """Trust and client certificate; None = the server speaks plain HTTP."""
+    """Trust and client certificate; None if the server speaks plain HTTP."""
     credentials: TokenSource = field(default_factory=Anonymous, repr=False)
     """Source of the bearer token."""
     namespace: str = "default"
     """Namespace of the context, or the Pod's own."""
     server_name: str | None = None
-    """Name to expect in the server's certificate; None = the host of `server`."""
+    """Name to expect in the server's certificate; None means the host of `server`."""
     proxy: str | None = None
-    """Proxy to go through; None = none."""
+    """Proxy to go through; None if there is none."""
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Impersonation headers of the user entry."""
 
@@ -61,10 +61,10 @@ class KubeConfig:
         Parameters
         ----------
         path
-            A kubeconfig file; None = $KUBECONFIG, else the Pod's service account, else
+            A kubeconfig file; None means $KUBECONFIG, else the Pod's service account, else
             ``~/.kube/config``.
         context
-            Context of the file; None = its current one.
+            Context of the file; None means its current one.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class KubeConfig:
         Parameters
         ----------
         environ
-            Environment with KUBERNETES_SERVICE_HOST and _PORT; None = the process's.
+            Environment with KUBERNETES_SERVICE_HOST and _PORT; None means the process's.
 
         Raises
         ------
@@ -220,7 +220,7 @@ def refuse_unsafe(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> 
 
 
 def inline_or_file(section: dict[str, Any], key: str, path: Path) -> bytes | None:
-    """Return ``<key>-data`` decoded, else the content of the file ``<key>``; None = neither.
+    """Return ``<key>-data`` decoded, else the content of the file ``<key>``; None if neither.
 
     Raises
     ------
@@ -261,9 +261,9 @@ def tls_context(
     Parameters
     ----------
     authority
-        CA certificates in PEM; None = the system's.
+        CA certificates in PEM; None means the system's.
     certificate
-        Client certificate chain in PEM; None = no client certificate.
+        Client certificate chain in PEM; None means no client certificate.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class TokenSource(Protocol):
     """Source of the Authorization header."""
 
     async def token(self) -> str | None:
-        """Return the bearer token to send; None = none."""
+        """Return the bearer token to send; None if there is none."""
 
     def forget(self) -> None:
         """Drop what is cached: the server responded with 401."""
@@ -190,7 +190,7 @@ def read_credential(output: bytes, api_version: str) -> tuple[str, datetime | No
     Returns
     -------
     tuple
-        Token, and when it expires (None = it does not say).
+        Token, and when it expires (None if it does not say).
 
     Raises
     ------

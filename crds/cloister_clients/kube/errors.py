@@ -55,7 +55,7 @@ class KubeError(Exception):
 
     @property
     def refuses_object(self) -> bool:
-        """Whether the object itself is refused, for good: it breaks a rule, or is too large.
+        """Whether the object itself is permanently refused: it breaks a rule, or is too large.
 
         What is beyond etcd's limit, and not the API server's own, is reported as status 500.
         """
@@ -122,7 +122,7 @@ def error_from_status(body: dict[str, Any], *, retry_after: float | None = None)
     body
         The Status object, as the server sent it in a response or in an ERROR event of a watch.
     retry_after
-        Value of the Retry-After header in seconds; None = look into the details.
+        Value of the Retry-After header in seconds; None to look into the details.
     """
     code = int(body.get("code") or 500)
     reason = str(body.get("reason") or "")
@@ -148,7 +148,7 @@ def error_from_response(
     content
         Body: a Status object, or whatever a proxy in between wrote.
     retry_after
-        Value of the Retry-After header in seconds; None = none was sent.
+        Value of the Retry-After header in seconds; None if none was sent.
     """
     try:
         body = msgspec.json.decode(content)

@@ -65,7 +65,7 @@ class KindRef:
 
     @property
     def api_version(self) -> str:
-        """``group/version``, or ``version`` alone in the core group."""
+        """``group/version``, or only ``version`` in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -76,11 +76,11 @@ class KindRef:
         Parameters
         ----------
         namespace
-            Namespace; None = all namespaces (lists) or a kind without namespaces.
+            Namespace; None means all namespaces (lists) or a kind without namespaces.
         name
-            Name of the object; None = the list.
+            Name of the object; None means the list.
         subresource
-            Such as ``status``; None = the object itself.
+            Such as ``status``; None means the object itself.
 
         Raises
         ------

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Indexer = Callable[[T], Iterable[str]]
 """Returns the keys under which an index finds a value."""
 Listener = Callable[[T | None], None]
-"""Is told a value that came, changed or went; None = anything may have, after a new list."""
+"""Is told a value that came, changed or went; None means anything may have, after a new list."""
 
 logger = logging.getLogger(__name__)
 
@@ -126,15 +126,15 @@ class Reflector(Generic[T]):
         read
             Makes what is kept of an object; what it raises leaves the object out, with a warning.
         namespace
-            Namespace to follow; None = all, or a kind without.
+            Namespace to follow; None means all, or a kind without.
         label_selector
-            Selector of labels; None = all objects.
+            Selector of labels; None means all objects.
         field_selector
-            Selector of fields; None = all objects.
+            Selector of fields; None means all objects.
         backoff
             Delays after failures.
         indexers
-            Indexes by name; their functions are pure. None = there are none.
+            Indexes by name; their functions are pure. None if there are none.
         """
         self._client = client
         self._ref = ref
@@ -163,20 +163,20 @@ class Reflector(Generic[T]):
 
     @property
     def failure(self) -> str | None:
-        """Why the cache may lag at present; None = it follows."""
+        """Why the cache may lag at present; None if it follows."""
         return self._failure
 
     @property
     def version(self) -> int:
-        """The state that the cache has reached; -1 = none yet."""
+        """The state that the cache has reached; -1 if there is none yet."""
         return self._version
 
     def get(self, name: str, namespace: str | None = None) -> ReflectedObject[T] | None:
-        """Return the object of that name; None = not in the cache."""
+        """Return the object of that name; None if not in the cache."""
         return self._cache.by_namespace.get(namespace or "", {}).get(name)
 
     def by_uid(self, uid: str) -> ReflectedObject[T] | None:
-        """Return the object with that uid; None = not in the cache."""
+        """Return the object with that uid; None if not in the cache."""
         return self._cache.by_uid.get(uid)
 
     def by_index(self, index: str, key: str) -> Collection[ReflectedObject[T]]:
@@ -225,9 +225,9 @@ class Reflector(Generic[T]):
         Parameters
         ----------
         predicate
-            Called at once and after every change.
+            Called immediately and after every change.
         within
-            Seconds to wait; None = for ever.
+            Seconds to wait; None means forever.
 
         Returns
         -------
@@ -257,7 +257,7 @@ class Reflector(Generic[T]):
                 self._failure = str(error)
                 logger.warning("%s: %s", self._ref.plural, error)
             # Progress, however small, resets the backoff; a server that answers every
-            # watch with 410 at once must not be listed without pause.
+            # watch with 410 immediately must not be listed without pause.
             failures = 1 if self._version > started else failures + 1
             await asyncio.sleep(self._backoff.jittered(failures))
 
@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
                         failures = 0
                         self._failure = None
                         self._take(event)
-                # A server that ends every watch at once must not be queried without pause.
+                # A server that ends every watch immediately must not be queried without pause.
                 await asyncio.sleep(self._backoff.jittered(1))
             except Gone:
                 raise
@@ -319,7 +319,7 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent) -> None:
         meta = event.object["metadata"]
-        # A bookmark has a version alone.
+        # A bookmark has only a version.
         uid = meta.get("uid", "")
         before = self._cache.by_uid.get(uid)
         if event.type in {WatchEventType.ADDED, WatchEventType.MODIFIED}:

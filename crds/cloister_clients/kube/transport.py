@@ -1,6 +1,6 @@
 """One request to the API server: connection pool, credentials, retries, errors.
 
-Used by `cloister_clients.kube.client` alone, which knows the verbs; nothing here knows kinds.
+Used only by `cloister_clients.kube.client`, which knows the verbs; nothing here knows kinds.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from cloister_crds.backoff import Backoff
 __all__ = ["ApiRequest", "ConnectionSockets", "ResponseObserver", "Transport", "TransportLimits"]
 
 ResponseObserver = Callable[[str, int], None]
-"""Receives the method and the HTTP status of each request; status 0 = there was no response."""
+"""Receives the method and the HTTP status of each request; status 0 if there was no response."""
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -37,7 +37,7 @@ KEEPALIVE = (
 )
 """A peer that vanished without a word is noticed after about a minute, also under a watch."""
 _READ_BUFFER = 2**18
-"""Bytes that are read ahead of whoever takes them."""
+"""Bytes that are read ahead of their consumer."""
 _HANG_UP = 5.0
 """Seconds that closing waits for its connections; it takes a few iterations of the loop."""
 _BACKOFF = Backoff(first=0.1, longest=10.0, jitter=(0.9, 1.3))
@@ -73,7 +73,7 @@ class ApiRequest:
     query: Mapping[str, str]
     """Query parameters."""
     body: bytes | None = None
-    """Body; None = none."""
+    """Body; None if there is none."""
     content_type: str = "application/json"
     """Media type of the body."""
     accept: str = "application/json"
@@ -81,7 +81,7 @@ class ApiRequest:
     repeatable: bool = False
     """Whether it may be sent again when it is unknown what became of it."""
     largest: int | None = None
-    """Most bytes of the response; None = as many as there are."""
+    """Most bytes of the response; None means as many as there are."""
 
 
 class Transport:
@@ -304,7 +304,7 @@ async def read(response: aiohttp.ClientResponse, largest: int | None) -> bytes:
 
 
 def retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Return the Retry-After header in seconds; None = none, or a date (RFC 9110, 10.2.3)."""
+    """Return the Retry-After header in seconds; None if absent or a date (RFC 9110, 10.2.3)."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdigit() else None
 
@@ -328,7 +328,7 @@ async def lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 async def _once_only(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep the library from sending a PUT again by itself: whether to is decided here alone.
+    """Keep the library from sending a PUT again: only this class decides that.
 
     It repeats after two errors; as their common base they only say what happened.
     """

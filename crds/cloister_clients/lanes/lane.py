@@ -20,7 +20,7 @@ from cloister_crds.backoff import backoff_delay
 __all__ = ["CircuitBreaker", "FairQueue", "HostLeftAlone", "Lane", "Shares", "Turn"]
 
 _TIMEOUTS = 2
-"""Timeouts in a row after which a host is left alone."""
+"""Timeouts in a row after which a host is not queried for a while."""
 _REMEMBERED = 4096
 """Circuits that are remembered at most; the least recently used are dropped first."""
 
@@ -36,12 +36,12 @@ class _Circuit:
     opened: int = 0
     """How often in a row it was opened."""
     until: datetime | None = None
-    """Until when the host is left alone; None = the circuit is closed."""
+    """Until when the host is not queried; None if the circuit is closed."""
     probing: bool = False
     """Whether the one lookup runs that may find the host responding again."""
 
     def trip(self, now: datetime) -> None:
-        """Leave the host alone: 10 s, then twice as long after each failed probe, at most 5 min."""
+        """Open the circuit of the host: 10 s, doubled after each failed probe, at most 5 min."""
         self.opened += 1
         self.until = now + backoff_delay(self.opened)
         self.probing = False
@@ -59,7 +59,7 @@ class CircuitBreaker:
         return sum(each.until is not None and each.until > now for each in self._circuits.values())
 
     def blocked_until(self, organization: str, host: str, now: datetime) -> datetime | None:
-        """Return until when a host is left alone; None = it may be queried."""
+        """Return until when a host is not queried; None if it may be queried."""
         ends = [each.until for each in self._of(organization, host) if each.until is not None]
         return max((each for each in ends if each > now), default=None)
 
@@ -117,7 +117,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How many lookups of a lane run at once."""
+    """How many lookups of a lane run concurrently."""
 
     total: int
     """Of all organizations together."""
@@ -168,7 +168,7 @@ class FairQueue(Generic[T]):
         Parameters
         ----------
         host
-            Remote host that it queries; empty = none that is shared out.
+            Remote host that it queries; empty means none that is shared out.
         """
         ticket = self._tickets.setdefault(name, _Ticket(host))
         if name in self._running or organization in ticket.organizations:
@@ -187,7 +187,7 @@ class FairQueue(Generic[T]):
         Returns
         -------
         tuple or None
-            The lookup and the organization that it is counted for; None = none has room.
+            The lookup and the organization that it is counted for; None if none has room.
         """
         if len(self._running) >= self._shares.total:
             return None
@@ -282,7 +282,7 @@ class Turn:
 
 
 class Lane:
-    """Lets lookups run, a bounded number at once, in the order of `FairQueue`.
+    """Runs a bounded number of lookups concurrently, in the order of `FairQueue`.
 
     What the API server is asked, name servers, sources and registries have a lane each, so that
     none waits for slow servers of another sort.
@@ -320,7 +320,7 @@ class Lane:
         organization
             Who wants it; others may `join`.
         host
-            Remote host that it queries; empty = none that is shared out.
+            Remote host that it queries; empty means none that is shared out.
 
         Raises
         ------
@@ -374,7 +374,7 @@ class Lane:
             self.leave(name)
 
     def _record(self, turn: Turn, organization: str, host: str) -> None:
-        """Note how a host responded; what waits for one that is left alone now fails."""
+        """Note how a host responded; lookups that wait for one whose circuit opened now fail."""
         if not turn.timed_out:
             self._breaker.responded(organization, host)
             return

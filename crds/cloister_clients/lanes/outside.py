@@ -15,7 +15,7 @@ __all__ = ["PER_HOST", "OutsideLanes", "in_turn", "registry_of"]
 T = TypeVar("T")
 
 PER_HOST = 8
-"""Lookups at one source or registry at once."""
+"""Concurrent lookups at one source or registry."""
 
 
 class OutsideLanes:
@@ -24,7 +24,7 @@ class OutsideLanes:
     Parameters
     ----------
     total
-        Lookups at once, in each lane.
+        Concurrent lookups in each lane.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class OutsideLanes:
         """The lane to registries."""
         # A directory on this machine has no host.
         self.source_host = httpx.URL(sources.address).host
-        """Host of the source provider; empty = none that is shared out."""
+        """Host of the source provider; empty means none that is shared out."""
 
 
 async def in_turn(
@@ -48,7 +48,7 @@ async def in_turn(
     Parameters
     ----------
     host
-        Remote host that it queries; empty = none that is shared out.
+        Remote host that it queries; empty means none that is shared out.
 
     Raises
     ------
@@ -69,7 +69,7 @@ async def in_turn(
 
 
 def registry_of(image: str) -> str:
-    """Return the registry of an image; empty = the reference is invalid, and nothing is queried."""
+    """Return the registry of an image; empty if the reference is invalid."""
     try:
         return parse_reference(image).registry
     except RegistryError:
@@ -77,7 +77,7 @@ def registry_of(image: str) -> str:
 
 
 def _shares_of_sources(shares: Shares, sources: SourceSettings) -> Shares:
-    """Return the shares at the source provider: git works on few lookups at once.
+    """Return the shares at the source provider: git runs few lookups concurrently.
 
     One organization has a quarter of them, since one with slow repositories would otherwise leave
     nothing.

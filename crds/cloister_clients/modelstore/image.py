@@ -31,7 +31,7 @@ __all__ = [
 SUFFIX = ".mpk"
 """Suffix of an image; before it is the root hash."""
 NOTE = ".yml"
-"""Suffix of the note beside an image: the entry for configuration files."""
+"""Suffix of the note next to an image: the entry for configuration files."""
 _DIGEST = 32
 _SUPERBLOCK = struct.Struct("<8sII16s32sIIQH6x256s")
 """cryptsetup's on-disk superblock of dm-verity, version 1."""
@@ -52,9 +52,9 @@ class ModelImage:
     mpk: str
     """ROOTHASH_OFFSET_UUID, as configuration files name it."""
     name: str | None = None
-    """Name of the model; None = there is no note beside the image."""
+    """Name of the model; None if there is no note next to the image."""
     repo: str | None = None
-    """owner/model@commit; None = there is no note beside the image."""
+    """owner/model@commit; None if there is no note next to the image."""
 
     @property
     def bytes(self) -> int:
@@ -141,7 +141,7 @@ def _identity(file: BinaryIO, path: Path, root: str) -> tuple[str, bytes]:
 
 
 def _data_blocks(size: int) -> int | None:
-    """Return how many blocks of data an image of a size has; None = there is no such number."""
+    """Return how many blocks of data an image of a size has; None if there is no such number."""
     low, high = 1, size // BLOCK
     while low < high:
         middle = (low + high) // 2
@@ -163,7 +163,7 @@ def _image_size(data: int) -> int:
 
 
 def _read_note(path: Path, mpk: str, salt: bytes) -> tuple[str | None, str | None]:
-    """Read the note beside an image: name and origin of the model."""
+    """Read the note next to an image: name and origin of the model."""
     try:
         text = path.read_text(encoding="utf-8")[:_NOTE_LIMIT]
         note = yaml.safe_load(text)
@@ -180,5 +180,5 @@ def _read_note(path: Path, mpk: str, salt: bytes) -> tuple[str | None, str | Non
         or not re.fullmatch(REPO_PATTERN, repo)
         or derived_salt(repo) != salt
     ):
-        raise StoreError(f"{path}: the note does not fit the image beside it; delete it")
+        raise StoreError(f"{path}: the note does not fit the image next to it; delete it")
     return name, repo

@@ -37,9 +37,9 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
     directory
         The weights: all of it is packed into the image.
     store
-        Directory of the store; it has to exist.
+        Directory of the store; it must exist.
     name
-        Name of the model in configuration files; None = the model's part of `repo`.
+        Name of the model in configuration files; None means the model's part of `repo`.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Authentication at a registry: challenges, tokens, basic authentication.
 
 Follows RFC 9110 (section 11) for challenges and the distribution project's "Token Authentication
-Specification" for tokens. `RegistryClient` alone uses it.
+Specification" for tokens. Only `RegistryClient` uses it.
 """
 
 import base64
@@ -39,7 +39,7 @@ MAX_KEPT_BYTES = 8 * 1024**2
 """Size of all tokens that are kept, in bytes."""
 
 ENTRY_BYTES = 1024
-"""What a kept token takes beside its text: for whom it is good, with credentials."""
+"""What a kept token takes in addition to its text: for whom it is good, with credentials."""
 
 DEFAULT_LIFE = 60.0
 """Life of a token whose server does not say it, in seconds (token specification)."""
@@ -192,7 +192,7 @@ class RegistryAuthenticator:
         return f"Bearer {token}", float(life)
 
     def _check_realm(self, audience: Audience, realm: httpx.URL) -> None:
-        """Raise unless a token server may see the credentials: the registry alone names it."""
+        """Raise unless a token server may see the credentials: only the registry names it."""
         server = httpx.URL(audience.server)
         own = host_port(realm) == host_port(server)
         if own or realm.host == _TOKEN_SERVERS.get(server.host):

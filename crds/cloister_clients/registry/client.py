@@ -84,7 +84,7 @@ async def stored_credentials(
     Parameters
     ----------
     further
-        Hosts beside the registries' own that they may be for.
+        Hosts, other than the registries' own, that they may be for.
 
     Returns
     -------
@@ -330,7 +330,7 @@ class RegistryClient:
             # The fault is not in the image but in between: a proxy's page, a broken mirror.
             raise RegistryUnavailable(
                 f"{image.registry} sent content for {image} whose digest is not {digest}; it is "
-                "retried later; if it stays so, notify whoever runs the registry"
+                "retried later; if this persists, notify the operator of the registry"
             )
         return response.body
 

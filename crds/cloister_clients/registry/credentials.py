@@ -196,7 +196,7 @@ def credentials_in(
     document
         Content of the key ``.dockerconfigjson``.
     further
-        Hosts that an installation has beside the registry's own.
+        Hosts that an installation has in addition to the registry's own.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def _host_of(key: str) -> str:
 
 
 def _pair(entry: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Read user name and password of an entry, written apart or together; None = neither."""
+    """Read user name and password of an entry, written apart or together; None means neither."""
     username, password = entry.get("username"), entry.get("password")
     if not (username and password):
         try:

@@ -38,7 +38,7 @@ class RegistryError(Exception):
     reason: ClassVar[str] = "RegistryError"
     """Stable CamelCase word for conditions and programs."""
     transient: ClassVar[bool] = False
-    """True: asking again later may succeed. False: something has to change."""
+    """True: asking again later may succeed. False: something must change."""
 
     @property
     def message(self) -> str:
@@ -110,4 +110,4 @@ class CredentialsInvalid(ValueError):
     def __init__(self, message: str, problems: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.problems = tuple(problems)
-        """Each wrong field and what is wrong with it; empty = it is not about fields."""
+        """Each wrong field and what is wrong with it; empty if it is not about fields."""

@@ -58,7 +58,7 @@ _SAME_VARIANT = {("amd64", "v1"), ("arm64", "v8")}
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What an image is to run on, in the words of the OCI image index."""
+    """The platform of an image, in the words of the OCI image index."""
 
     os: str
     """Operating system, such as ``linux``."""
@@ -211,7 +211,7 @@ def parse_document(content: bytes, name: str) -> ManifestDocument:
     Raises
     ------
     ManifestInvalid
-        When it is neither a manifest nor an index of images, both at once, of a form that is no
+        When it is neither a manifest nor an index of images, both together, of a form that is no
         longer used, or beyond a bound.
     """
     document = _parse(ManifestDocument, content, f"the manifest of {name}")

@@ -45,7 +45,7 @@ class SourceError(Exception):
     reason: ClassVar[str] = "SourceError"
     """Stable CamelCase word for conditions and programs."""
     transient: ClassVar[bool] = False
-    """True: asking again later may succeed. False: the request has to change."""
+    """True: asking again later may succeed. False: the request must change."""
 
     @property
     def message(self) -> str:

@@ -54,7 +54,7 @@ def check_prerequisites(settings: SourceSettings) -> None:
         if shutil.which(program) is None:
             raise SettingsError(
                 f"sources.kind is git and sources.base is {settings.base}, which need the program "
-                f"{program}: install the package {package} beside Cloister, or use its image"
+                f"{program}: install the package {package} next to Cloister, or use its image"
             )
     require_file("sources.tokenFile", settings.token_file)
     require_file("sources.sshKeyFile", settings.ssh_key_file)

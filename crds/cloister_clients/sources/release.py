@@ -171,7 +171,7 @@ class ListedRelease:
     prerelease: bool = False
     """Whether the forge calls it a pre-release; plain git has none."""
     commit: str | None = None
-    """Commit that the tag points to; None = the list does not say."""
+    """Commit that the tag points to; None if the list does not say."""
 
 
 class SourceProvider(Protocol):

@@ -2,7 +2,7 @@
 
 `GitHubProvider` and `GiteaProvider` send through `Forge` and interpret the responses.
 Each response with an ETag is cached, and requested again only "if it changed" (RFC 9110, section
-13.1.2), which GitHub does not count. While a forge wants to be left alone, nothing is sent.
+13.1.2), which GitHub does not count. While a forge requests a pause, nothing is sent.
 """
 
 import asyncio
@@ -189,7 +189,7 @@ class Forge:
         raise self._failure(repo, response)
 
     def _check_silence(self) -> None:
-        """Raise while the forge wants to be left alone."""
+        """Raise while the forge requests a pause."""
         now = self._clock()
         if self._silent_until is not None and now < self._silent_until:
             raise RateLimited(
@@ -203,7 +203,7 @@ class Forge:
             token = self._settings.read_token()
         except (OSError, UnicodeError) as error:
             raise SourceUnauthorized(
-                "the token of the forge could not be read; an administrator has to check tokenFile"
+                "the token of the forge could not be read; an administrator must check tokenFile"
             ) from error
         if token is not None and not (token.isascii() and token.isprintable()):
             raise SourceUnauthorized("the token in tokenFile holds characters that no token has")
@@ -244,12 +244,11 @@ class Forge:
         match response.status:
             case 401 if self._settings.token_file is None:
                 return SourceUnauthorized(
-                    "the forge wants credentials; an administrator has to set tokenFile"
+                    "the forge wants credentials; an administrator must set tokenFile"
                 )
             case 401:
                 return SourceUnauthorized(
-                    "the forge refused the installation's own token; an administrator has to "
-                    "renew it"
+                    "the forge refused the installation's own token; an administrator must renew it"
                 )
             case 403 | 451:
                 return RepositoryNotFound(repo)
@@ -264,7 +263,7 @@ class Forge:
 
         GitHub, "Rate limits for the REST API": status 403 or 429, with ``retry-after``, or with
         ``x-ratelimit-remaining: 0`` and the time in ``x-ratelimit-reset``, or with a message
-        about a secondary limit alone.
+        only about a secondary limit.
         """
         if response.status not in {403, 429}:
             return None
@@ -286,7 +285,7 @@ def listed_releases(data: Any) -> tuple[ListedRelease, ...]:
     Parameters
     ----------
     data
-        The list. Drafts, and tags whose names nobody can ask for, are left out.
+        The list. Drafts, and tags whose names cannot be requested, are left out.
 
     Raises
     ------

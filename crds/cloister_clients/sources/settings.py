@@ -62,7 +62,7 @@ class SourceSettings(SettingsSection):
     timeout_seconds: float = Field(default=60.0, gt=0, le=600)
     """Longest time for one lookup, with all the requests it needs, in seconds."""
     concurrency: int = Field(default=8, ge=1, le=64)
-    """git: how many lookups are worked on at once, while `max_disk_bytes` suffices."""
+    """git: how many lookups run concurrently, while `max_disk_bytes` suffices."""
     max_disk_bytes: int = Field(default=1073741824, ge=2097152)
     """git: how much all lookups together may write to the temporary directory, in bytes. Each may
     write twice `max_fetch_bytes`: the pack and its index."""
@@ -103,7 +103,7 @@ class SourceSettings(SettingsSection):
         if url.password or (url.username and url.scheme != "ssh"):
             raise ValueError("base holds credentials; put the token into tokenFile")
         if url.query or url.fragment:
-            raise ValueError("base has a query or a fragment; write the address alone")
+            raise ValueError("base has a query or a fragment; write only the address")
         if url.scheme == "ssh" and self.known_hosts_file is None:
             raise ValueError("base is an ssh address, so knownHostsFile is needed")
         return self
@@ -115,7 +115,7 @@ class SourceSettings(SettingsSection):
 
     @property
     def fetches_at_once(self) -> int:
-        """How many lookups git works on at once."""
+        """How many lookups git runs concurrently."""
         return min(self.concurrency, self.max_disk_bytes // (2 * self.max_fetch_bytes))
 
     @property

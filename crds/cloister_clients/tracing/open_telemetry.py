@@ -1,6 +1,6 @@
 """Spans by OpenTelemetry's SDK, sent by a thread of their own as OTLP over HTTP.
 
-Whoever ends a span only puts it into a bounded queue. A collector that is away costs one warning
+Ending a span only puts it into a bounded queue. A collector that is away costs one warning
 and a request now and then: meanwhile spans are dropped.
 """
 
@@ -40,7 +40,7 @@ DELAY_SECONDS: Final = 2.0
 REQUEST_SECONDS: Final = 5.0
 """Seconds for one request, with the library's own attempts."""
 BACKOFF: Final = Backoff(first=5.0, longest=300.0)
-"""How long a collector is left alone that did not take spans."""
+"""How long a collector that did not accept spans is not queried."""
 LIBRARY: Final = "opentelemetry.exporter"
 """Loggers of the library that sends; it writes several lines for every failure."""
 
@@ -66,7 +66,7 @@ class _LastLine(logging.Handler):
 
 
 class PatientExporter(SpanExporter):
-    """Sends spans, and leaves a collector alone for a while that does not take them."""
+    """Sends spans, and pauses for a while when the collector does not accept them."""
 
     def __init__(self, inner: SpanExporter, endpoint: str) -> None:
         self._inner = inner
@@ -82,7 +82,7 @@ class PatientExporter(SpanExporter):
 
     @override
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans, or drop them while the collector is left alone."""
+        """Send spans, or drop them during a pause."""
         if time.monotonic() < self._next or (self._closing and self._failures):
             self._dropped += len(spans)
             return SpanExportResult.FAILURE
@@ -242,7 +242,7 @@ class OpenTelemetryTracer:
                 raise
 
     def traceparent(self) -> str:
-        """Return the current span for another process; empty = none is recorded."""
+        """Return the current span for another process; empty if none is recorded."""
         if not _is_recorded():
             return ""
         carrier: dict[str, str] = {}
@@ -250,7 +250,7 @@ class OpenTelemetryTracer:
         return carrier.get("traceparent", "")
 
     def trace_id(self) -> str:
-        """Return the identifier of the current trace; empty = there is none."""
+        """Return the identifier of the current trace; empty if there is none."""
         found = trace.get_current_span().get_span_context()
         return trace.format_trace_id(found.trace_id) if found.is_valid else ""
 

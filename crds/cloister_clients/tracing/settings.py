@@ -25,9 +25,9 @@ class TracingSettings(SettingsSection):
     who begins it decides. Default 1."""
     headers_file: Path | None = None
     """File with headers of every request to the collector, such as its token, one `Name: value` a
-    line. Unset = none."""
+    line. Unset if there is none."""
     ca_file: Path | None = None
-    """PEM file with the only authorities that are trusted at the collector; unset = the public
+    """PEM file with the only authorities that are trusted at the collector; unset means the public
     ones."""
 
     def check_prerequisites(self) -> None:
@@ -47,7 +47,7 @@ class TracingSettings(SettingsSection):
         Raises
         ------
         SettingsError
-            When the file cannot be read or a line is no header; the line is not quoted.
+            When the file cannot be read or a line is not a header; the line is not quoted.
         """
         require_file("tracing.headersFile", self.headers_file)
         if self.headers_file is None:
@@ -60,8 +60,8 @@ class TracingSettings(SettingsSection):
             header = _HEADER.fullmatch(line.strip())
             if header is None:
                 raise SettingsError(
-                    f"tracing.headersFile: {self.headers_file}: line {number} is no header; write "
-                    "one `Name: value` a line, in ASCII"
+                    f"tracing.headersFile: {self.headers_file}: line {number} is not a header; "
+                    "write one `Name: value` a line, in ASCII"
                 )
             found[header[1]] = header[2]
         return found

@@ -109,11 +109,11 @@ class _Process:
     """What the process has one of, as it has one root logger."""
 
     tracer: Tracer | None = None
-    """Makes its spans; None = tracing is off."""
+    """Makes its spans; None if tracing is off."""
 
 
 def install(tracer: Tracer | None) -> None:
-    """Make a tracer the one of this process; None = switch tracing off."""
+    """Make a tracer the one of this process; None to switch tracing off."""
     _Process.tracer = tracer
 
 
@@ -136,10 +136,10 @@ def span(
     Parameters
     ----------
     parent
-        The span outside of this process that caused it (W3C Trace Context, traceparent). Empty =
-        the current span; where there is none, or this is invalid, a new trace begins.
+        The span outside of this process that caused it (W3C Trace Context, traceparent). Empty
+        means the current span; where there is none, or this is invalid, a new trace begins.
     link
-        A span that is only mentioned, in the same form; empty or invalid = none is.
+        A span that is only mentioned, in the same form; empty or invalid means none.
     inner
         Whether it is only recorded within another span, so that it begins no trace.
     attributes
@@ -154,13 +154,13 @@ def span(
 
 
 def traceparent() -> str:
-    """Return the current span for another process (W3C Trace Context); empty = none is recorded."""
+    """Return the current span as W3C Trace Context; empty if none is recorded."""
     tracer = _Process.tracer
     return tracer.traceparent() if tracer is not None else ""
 
 
 def trace_id() -> str:
-    """Return the identifier of the current trace, 32 hexadecimal digits; empty = there is none."""
+    """Return the identifier of the current trace, 32 hexadecimal digits; empty if there is none."""
     tracer = _Process.tracer
     return tracer.trace_id() if tracer is not None else ""
 
@@ -172,7 +172,7 @@ def traced(settings: TracingSettings | None, component: str) -> Iterator[None]:
     Parameters
     ----------
     settings
-        Where they are sent; None = nothing is recorded, and nothing imported.
+        Where they are sent; None if nothing is recorded, and nothing imported.
     component
         The program: ``operator`` or ``api``.
 

@@ -1,6 +1,6 @@
 """What a container really gets, counted out from the file and the defaults of the format.
 
-For ``cloister config explain`` and whoever builds Pods. Source: spec 44, 46, 47.
+For ``cloister config explain`` and the builder of Pods. Source: spec 44, 46, 47.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def shared_memory(config: ServiceConfig, container: ContainerConfig) -> int:
 
 
 def grace_period(config: ServiceConfig) -> timedelta:
-    """Return the longest time that any container has to stop."""
+    """Return the longest time in which any container must stop."""
     stops = (container.stop_timeout for container in config.containers)
     longest = max(DEFAULT_STOP if stop is None else stop for stop in stops)
     return timedelta(seconds=longest)
@@ -142,12 +142,12 @@ def health_allowance(check: Healthcheck | None) -> timedelta | None:
     Parameters
     ----------
     check
-        Health check of the file; None = there is none.
+        Health check of the file; None if there is none.
 
     Returns
     -------
     timedelta | None
-        The time of all checks that may fail, with a margin; None = it has no
+        The time of all checks that may fail, with a margin; None if it has no
         health check.
     """
     if check is None or check.disabled:
@@ -161,12 +161,12 @@ def silence_allowance(check: Healthcheck | None) -> timedelta | None:
     Parameters
     ----------
     check
-        Health check of the file; None = there is none.
+        Health check of the file; None if there is none.
 
     Returns
     -------
     timedelta | None
-        The time of one check with a margin; None = it has no health check.
+        The time of one check with a margin; None if it has no health check.
     """
     if check is None or check.disabled:
         return None

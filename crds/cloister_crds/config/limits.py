@@ -111,7 +111,7 @@ _LIKE_METRICS_SECRET = re.compile(
 
 
 def metrics_secret(names: Container[str]) -> str | None:
-    """Return the secret that protects the metrics, of those that a file names; None = none does."""
+    """Return the secret of a file that protects the metrics; None if none does."""
     return next((each for each in METRICS_SECRETS if each in names), None)
 
 

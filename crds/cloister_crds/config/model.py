@@ -83,7 +83,7 @@ class TlsMode(StrEnum):
 
 
 class EncryptedBodies(StrEnum):
-    """Whether bodies of requests may, or have to, be encrypted to a key of the enclave."""
+    """Whether bodies of requests may, or must, be encrypted to a key of the enclave."""
 
     OPTIONAL = "optional"
     """Clients decide, request by request."""
@@ -174,7 +174,7 @@ class Healthcheck(Frozen):
     """How the health of a container is checked, as in Docker."""
 
     test: tuple[str, ...]
-    """Words: ``CMD`` and a command, ``CMD-SHELL`` and one line, or ``NONE`` alone (no check)."""
+    """Words: ``CMD`` and a command, ``CMD-SHELL`` and one line, or only ``NONE`` (no check)."""
     interval: timedelta = timedelta(seconds=30)
     """Time between two checks, at least 1 ms."""
     timeout: timedelta = timedelta(seconds=30)
@@ -241,7 +241,7 @@ class ContainerConfig(Frozen):
     pids_limit: int = 65536
     """Most processes at a time; -1 sets no limit."""
     healthcheck: Healthcheck | None = None
-    """None = no check (the image's HEALTHCHECK is not used either)."""
+    """None means no check (the image's HEALTHCHECK is not used either)."""
     restart: Restart = Restart.NO
     """What follows when its process exits."""
     restart_limit: int | None = None
@@ -274,7 +274,7 @@ class Shim(Frozen):
     rate_limit: float | None = None
     """Requests per second and caller; None sets no limit."""
     rate_burst: int | None = None
-    """Requests at once and caller above `rate_limit`; None means 1."""
+    """Requests of a caller in one burst above `rate_limit`; None means 1."""
     tls_mode: TlsMode | None = None
     """How the certificate is made; None and all but `TlsMode.SELF_SIGNED` as the platform is
     set."""

@@ -66,7 +66,7 @@ these objects in memory."""
 
 
 class DesiredState(StrEnum):
-    """Whether the container is to run."""
+    """Whether the container should run."""
 
     RUNNING = "Running"
     STOPPED = "Stopped"
@@ -95,10 +95,10 @@ class UpdatePhase(StrEnum):
 
 
 class UpdateType(StrEnum):
-    """How an update takes over."""
+    """How an update is promoted."""
 
     BLUE_GREEN = "blue_green"
-    """The new enclave starts beside the old one."""
+    """The new enclave starts while the old one serves."""
     REPLACE = "replace"
     """The old enclave ends first."""
 
@@ -185,7 +185,7 @@ class ContainerSpec(Model):
     """tag of the release to run."""
     commit: Commit | None = None
     """commit, when set, must be where the tag points to, or the one that serves or last served;
-    unset = that one while tag is the same, else wherever the tag points when the request is
+    unset means that one while tag is the same, else wherever the tag points when the request is
     decided."""
     state: DesiredState = DesiredState.RUNNING
     """state is Running or Stopped. Default Running."""
@@ -201,14 +201,14 @@ class ContainerSpec(Model):
     debug: Flag = False
     """debug makes a debug enclave, which verified clients refuse. Default false."""
     staging: Flag | None = None
-    """staging makes an update wait for promote; unset = status.staging."""
+    """staging makes an update wait for promote; unset means status.staging."""
     gpus: Annotated[int, Whole(0, 64)] | None = None
-    """gpus replaces the file's value; unset = the file's."""
+    """gpus replaces the file's value; unset means the file's."""
     custom_domain: Hostname | None = None
-    """customDomain is a verified Domain of the organization; unset = the generated host name
-    alone."""
+    """customDomain is a verified Domain of the organization; unset means the generated host name
+    only."""
     host: ObjectName | None = None
-    """host names the Host; unset = the default Host."""
+    """host names the Host; unset means the default Host."""
     auto_update: Flag = False
     """autoUpdate follows later published releases; production only. Default false."""
     github_connected: Flag = True
@@ -219,17 +219,17 @@ class ContainerSpec(Model):
     disable_confidential: Flag = False
     """disableConfidential runs without the TEE of the Host; debug only. Default false."""
     relaunch: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """relaunch is any text; a new value makes a new attempt of the same request. Unset = none
-    requested."""
+    """relaunch is any text; a new value makes a new attempt of the same request. Unset if there is
+    none requested."""
     relaunch_staging: Flag | None = None
     """relaunchStaging is staging of the update that the present value of relaunch requests; when
-    that has ended, or was put back, it counts no more. Unset = staging."""
+    that has ended, or was put back, it counts no more. Unset means staging."""
     promote: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """promote names the staged revision (status.update.revision) that takes over; a stale name
-    promotes nothing. Unset = none."""
+    """promote names the staged revision (status.update.revision) to promote; a stale name
+    promotes nothing. Unset if there is none."""
     replaces: ObjectName | None = None
     """replaces names an older Container of the namespace: it serves until this one is ready, its
-    host names pass over, then it is deleted. Immutable. Unset = none."""
+    host names pass over, then it is deleted. Immutable. Unset if there is none."""
 
 
 class LatestRelease(Model):
@@ -289,7 +289,7 @@ class UpdateStatus(Model):
     message: Text = ""
     """message of the failure; empty otherwise."""
     preview: Word = ""
-    """preview is the host name at which an update that waits for promotion can be tried; empty =
+    """preview is the host name at which an update that waits for promotion can be tried; empty if
     it does not wait."""
 
 
@@ -340,14 +340,14 @@ class ContainerStatus(RecordStatus):
     internal_domain: Word = ""
     """internalDomain is the generated host name."""
     active_enclave: Word = ""
-    """activeEnclave is the name of the Enclave that serves; empty = none."""
+    """activeEnclave is the name of the Enclave that serves; empty if there is none."""
     candidate: Word = ""
-    """candidate is the name of the Enclave on its way; empty = none."""
+    """candidate is the name of the Enclave on its way; empty if there is none."""
     current_tag: Word = ""
     """currentTag is the tag that serves or last served; before the first ready the requested
     one."""
     current_commit: Word = ""
-    """currentCommit is the commit that serves or last served; empty = nothing has served yet."""
+    """currentCommit is the commit that serves or last served; empty if nothing has served yet."""
     staging: Flag | None = None
     """staging is the Deployment's defaultStaging as it was when the first Enclave was made; it
     counts where spec does not say staging. Unset before that."""
@@ -356,11 +356,11 @@ class ContainerStatus(RecordStatus):
     the update in progress; the cancel of the update goes back to it. Unset before the first
     reconcile."""
     requested_tag: Word = ""
-    """requestedTag is the tag that is to run: that of spec, the one that is followed, or the one
-    that goes on or comes back instead (keptRequest)."""
+    """requestedTag is the desired tag: that of spec, the one that is followed, or the one
+    that continues or comes back instead (keptRequest)."""
     kept_request: KeptRequest | None = None
     """keptRequest counts instead of what spec requests: what served, after a stop ended an update
-    that was not accepted, or after automatic updates were switched off. Unset = spec counts."""
+    that was not accepted, or after automatic updates were switched off. Unset if spec counts."""
     latest_release: LatestRelease | None = None
     """latestRelease of the repository; unset while autoUpdate is off."""
     resources: ContainerResources | None = None
@@ -371,7 +371,7 @@ class ContainerStatus(RecordStatus):
     """sshPort of a debug enclave; unset otherwise."""
     replaced_by: Word = ""
     """replacedBy is the name of the Container that replaces this one; until that one is ready, this
-    one goes on to serve. Empty = none does."""
+    one continues to serve. Empty if none does."""
     update: UpdateStatus | None = None
     """update in progress or failed; unset otherwise."""
     message: Text = ""
@@ -383,7 +383,7 @@ class ContainerStatus(RecordStatus):
     unset while unknown."""
     served_bindings: ServedBindings | None = None
     """servedBindings are the secrets and SSH keys of the serving enclave's request, which are in
-    use although spec may no longer name them; unset = none serves."""
+    use although spec may no longer name them; unset if none serves."""
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=10), ListType("atomic")] = ()
     """history of the last ten enclaves, newest first."""
 
@@ -440,7 +440,7 @@ class Container(Record):
         Column("Host", ".status.host.name", wide=True),
         Column("API-Name", ".spec.name", wide=True),
         Column("Replaced-By", ".status.replacedBy", wide=True),
-        # Empty while all is well: at the end of the line it makes that of a failure longer alone.
+        # Empty while all is well: at the end of the line it lengthens only that of a failure.
         Column("Message", ".status.message"),
     )
 

@@ -54,8 +54,8 @@ class Deployment(Record):
         singular="deployment",
         short_names=("cdep",),
         namespaced=True,
-        description="The Containers of one repository in one organization. Made by whoever needs "
-        "it first; it is deleted with its last Container when Cloister made it.",
+        description="The Containers of one repository in one organization. Created for the first "
+        "Container that needs it; it is deleted with its last Container when Cloister made it.",
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Repo", ".spec.repo"),

@@ -42,17 +42,18 @@ class DomainStatus(RecordStatus):
     verified: Flag = False
     """verified: both records were seen in one check; only a lost TXT record clears it."""
     verified_at: Timestamp | None = None
-    """verifiedAt is when it was verified, in UTC; unset = it is not."""
+    """verifiedAt is when it was verified, in UTC; unset if it is not."""
     lost_at: Timestamp | None = None
-    """lostAt is when it lost its verification, in UTC; unset = it did not, or is verified again."""
+    """lostAt is when it lost its verification, in UTC; unset if it did not, or is verified
+    again."""
     served_until: Timestamp | None = None
     """servedUntil is when one that lost its verification ceases to be served, in UTC."""
     checked_at: Timestamp | None = None
-    """checkedAt is when DNS was last checked, in UTC; unset = never."""
+    """checkedAt is when DNS was last checked, in UTC; unset if never."""
     cname_configured: Flag | None = None
-    """cnameConfigured: the CNAME was right in the last check; unset = never checked."""
+    """cnameConfigured: the CNAME was right in the last check; unset if never checked."""
     txt_configured: Flag | None = None
-    """txtConfigured: the TXT record was right in the last check; unset = not recorded yet."""
+    """txtConfigured: the TXT record was right in the last check; unset if not recorded yet."""
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names (metadata.name) of the Containers that use it."""
     last_handled_request: Word = ""

@@ -37,7 +37,7 @@ class EnclavePhase(StrEnum):
     READY = "Ready"
     """Every container has started, is healthy and none has exited non-zero."""
     FAILED = "Failed"
-    """It failed for good, or was lost; it has no Pod or soon has none."""
+    """It failed permanently, or was lost; it has no Pod or soon has none."""
     ENDED = "Ended"
     """It was terminated."""
 
@@ -71,17 +71,17 @@ class ImageFacts(Model):
     image: Reference
     """image reference with digest, as the kubelet pulls it."""
     entrypoint: ImageArguments | None = None
-    """entrypoint of the image; unset = none."""
+    """entrypoint of the image; unset if there is none."""
     cmd: ImageArguments | None = None
-    """cmd of the image; unset = none."""
+    """cmd of the image; unset if there is none."""
     env: ImageEnvironment = ()
     """env of the image, ``NAME=value``."""
     user: Word = ""
-    """user of the image; empty = root."""
+    """user of the image; empty means root."""
     working_dir: ImageDirectory = ""
-    """workingDir of the image; empty = /."""
+    """workingDir of the image; empty means /."""
     stop_signal: Word = ""
-    """stopSignal of the image; empty = SIGTERM."""
+    """stopSignal of the image; empty means SIGTERM."""
 
 
 class EnclaveKey(Model):
@@ -114,7 +114,7 @@ class EnclaveSummary(Model):
     unenforced: Annotated[tuple[Word, ...], Field(max_length=64), ListType("atomic")] = ()
     """unenforced lists fields of the file that the Host cannot enforce. Default none."""
     secrets: Annotated[tuple[Word, ...], Field(max_length=16_384), ListType("atomic")] | None = None
-    """secrets that the containers of the file name, ordered; unset = made by an earlier release,
+    """secrets that the containers of the file name, ordered; unset if made by an earlier release,
     which did not record them."""
 
 
@@ -153,7 +153,7 @@ class EnclaveSpec(Model):
     ssh_keys: Annotated[
         tuple[EnclaveKey, ...], Field(max_length=64), ListType("map", keys=("name",))
     ] = ()
-    """sshKeys may log in to it; of debug enclaves alone. Default none."""
+    """sshKeys may log in to it; only of debug enclaves. Default none."""
     host: Word
     """host that it runs on."""
     pull_secrets: Annotated[tuple[Word, ...], Field(max_length=8), ListType("atomic")] = ()
@@ -162,17 +162,17 @@ class EnclaveSpec(Model):
     hostnames: Annotated[tuple[Word, ...], Field(max_length=4), ListType("atomic")] = ()
     """hostnames that it serves, the public one first."""
     preview: Word = ""
-    """preview is the host name at which it can be tried while it waits for promotion; empty = it
+    """preview is the host name at which it can be tried while it waits for promotion; empty if it
     was not made to wait."""
     stop_first: Flag = False
     """stopFirst is whether the previous Enclave terminates before this one starts, since both need
     the same GPUs; its Pod waits for them ahead of others. Default false."""
     signed_certificate: Flag = False
     """signedCertificate is whether the enclave requests its certificate from the API, with a token
-    of its Pod; otherwise its shim signs by itself. Default false."""
+    of its Pod; otherwise its shim signs itself. Default false."""
     service: Word = ""
     """service is the name under which its containers find its verified files, and clients its
-    attestation; empty = that of the operator's settings."""
+    attestation; empty means that of the operator's settings."""
 
     @property
     def served_names(self) -> tuple[str, ...]:
@@ -209,11 +209,11 @@ class ContainerState(Model):
     state: ContainerStateName
     """state: Waiting, Running or Terminated."""
     healthy: Flag | None = None
-    """healthy as its healthcheck says; unset = it has none, or was not checked yet."""
+    """healthy as its healthcheck says; unset if it has none, or was not checked yet."""
     restart_count: Count = 0
     """restartCount since the Pod started."""
     exit_code: Annotated[int, Whole(-2_147_483_648, 2_147_483_647)] | None = None
-    """exitCode of its last termination; unset = it never terminated."""
+    """exitCode of its last termination; unset if it never terminated."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """message: reason and text of a wait or an end."""
 
@@ -228,7 +228,7 @@ class EnclaveStatus(Status):
     message: Text = ""
     """message of the phase for people."""
     pod_uid: Word = Field(default="", alias="podUID")
-    """podUID of its Pod; empty = none was seen. Once set, no second Pod is ever made."""
+    """podUID of its Pod; empty if none was seen. Once set, no second Pod is ever made."""
     node: Word = ""
     """node that the Pod runs on."""
     address: Word = ""
@@ -254,9 +254,9 @@ class EnclaveStatus(Status):
     serving: Flag = False
     """serving is whether it serves: it was promoted and not demoted yet. Default false."""
     promoted_at: Timestamp | None = None
-    """promotedAt is when it began to serve, in UTC; unset = it never served."""
+    """promotedAt is when it began to serve, in UTC; unset if it never served."""
     demoted_at: Timestamp | None = None
-    """demotedAt is when it ceased to serve, in UTC; unset = it never ceased."""
+    """demotedAt is when it ceased to serve, in UTC; unset if it never ceased."""
 
 
 class Enclave(Resource):
@@ -269,7 +269,7 @@ class Enclave(Resource):
         short_names=("encl",),
         namespaced=True,
         description="One attempt to run a Container's request: immutable, with one Pod in its "
-        "life. Made by the operator alone.",
+        "life. Created only by the operator.",
     )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("Container", ".spec.container.name"),

@@ -124,7 +124,7 @@ class Toleration(Model):
     value: LabelValue = ""
     """value of the taint, with operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """effect of the taint; unset = every effect."""
+    """effect of the taint; unset means every effect."""
 
 
 class ModelStore(Model):
@@ -150,10 +150,10 @@ class ModelStore(Model):
         ]
         | None
     ) = None
-    """directory on every node of the pool; enclaves read it. Unset = a claim holds the store."""
+    """directory on every node of the pool; enclaves read it. Unset if a claim holds the store."""
     claim: ObjectName | None = None
     """claim is the name of a PersistentVolumeClaim that every organization's namespace has.
-    Unset = a directory of the nodes holds the store."""
+    Unset if a directory of the nodes holds the store."""
     known: (
         Annotated[
             tuple[
@@ -173,11 +173,11 @@ class ModelStore(Model):
         | None
     ) = None
     """known lists the values of mpk that the store has, as `cloister models index` prints them;
-    files that name others are refused. Unset = an enclave finds out when it starts."""
+    files that name others are refused. Unset means an enclave finds out when it starts."""
 
 
 class Sizing(Model):
-    """What the platform takes beside the containers of the file."""
+    """What the platform takes in addition to the containers of the file."""
 
     overhead_cpu_milli: Annotated[int, Whole(0, 64_000)] = 0
     """overheadCpuMilli is CPU for our sidecars in thousandths of a core. Default 0."""
@@ -322,8 +322,8 @@ class HostSpec(Model):
     initdata: Annotated[
         tuple[InitdataFile, ...], Field(max_length=16), ListType("map", keys=("name",))
     ] = ()
-    """initdata lists files for the guest of each enclave, beside its measurement document; their
-    digest is measured by the hardware. teeUnit Pod only. Default none."""
+    """initdata lists files for the guest of each enclave, in addition to its measurement document;
+    their digest is measured by the hardware. teeUnit Pod only. Default none."""
     attestation_service: (
         Annotated[
             str,
@@ -338,7 +338,7 @@ class HostSpec(Model):
     """attestationService answers for evidence inside the confidential machine, as the REST server
     of the guest components does. Unset with teeUnit Pod = http://127.0.0.1:8006."""
     runtime_class_name: ObjectName | None = None
-    """runtimeClassName of enclave Pods, such as kata-qemu-snp; unset = the node's default."""
+    """runtimeClassName of enclave Pods, such as kata-qemu-snp; unset means the node's default."""
     node_selector: Annotated[
         tuple[NodeLabel, ...], Field(max_length=32), ListType("map", keys=("name",))
     ] = ()
@@ -346,7 +346,7 @@ class HostSpec(Model):
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32), ListType("atomic")] = ()
     """tolerations of enclave Pods. Default none."""
     gpu: Gpu | None = None
-    """gpu describes the pool's GPUs; unset = none."""
+    """gpu describes the pool's GPUs; unset if there is none."""
     cpu_type: Annotated[str, Field(max_length=63)] = ""
     """cpuType is shown to users, such as EPYC-Genoa. Default empty."""
     devices: Annotated[
@@ -354,11 +354,12 @@ class HostSpec(Model):
     ] = ()
     """devices that configuration files may name here. Default none."""
     models: ModelStore | None = None
-    """models is the store of model weights; unset = none, and files with models are refused."""
+    """models is the store of model weights; unset if there is none, and files with models are
+    refused."""
     sizing: Sizing = Field(default_factory=Sizing)
-    """sizing is what the platform takes beside the containers of the file."""
+    """sizing is what the platform takes in addition to the containers of the file."""
     overcommit: Overcommit | None = None
-    """overcommit requests less than the file requests; tee None only. Unset = no overcommit."""
+    """overcommit requests less than the file requests; tee None only. Unset means no overcommit."""
     network_isolation: NetworkIsolation = NetworkIsolation.CONTAINER
     """networkIsolation is Container or Pod. Default Container."""
     allow_privileged_launcher: Flag = False

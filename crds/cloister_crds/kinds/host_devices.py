@@ -1,4 +1,4 @@
-"""What the nodes of a Host offer beside processors and memory: GPUs and other devices."""
+"""What the nodes of a Host offer in addition to processors and memory: GPUs and other devices."""
 
 from typing import Annotated, ClassVar
 
@@ -50,10 +50,10 @@ class Gpu(Model):
 
     resource: ExtendedResource | None = None
     """resource is the extended resource that the device plugin offers, such as nvidia.com/gpu: each
-    GPU is given to one container. Unset = deviceClass."""
+    GPU is given to one container. Unset means deviceClass."""
     device_class: ObjectName | None = None
     """deviceClass is the DeviceClass of the driver's GPUs (Dynamic Resource Allocation), such as
-    gpu.nvidia.com: containers of an enclave may share them. Unset = resource."""
+    gpu.nvidia.com: containers of an enclave may share them. Unset means resource."""
     counts: Annotated[
         tuple[Annotated[int, Strict(), Field(ge=1, le=64)], ...],
         Field(max_length=16),
@@ -76,7 +76,7 @@ class Gpu(Model):
         | None
     ) = None
     """metrics is where NVIDIA's DCGM exporters of the pool's nodes respond; each address of the
-    name is one exporter, so a Service has to be headless. Unset = GPUs have no metrics."""
+    name is one exporter, so a Service must be headless. Unset means GPUs have no metrics."""
 
 
 class Device(Model):

@@ -25,7 +25,7 @@ class ClaimHolder(Model):
     ]
     """namespace of the Container. Immutable."""
     name: ObjectName
-    """name of the Container (metadata.name); another one of the namespace when that takes over."""
+    """name of the Container (metadata.name); another one of the namespace after a transfer."""
 
 
 class HostnameClaimSpec(Model):

@@ -53,7 +53,7 @@ GROUP = "cloister.dev"
 VERSION = "v1alpha1"
 """The one served and stored version."""
 PAUSED_ANNOTATION = f"{GROUP}/paused"
-"""Value ``true`` makes the operator leave an object alone, where its kind can be paused."""
+"""Value ``true`` makes the operator ignore an object, if its kind can be paused."""
 REQUESTED_AT_ANNOTATION = f"{GROUP}/requested-at"
 """On a Domain or Deployment: "check now"; status.lastHandledRequest acknowledges with the same
 value."""
@@ -199,8 +199,9 @@ class Status(Model):
     """What every status begins with."""
 
     observed_generation: Annotated[int, Whole(-1, 9_007_199_254_740_991)] = -1
-    """observedGeneration is the metadata.generation this status was computed for; -1 = none yet, so
-    that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready one."""
+    """observedGeneration is the metadata.generation this status was computed for; -1 if there is
+    none yet, so that tools such as Flux and ``kubectl wait`` never take a fresh object for a ready
+    one."""
     conditions: Conditions = ()
     """conditions are the observations, one of each type; ``Ready`` is the summary."""
 
@@ -218,7 +219,7 @@ class RecordStatus(Status):
 
     id: Uuid | None = None
     """id is the metadata.uid that a restored object had when it was first created: its identifier
-    in the REST API. Written once, by `cloister restore`; unset = metadata.uid."""
+    in the REST API. Written once, by `cloister restore`; unset means metadata.uid."""
 
 
 class KindInfo(Model):

@@ -55,7 +55,7 @@ numbers: 2.0 is refused there."""
 ORGANIZATION_FINALIZER = f"{GROUP}/namespace"
 """Finalizer by which an Organization outlives what is in its namespace."""
 SYSTEM_NAMESPACES = ("default", "cloister-system")
-"""Namespaces that are not an organization's, beside all that begin with ``kube-``."""
+"""Namespaces that are not an organization's, in addition to all that begin with ``kube-``."""
 
 
 class Limits(Model):
@@ -65,17 +65,17 @@ class Limits(Model):
     """containers is how many Containers may exist, stopped ones counted. Default 10."""
     secrets: Annotated[int, Whole(0, 10_000)] | None = None
     """secrets is how many Secrets of cloister.dev may exist; core Secrets are bounded by a number
-    that follows from it. Unset = defaultLimits of the operator's settings, 100 by default."""
+    that follows from it. Unset means defaultLimits of the operator's settings, 100 by default."""
     ssh_keys: Annotated[int, Whole(0, 10_000)] | None = None
-    """sshKeys is how many SSHKeys may exist. Unset = defaultLimits, 100 by default."""
+    """sshKeys is how many SSHKeys may exist. Unset means defaultLimits, 100 by default."""
     domains: Annotated[int, Whole(0, 10_000)] | None = None
-    """domains is how many Domains may exist. Unset = defaultLimits, 100 by default."""
+    """domains is how many Domains may exist. Unset means defaultLimits, 100 by default."""
     api_keys: Annotated[int, Whole(0, 100_000)] | None = None
-    """apiKeys is how many API keys may exist, deleted ones not counted. Unset = defaultLimits, 1000
-    by default."""
+    """apiKeys is how many API keys may exist, deleted ones not counted. Unset means defaultLimits,
+    1000 by default."""
     admin_keys: Annotated[int, Whole(0, 10_000)] | None = None
     """adminKeys is how many valid admin keys may exist; the command line of the API creates them
-    beyond it. Unset = defaultLimits, 100 by default."""
+    beyond it. Unset means defaultLimits, 100 by default."""
     cpus: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (2, 4, 8, 16, 32)
     """cpus are the values that a configuration file may request. Default 2, 4, 8, 16, 32."""
     memory: Annotated[tuple[Tier, ...], Field(max_length=16), ListType("set")] = (
@@ -134,7 +134,7 @@ class Billing(Model):
         default=None, alias="customerID"
     )
     """customerID is the payment processor's customer. In spec: once the processor has reported this
-    customer, status.billing wins. In status: the customer it reported. Unset = no processor."""
+    customer, status.billing wins. In status: the customer it reported. Unset means no processor."""
 
 
 class OrganizationSpec(Model):
@@ -152,7 +152,7 @@ class OrganizationSpec(Model):
             + " && ".join(f"self != '{name}'" for name in SYSTEM_NAMESPACES),
             message="namespace belongs to the system ("
             + ", ".join(SYSTEM_NAMESPACES)
-            + " or kube-…); choose one for this Organization alone",
+            + " or kube-…); choose one for only this Organization",
             reason="FieldValueForbidden",
             check=lambda name: not name.startswith("kube-") and name not in SYSTEM_NAMESPACES,
         ),

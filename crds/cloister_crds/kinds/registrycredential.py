@@ -43,7 +43,7 @@ class RegistryCredentialStatus(RecordStatus):
     expired: Flag = False
     """expired is whether the registry refused the credentials when they were last used."""
     value_updated_at: Timestamp | None = None
-    """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
+    """valueUpdatedAt is when the core Secret was last written, in UTC; unset if not seen."""
 
 
 class RegistryCredential(Record):

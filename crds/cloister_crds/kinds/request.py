@@ -41,7 +41,7 @@ class RequestRecord(Model):
     tag: Word
     """tag of spec, or of the release that was followed."""
     commit: Word | None = None
-    """commit pin of spec; unset = none."""
+    """commit pin of spec; unset if there is none."""
     variables: Annotated[
         tuple[Variable, ...], Field(max_length=256), ListType("map", keys=("name",))
     ] = ()
@@ -53,14 +53,14 @@ class RequestRecord(Model):
     debug: Flag = False
     """debug enclave or not."""
     gpus: Count | None = None
-    """gpus given by spec; unset = the file's."""
+    """gpus given by spec; unset means the file's."""
     custom_domain: Word | None = None
-    """customDomain; unset = none."""
+    """customDomain; unset if there is none."""
     host: Word | None = None
-    """host named by spec; unset = the default one."""
+    """host named by spec; unset means the default one."""
     accept_shared_network: Flag = False
     """acceptSharedNetwork of spec."""
     disable_confidential: Flag = False
     """disableConfidential of spec."""
     relaunch: Word | None = None
-    """relaunch token; unset = none."""
+    """relaunch token; unset if there is none."""

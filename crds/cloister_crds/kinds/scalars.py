@@ -39,7 +39,7 @@ __all__ = [
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """Container names: lowercase letters, digits, hyphens, none at the ends (spec 12.4)."""
 LABEL_PATTERN = NAME_PATTERN
-"""A DNS label (RFC 1123); its length is bounded beside it."""
+"""A DNS label (RFC 1123); its length is bounded separately."""
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Name of an object (Kubernetes, "DNS subdomain names")."""
 REPO_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$"
@@ -108,8 +108,8 @@ _IS_TIME = Cel(
     message=_TIME.message,
     check=lambda time: time.year >= 1000,  # noqa: PLR2004 - as in the rule
 )
-"""Asked beside the format: the server takes a list for a string with the format date-time, and a
-rule over it fails as it should."""
+"""Checked in addition to the format: the server takes a list for a string with the format
+date-time, and a rule over it fails as it should."""
 
 Flag = Annotated[bool, Strict()]
 """true or false, never a word or number for it."""

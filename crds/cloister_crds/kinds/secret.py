@@ -54,8 +54,8 @@ class SecretSpec(Model):
     ]
     """name as configuration files write it. Immutable."""
     repo: Repo | None = None
-    """repo makes it a repository secret, for the files of that repository; unset = an organization
-    secret, for Containers that bind it. Immutable."""
+    """repo makes it a repository secret, for the files of that repository; unset means an
+    organization secret, for Containers that bind it. Immutable."""
     secret_ref: SecretRef
     """secretRef is where the value is."""
 
@@ -66,7 +66,7 @@ class SecretStatus(RecordStatus):
     used_by: Annotated[tuple[Word, ...], Field(max_length=1000), ListType("atomic")] = ()
     """usedBy are the names (metadata.name) of the Containers that use it."""
     value_updated_at: Timestamp | None = None
-    """valueUpdatedAt is when the core Secret was last written, in UTC; unset = not seen."""
+    """valueUpdatedAt is when the core Secret was last written, in UTC; unset if not seen."""
 
 
 class Secret(Record):

@@ -111,7 +111,7 @@ def action_state_of(phase: ContainerPhase, update: UpdatePhase | None) -> Action
     Parameters
     ----------
     update
-        The status of its update, also of one that waits or has failed; None = there is none.
+        The status of its update, also of one that waits or has failed; None if there is none.
     """
     if phase is ContainerPhase.STOPPING:
         return ActionState.STOPPING
@@ -141,14 +141,14 @@ def refusal(
     Parameters
     ----------
     update
-        The status of its update; None = there is none.
+        The status of its update; None if there is none.
     deleting
         Whether the container is being deleted, and stopping for that reason.
 
     Returns
     -------
     str | None
-        The message of the 409, which names the action and the state; None = it may be done.
+        The message of the 409, which names the action and the state; None if it may be done.
     """
     state = action_state_of(phase, update)
     if effect_of(action, state) is Effect.REFUSE:

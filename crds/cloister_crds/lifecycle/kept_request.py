@@ -2,7 +2,7 @@
 
 What serves, or last served, is the present release. Nothing that names no other release changes it:
 when a stop ends an update that was not accepted, the next start brings back what served; when
-automatic updates are switched off, the followed release goes on. The facade then writes that into
+automatic updates are switched off, the followed release continues. The facade then writes that into
 spec. The operator never writes spec: it remembers it in ``status.keptRequest``, so that the same
 manifest change has the same effect.
 """
@@ -47,7 +47,7 @@ _STOPPED = {ContainerPhase.STOPPING, ContainerPhase.STOPPED}
 
 
 def followed_tag(container: Container) -> str | None:
-    """Return the tag that status says is followed instead of ``spec.tag``; None = ``spec.tag``."""
+    """Return the followed tag of status instead of ``spec.tag``; None means ``spec.tag``."""
     latest = container.status.latest_release
     if latest is None or not latest.followed or latest.compared_to != container.spec.tag:
         return None
@@ -55,7 +55,7 @@ def followed_tag(container: Container) -> str | None:
 
 
 def requested(container: Container) -> RequestRecord:
-    """Return what is to run, as far as status and spec say."""
+    """Return the desired request, as far as status and spec define it."""
     asked = record(container.spec, followed_tag=followed_tag(container))
     return request_instead(container.status.kept_request, asked)
 
@@ -67,7 +67,7 @@ def requested_spec(container: Container) -> ContainerSpec:
 
 
 def is_in_force(kept: KeptRequest, asked: RequestRecord) -> bool:
-    """Return whether a kept request changes what spec asks for."""
+    """Return whether a kept request changes what spec requests."""
     return not same(request_instead(kept, asked), asked)
 
 
@@ -77,7 +77,7 @@ def request_instead(kept: KeptRequest | None, asked: RequestRecord) -> RequestRe
     Parameters
     ----------
     kept
-        What is kept; None = nothing.
+        What is kept; None if there is nothing.
     asked
         The request in spec, with the tag that is followed.
     """
@@ -91,7 +91,7 @@ def request_instead(kept: KeptRequest | None, asked: RequestRecord) -> RequestRe
 
 
 def release_before(status: ContainerStatus, request: RequestRecord) -> RequestRecord | None:
-    """Return a request with the release that last served; None = it is that one, or none served."""
+    """Return a request with the last served release; None if it is that one, or none served."""
     tag, commit = status.current_tag, status.current_commit
     if not commit or (tag == request.tag and request.commit in {None, commit}):
         return None
@@ -100,7 +100,7 @@ def release_before(status: ContainerStatus, request: RequestRecord) -> RequestRe
 
 
 def pinned_commit(status: ContainerStatus, request: RequestRecord) -> str | None:
-    """Return the commit that a request is for; None = whichever the tag points to.
+    """Return the commit that a request is for; None means whichever the tag points to.
 
     A request of the present tag that pins no commit keeps the present one: only a request that
     names another tag or commit changes the release.
@@ -125,7 +125,7 @@ def moved_tag_message(repo: str, tag: str, *, commit: str, target: str) -> str:
 
 
 def moved_tag(release: ReleaseFacts) -> str:
-    """Return the warning that the tag of a kept commit moved; empty = it did not."""
+    """Return the warning that the tag of a kept commit moved; empty if it did not."""
     target = release.tag_commit or release.commit
     if target == release.commit:
         return ""
@@ -144,7 +144,7 @@ def kept_request(
     asked
         The request in spec, with the tag that is followed.
     serving
-        The request of the Enclave that serves; None = none does.
+        The request of the Enclave that serves; None if none does.
     """
     status = container.status
     known = status.kept_request
@@ -169,7 +169,7 @@ def _kept(request: RequestRecord, instead_of: RequestRecord, *, update_ended: bo
 def _before_the_ended_update(
     container: Container, wanted: RequestRecord, serving: RequestRecord | None
 ) -> RequestRecord | None:
-    """Return what comes back after a stop that ends an update; None = this is no such stop.
+    """Return what comes back after a stop that ends an update; None if this is not such a stop.
 
     Only what was requested before the stop was seen is ended: a stop that names another release
     lets the next start deploy that one.
@@ -186,7 +186,7 @@ def _before_the_ended_update(
 def _followed_before(
     container: Container, asked: RequestRecord, serving: RequestRecord | None
 ) -> RequestRecord | None:
-    """Return what was followed until now; None = nothing was, or it is what spec asks for."""
+    """Return what was followed until now; None if nothing was, or it is what spec requests."""
     status, latest = container.status, container.status.latest_release
     if container.spec.auto_update or latest is None or not latest.followed:
         return None

@@ -33,9 +33,9 @@ class FinalizerDecision:
     report: bool
     """Whether a condition and an Event report that it waits, or what was lost."""
     requeue_after: timedelta | None
-    """When to reconcile again; None = never."""
+    """When to reconcile again; None if never."""
     gives_up_at: datetime | None = None
-    """When the operator removes it at the latest, in UTC; None = nothing waits."""
+    """When the operator removes it at the latest, in UTC; None if nothing waits."""
 
 
 NOTHING = FinalizerDecision(remove=False, report=False, requeue_after=None)
@@ -100,11 +100,11 @@ def served_until(
     noticed
         When its Service was seen not to select it any more, or its Pod to be gone, in UTC.
     heartbeat
-        Last heartbeat of its node, if that node is lost: time after it is not billed. None = the
-        node is not lost, or has no heartbeat.
+        Last heartbeat of its node, if that node is lost: time after it is not billed. None means
+        the node is not lost, or has no heartbeat.
     relieved
-        When the next Enclave of its Container was promoted: two never serve at once. None = none
-        was.
+        When the next Enclave of its Container was promoted: two never serve at the same time. None
+        if there is none was.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Pause: which objects an administrator can have the operator leave alone, and which never.
+"""Pause: which objects an administrator can have the operator ignore, and which never.
 
 The annotation is refused to tenants by an admission policy. A Domain, a HostnameClaim and a route
 are not paused: they decide who may have a host name, and another organization may wait for it. What
-of a paused Container goes on is decided in `cloister_operator.rollout.decide`.
+of a paused Container continues is decided in `cloister_operator.rollout.decide`.
 """
 
 from cloister_crds.kinds.meta import PAUSED_ANNOTATION, Resource

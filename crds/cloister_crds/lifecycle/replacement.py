@@ -109,7 +109,7 @@ def has_taken_over(container: Container) -> bool:
 
 
 def inherits_hostnames(container: Container, containers: Iterable[Container]) -> bool:
-    """Return whether host names that ``spec.replaces`` holds are to be transferred to a Container.
+    """Return whether host names that ``spec.replaces`` holds must be transferred to a Container.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def record(spec: ContainerSpec, *, followed_tag: str | None = None) -> RequestRe
     spec
         Spec of the Container.
     followed_tag
-        Tag of the release that is followed instead of ``spec.tag``; None = ``spec.tag``.
+        Tag of the release that is followed instead of ``spec.tag``; None means ``spec.tag``.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def differing_fields(one: RequestRecord, other: RequestRecord) -> frozenset[str]
 
 
 def is_made_for(enclave: EnclaveSpec, request: RequestRecord) -> bool:
-    """Return whether an Enclave runs what a request asks for.
+    """Return whether an Enclave runs what a request specifies.
 
-    A request that pins the very commit that an unpinned one resolved to is no other request.
+    A request that pins the very commit that an unpinned one resolved to is not another request.
     """
     made = enclave.request
     if made.commit is None and request.commit == enclave.commit:

@@ -30,7 +30,7 @@ def trace_annotation(traceparent: str, generation: int) -> dict[str, str]:
     Parameters
     ----------
     traceparent
-        The span of the request; empty = none is recorded, and there is no annotation.
+        The span of the request; empty if none is recorded, and there is no annotation.
     generation
         The generation of the object after it.
     """
@@ -38,7 +38,7 @@ def trace_annotation(traceparent: str, generation: int) -> dict[str, str]:
 
 
 def traceparent_of(resource: Resource, status: Status) -> str:
-    """Return the span that caused what is done for an object now; empty = none is known."""
+    """Return the span that caused what is done for an object now; empty if none is known."""
     found = _VALUE.fullmatch(resource.metadata.annotations.get(TRACE_ANNOTATION, ""))
     if found is None or int(found["generation"]) != resource.metadata.generation:
         return ""

@@ -48,7 +48,7 @@ class MeasuredHost(Model):
     """What of the Host is part of the identity."""
 
     tee: TEE
-    """tee of the machine; None = no TEE, also where a debug enclave switched it off."""
+    """tee of the machine; None if there is no TEE, also where a debug enclave switched it off."""
     tee_unit: TEEUnit | None = None
     """teeUnit: Pod or Node; absent without a TEE."""
     runtime_class_name: str | None = None
@@ -56,8 +56,8 @@ class MeasuredHost(Model):
     network_isolation: NetworkIsolation
     """networkIsolation: Container or Pod."""
     sizing: MeasuredSizing
-    """sizing: what the Pod gets beside the cpus and memory of the file. The hardware measures
-    the number of processors."""
+    """sizing: what the Pod gets in addition to the cpus and memory of the file. The hardware
+    measures the number of processors."""
     gpu_resource: str | None = None
     """gpuResource that the enclave's GPUs are of; absent without GPUs, and with gpuDeviceClass."""
     gpu_device_class: str | None = None

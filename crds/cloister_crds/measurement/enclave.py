@@ -62,7 +62,7 @@ class Measurement:
     document: MeasurementDocument
     """The measurement document."""
     initdata: Initdata | None
-    """What the hardware measures; None = nothing of the enclave (no TEE, or the node's)."""
+    """What the hardware measures; None if nothing of the enclave (no TEE, or the node's)."""
 
     @property
     def text(self) -> bytes:
@@ -114,7 +114,7 @@ def measure(
     service
         Name of the mount and of the well-known paths.
     gpus
-        GPUs that the request names; None = the file's.
+        GPUs that the request names; None means the file's.
     """
     wanted = config.gpus if gpus is None else gpus
     files = {each.name: each.content for each in host.initdata}
@@ -173,7 +173,7 @@ class Publication:
     text: str
     """The document's canonical form."""
     initdata: Initdata | None
-    """The initdata; None = none is measured."""
+    """The initdata; None if none is measured."""
     documents: dict[str, str] = field(default_factory=dict)
     """The documents that the measurement names, by name."""
 

@@ -37,7 +37,7 @@ PUBLISHED_RULES: Final = {
 POD_DOCUMENT: Final = "pod.json"
 """Name of the description of a Pod among the measured documents."""
 _PARTS: Final = ("requests.rego", "containers.rego")
-"""Files of the one module; each repeats its head, so that tools can read it by itself."""
+"""Files of the one module; each repeats its head, so that tools can read it on its own."""
 _WIDTH: Final = 400
 """Columns of a line that has several parts."""
 _BETWEEN: Final = "\ncloister_pod := "
@@ -107,7 +107,7 @@ def policy_text(pod: str) -> str:
 
 
 def pod_of(policy: str) -> str:
-    """Return the description of a Pod in a policy; empty = it has none."""
+    """Return the description of a Pod in a policy; empty if it has none."""
     return policy.partition(_BETWEEN)[2].removesuffix("\n")
 
 

@@ -153,7 +153,7 @@ class _Rewriter:
         return SchemaError(self._models[-1], field, problem)
 
     def _inline(self, name: str, schema: dict[str, Any], field: str) -> dict[str, Any]:
-        """Put a definition where it is referred to; what is beside the reference wins."""
+        """Put a definition where it is referred to; what stands next to the reference wins."""
         if name in self._open:
             raise self._error(field, f"{name} holds itself; structural schemas have no recursion")
         target = dict(self._definitions[name])
@@ -241,8 +241,8 @@ class _Rewriter:
             }
             if schema.get("required"):
                 result["required"] = list(schema["required"])
-            # additionalProperties: false is beside properties in no structural schema; the
-            # server prunes unknown fields, and refuses them where the client asks it to.
+            # additionalProperties: false never stands next to properties in a structural schema;
+            # the server prunes unknown fields, and refuses them where the client asks it to.
             return
         values = schema.get("additionalProperties")
         if isinstance(values, dict):

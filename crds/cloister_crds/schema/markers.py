@@ -46,7 +46,7 @@ def describe_fields(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 def _docstring(model: type[BaseModel], field: str) -> str:
-    """Return the docstring of a field where it was declared last; empty = it has none."""
+    """Return the docstring of a field where it was declared last; empty if it has none."""
     for each in model.__mro__[: model.__mro__.index(BaseModel)]:
         found = _fields_of(each.__module__).get(each.__qualname__, {}).get(field)
         if found is not None:
@@ -75,7 +75,7 @@ def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield name and docstring of each annotated attribute of a class; empty = it has none."""
+    """Yield name and docstring of each annotated attribute of a class; empty if it has none."""
     for statement, following in pairwise([*node.body, ast.Pass()]):
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
@@ -99,9 +99,9 @@ class Cel:
     message: str
     """Sentence for the user: what is wrong and what to do."""
     field_path: str | None = None
-    """Path of the field to blame, such as ``.customDomain``; None = where the rule is."""
+    """Path of the field to blame, such as ``.customDomain``; None means where the rule is."""
     reason: Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"] | None = None
-    """Machine-readable reason; None = FieldValueInvalid."""
+    """Machine-readable reason; None means FieldValueInvalid."""
     optional_old_self: bool = False
     """Whether the rule is also checked at creation, with ``oldSelf`` an optional value."""
     check: Callable[[Any], bool] | None = None
@@ -261,7 +261,7 @@ def immutable(what: str, remedy: str) -> Cel:
     """Forbid changes of a field.
 
     The server evaluates it at each write of the status too. For kinds whose status is written
-    often, and that the operator alone writes, the policy cloister-immutable forbids them.
+    often, and that only the operator writes, the policy cloister-immutable forbids them.
 
     Parameters
     ----------

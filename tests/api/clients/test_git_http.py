@@ -198,7 +198,7 @@ async def test_the_token_goes_along_and_is_in_no_message(
     provider = GitProvider(over_http(server, token_file=token))
     assert (await provider.resolve(REPO, "v1")).file == FILE
     token.write_text("expired-token\n")
-    with pytest.raises(SourceUnauthorized, match="has to renew it") as caught:
+    with pytest.raises(SourceUnauthorized, match="must renew it") as caught:
         await provider.resolve(REPO, "v1")
     assert "expired-token" not in str(caught.value)
     assert caught.value.transient

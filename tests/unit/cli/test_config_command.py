@@ -224,7 +224,7 @@ def test_explain() -> None:
         "target gateway, port 8080",
         "all others 404",
         "key needed for /v1/*",
-        "rate limit 20 per second, 40 at once",
+        "rate limit 20 per second, 40 in one burst",
     ):
         assert line in lines, line
 

@@ -1,6 +1,6 @@
 """Runs the program git so that neither a repository nor the environment can steer it.
 
-`GitProvider` alone calls it. Every lookup gets a directory of its own with an empty bare
+Only `GitProvider` calls it. Every lookup gets a directory of its own with an empty bare
 repository; git sees no configuration but the one written here, no variable of the process, no
 hook, and only the protocols that one call may speak. Output, written files, memory and time are
 bounded.
@@ -160,7 +160,7 @@ class Git:
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_OPTIONAL_LOCKS": "0",
-            # For the program that reads a directory: what git asks of servers by itself.
+            # For the program that reads a directory: what git requests of servers automatically.
             "GIT_PROTOCOL": "version=2",
             "GIT_PROTOCOL_FROM_USER": "0",
             "GIT_TERMINAL_PROMPT": "0",
@@ -187,8 +187,8 @@ class Git:
         found = tuple(map(int, numbers.groups())) if numbers else (0, 0)
         if found < OLDEST:
             raise SourceUnavailable(
-                f"git {found[0]}.{found[1]} is installed beside Cloister, and it has to be "
-                f"{OLDEST[0]}.{OLDEST[1]} or newer; an administrator has to renew the image"
+                f"git {found[0]}.{found[1]} is installed with Cloister, and it must be "
+                f"{OLDEST[0]}.{OLDEST[1]} or newer; an administrator must renew the image"
             )
 
     async def run(
@@ -205,7 +205,7 @@ class Git:
         protocol
             The one protocol that git may speak; ``none`` forbids each.
         options
-            Configuration of this call alone; it appears on no command line and in no file.
+            Configuration of only this call; it appears on no command line and in no file.
         limit
             Largest standard output, in bytes.
 
@@ -252,7 +252,7 @@ def _installed(name: str) -> str:
     """Return the path of a program."""
     program = shutil.which(name)
     if program is None:
-        raise SourceUnavailable(f"the program {name} is not installed beside Cloister")
+        raise SourceUnavailable(f"the program {name} is not installed with Cloister")
     return program
 
 

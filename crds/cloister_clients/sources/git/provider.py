@@ -186,7 +186,7 @@ class _Lookup:
     async def commits(self) -> dict[str, str]:
         """Return the commits that the fetched tags point to, by their names.
 
-        Tags of what is no commit are left out: nothing can be deployed from them.
+        Tags of what is not a commit are left out: nothing can be deployed from them.
         """
         names = "%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname:strip=2)"
         output = await self.git.run("for-each-ref", f"--format={names}", "refs/tags", limit=1048576)

@@ -31,7 +31,7 @@ _REPOSITORY_MISSING = re.compile(
     re.IGNORECASE,
 )
 _RENEW = (
-    "the git server refused the installation's own key or token; an administrator has to renew it"
+    "the git server refused the installation's own key or token; an administrator must renew it"
 )
 _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable], str], ...] = (
     (
@@ -39,7 +39,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], type[SourceRefused | SourceUnavailable],
         SourceRefused,
         (
             "the git server's host key is not the one in knownHostsFile; "
-            "an administrator has to check and enter it"
+            "an administrator must check and enter it"
         ),
     ),
     (re.compile(r"Permission denied \(|Load key|no such identity"), SourceUnauthorized, _RENEW),
@@ -222,7 +222,7 @@ def _local(repo: str, base: Path, owner: str, name: str) -> Remote:
 def _reader(repository: Path) -> str:
     """Return the address of a program that reads a directory, gitremote-helpers(1) `ext`.
 
-    A path alone would have git start the same program by a shell, which an image need not have.
+    A mere path would have git start the same program by a shell, which an image need not have.
     """
     escaped = str(repository).replace("%", "%%").replace(" ", "% ")
     return f"ext::git-upload-pack {escaped}"

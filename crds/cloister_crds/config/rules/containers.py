@@ -117,7 +117,7 @@ CONTAINER: Final = Table(
             "env",
             environment.read_env,
             ENV,
-            "Variables: NAME: value, or NAME alone for a deploy-time value.",
+            "Variables: NAME: value, or only NAME for a deploy-time value.",
         ),
         Field(
             "secrets",

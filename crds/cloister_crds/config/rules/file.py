@@ -149,7 +149,7 @@ def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
     Returns
     -------
     ServiceConfig | None
-        The normalised form; None where the report has to say why. It is to be
+        The normalised form; None where the report must say why. It must be
         used only when the report has no error.
     """
     spot = Spot(root, "", report)

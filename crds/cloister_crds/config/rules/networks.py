@@ -60,7 +60,7 @@ def _read_host(spot: Spot) -> str | None:
     elif _is_address(text):
         message = "addresses are not possible: write the host name"
     elif "/" in text or ":" in text:
-        message = "write the host name alone, without scheme, port and path"
+        message = "write only the host name, without scheme, port and path"
     elif len(text) > MAX_HOST or not HOST.fullmatch(text):
         message = "write letters, digits and hyphens between dots"
     if message is not None:
@@ -92,7 +92,7 @@ NETWORK: Final = Table(
             "allow",
             _read_allow,
             {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ALLOW},
-            "Host names that an allowlist lets through.",
+            "Host names that an allowlist admits.",
         ),
     ),
     hints={"driver": "every network is a bridge of the enclave: remove it"},
@@ -156,7 +156,7 @@ def read_attached(spot: Spot) -> tuple[str, ...] | None:
         if name is not None and name in names:
             item.error("DuplicateEntry", f"{name} is listed twice: list it once")
         elif name == RESERVED:
-            message = f"{RESERVED} is attached to the shim's target by itself: remove it"
+            message = f"{RESERVED} is attached to the shim's target automatically: remove it"
             item.error("ReservedName", message)
         elif name is not None:
             names.append(name)

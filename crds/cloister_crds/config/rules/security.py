@@ -110,7 +110,7 @@ def read_user(spot: Spot) -> User | None:
     if text is None:
         return None
     if not re.fullmatch(USER_PATTERN, text):
-        message = f"{show(text)} is not a {wanted}; names are known to the image alone"
+        message = f"{show(text)} is not a {wanted}; names are known only to the image"
         spot.error("InvalidUser", message)
         return None
     uid, _, gid = text.partition(":")

@@ -82,7 +82,7 @@ def _read_origin(spot: Spot, *, alone: bool) -> str | None:
     if text is None or (text == "*" and alone):
         return text
     if text == "*":
-        message = "* allows all origins: write it alone, or remove it"
+        message = "* allows all origins: write only it, or remove it"
         spot.error("InvalidOrigin", message)
         return None
     if len(text) > MAX_ORIGIN or not re.fullmatch(ORIGIN_PATTERN, text):
@@ -195,7 +195,7 @@ SHIM: Final = Table(
             "rate-burst",
             _positive,
             {"type": "integer", "minimum": 1},
-            "Requests at once and caller above the rate limit.",
+            "Requests of a caller in one burst above the rate limit.",
         ),
         Field(
             "tls-mode",

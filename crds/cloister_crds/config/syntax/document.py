@@ -254,7 +254,7 @@ class Builder:
             message = f"the anchor &{event.anchor} is not allowed: remove it, write values out"
             self.problems.append(self._problem(event, "AnchorNotAllowed", message))
         if event.tag is not None:
-            message = f"the tag {event.tag} is not allowed: remove it, quote what is to be text"
+            message = f"the tag {event.tag} is not allowed: remove it, quote what should be text"
             self.problems.append(self._problem(event, "TagNotAllowed", message))
 
     def _open(self, node: Sequence | Mapping, event: yaml.Event) -> None:

@@ -32,7 +32,7 @@ class GpuGroup:
     count: int
     """How many there are."""
     containers: tuple[str, ...]
-    """Names of the containers, in the order of the file; empty = no container has them."""
+    """Names of the containers, in the order of the file; empty if no container has them."""
 
 
 def gpu_count(config: ServiceConfig, given: int | None) -> int:
@@ -43,7 +43,7 @@ def gpu_count(config: ServiceConfig, given: int | None) -> int:
     config
         The parsed file.
     given
-        spec.gpus; None = the file's value holds.
+        spec.gpus; None means the file's value counts.
     """
     return config.gpus if given is None else given
 
@@ -136,7 +136,7 @@ def host_problems(config: ServiceConfig, host: Host, given: int | None) -> Itera
     config
         The parsed file.
     given
-        spec.gpus; None = the file's value counts.
+        spec.gpus; None means the file's value counts.
     """
     yield from gpu_problems(config, host, given)
     yield from device_problems(config, host)
@@ -152,7 +152,7 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
     config
         The parsed file.
     given
-        spec.gpus; None = the file's value counts.
+        spec.gpus; None means the file's value counts.
     """
     count, name, gpu = gpu_count(config, given), host.metadata.name, host.spec.gpu
     field = "gpus" if given is None else "spec.gpus"
@@ -171,7 +171,7 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
             wanted = f"GPU {max(assigned[container.name])}" if named else container.gpus
             yield _gpus(
                 path,
-                f"{path} (container {container.name}) asks for {wanted}; the enclave has {count} "
+                f"{path} (container {container.name}) requests {wanted}; the enclave has {count} "
                 f"GPUs. Change {field} or the container's gpus.",
             )
     shared = shared_gpus(assigned)
@@ -197,7 +197,7 @@ def device_resource(host: Host, device: str) -> str | None:
     Returns
     -------
     str | None
-        None when the Host does not offer it so: the device plugin alone decides the path and the
+        None when the Host does not offer it so: only the device plugin decides the path and the
         rights of a device, which are the same path and all rights.
     """
     path, _, rest = device.partition(":")
@@ -287,7 +287,7 @@ def _gpus(field: str, message: str) -> Problem:
 
 
 def staging_problems(config: ServiceConfig, spec: ContainerSpec) -> Iterator[Problem]:
-    """Yield a problem if updates of the Recreate strategy are to be staged.
+    """Yield a problem if updates of the Recreate strategy would be staged.
 
     Parameters
     ----------

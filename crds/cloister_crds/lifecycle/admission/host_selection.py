@@ -32,12 +32,12 @@ def confidentiality_conditions(
     Parameters
     ----------
     active
-        Status of the enclave that serves; None = none does.
+        Status of the enclave that serves; None if none does.
     """
     name, spec = host.metadata.name, host.spec
     if spec.tee is TEE.NONE:
         text = (
-            f"Host {name} has no trusted execution environment: whoever runs the node can read "
+            f"Host {name} has no trusted execution environment: the node's operator can read "
             "what runs here."
         )
         return (_not_confidential("NoTee", text),)
@@ -67,8 +67,8 @@ def _evidence(host: Host, active: EnclaveStatus | None) -> ConditionUpdate:
         return _not_confidential("NotAttested", text)
     if host.spec.tee_unit is TEEUnit.NODE:
         text = (
-            f"Its node gave evidence of {tee}, which measures no single enclave: whoever runs the "
-            "cluster may start other programs there. Use a Host with teeUnit Pod."
+            f"Its node gave evidence of {tee}, which measures no single enclave: the operator of "
+            "the cluster may start other programs there. Use a Host with teeUnit Pod."
         )
         return _not_confidential("NodeAttested", text)
     runtime = PUBLISHED_RULES.get(active.guest_rules)
@@ -87,7 +87,7 @@ def _unknown_rules(host: str, digest: str) -> str:
     """Return why rules are not those of this release, and what to do."""
     found = f"Rules with the digest {digest}" if digest else "No rules known to this release"
     return (
-        f"{found} judge what whoever runs the node requests of the machine: it may start other "
+        f"{found} judge what the node's operator requests of the machine: it may start other "
         f"programs there. Leave policy.rego out of spec.initdata of Host {host}, and relaunch an "
         "enclave of an earlier release."
     )
@@ -124,7 +124,7 @@ def pick_host(named: str | None, hosts: Iterable[Host]) -> Host | None:
     Parameters
     ----------
     named
-        spec.host; None = the default Host, of several the first by name.
+        spec.host; None means the default Host, of several the first by name.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def maps_users(spec: HostSpec) -> bool:
 
 
 def not_ready_condition(host: Host) -> Condition | None:
-    """Return the condition because of which a Host cannot be used now; None = it can.
+    """Return the condition because of which a Host cannot be used now; None if it can.
 
     A Host without a condition ``Ready`` was not reconciled yet and counts as usable.
     """

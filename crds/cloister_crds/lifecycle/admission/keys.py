@@ -41,7 +41,7 @@ _LAYOUTS: dict[str, tuple[int, int, int | None]] = {
     "sk-ecdsa-sha2-nistp256@openssh.com": (4, 2, 65),
 }
 """Of each type: how many fields its blob has, which of them is the key, and how many bytes that
-has (None = any). Source: RFC 4253, section 6.6; RFC 5656, section 3.1; RFC 8709, section 4;
+has (None means any). Source: RFC 4253, section 6.6; RFC 5656, section 3.1; RFC 8709, section 4;
 OpenSSH's PROTOCOL.u2f."""
 USED_BY_LIMIT = 1000
 """How many names status.usedBy holds; the schema's bound."""
@@ -163,9 +163,9 @@ def api_reachable_condition(address: str | None, error: str) -> ConditionUpdate:
     Parameters
     ----------
     address
-        The setting ``apiAddress``; None = it is not set.
+        The setting ``apiAddress``; None if it is not set.
     error
-        Why it is not reached at present, as a sentence; empty = it is.
+        Why it is not reached at present, as a sentence; empty if it is.
     """
     if address is None:
         text = (
@@ -187,7 +187,7 @@ def keys_without_api(config: ServiceConfig, host: Host | None, *, known: bool) -
     config
         The parsed file.
     host
-        The Host that it would run on; None = not known.
+        The Host that it would run on; None if not known.
     known
         False when the caller has the operator's settings and ``apiAddress`` is not set; else the
         Host's condition decides.
@@ -209,7 +209,7 @@ def keys_checked_condition(host: Host) -> ConditionUpdate | None:
     Returns
     -------
     ConditionUpdate | None
-        The condition ``KeysChecked`` of a Container; None = the Host has no condition yet.
+        The condition ``KeysChecked`` of a Container; None if the Host has no condition yet.
     """
     reachable = condition(host.status.conditions, API_REACHABLE)
     if reachable is None:

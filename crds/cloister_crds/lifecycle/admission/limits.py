@@ -42,11 +42,11 @@ _PATH_FACTOR = 10
 _KEYED_FACTOR = 24
 """Bytes of an expression for each byte of a path that needs a key: also in either case."""
 _PER_CONTAINER = 1_200
-"""Bytes of documents for each container beside its words."""
+"""Bytes of documents for each container in addition to its words."""
 _BASE = 16_384
 """Bytes of documents for each enclave."""
 _MACHINE_PER_CONTAINER = 2_500
-"""Bytes of rules for each container of a machine beside its words."""
+"""Bytes of rules for each container of a machine in addition to its words."""
 _MACHINE_BASE = 65_536
 """Bytes of rules for each machine."""
 
@@ -159,7 +159,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 """Creation time of what has none from the server yet."""
 _OVER = {EnclavePhase.FAILED, EnclavePhase.ENDED}
 _WAITS_FOR_A_PLACE = "LimitReached"
-"""Reason of a successor that waits for the very place that is to pass to it."""
+"""Reason of a successor that waits for the very place that it will receive."""
 
 
 class PlaceOrder:
@@ -318,7 +318,7 @@ def place_of(created: datetime | None, uid: str) -> Place:
     Parameters
     ----------
     created
-        When it was created; None = the server has not set it yet.
+        When it was created; None if the server has not set it yet.
     """
     return (created or _LAST, uid)
 

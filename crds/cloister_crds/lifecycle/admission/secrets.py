@@ -103,9 +103,9 @@ class SecretOwner(StrEnum):
     REPOSITORY = "repository"
     """The repository of the file; it needs no binding."""
     ORGANIZATION = "organization"
-    """The organization; the Container has to bind it."""
+    """The organization; the Container must bind it."""
     NOBODY = "missing"
-    """It has to be created."""
+    """It must be created."""
 
 
 def named_secrets(config: ServiceConfig) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def excludes(
     Parameters
     ----------
     repo
-        Its repository; None = it is the organization's.
+        Its repository; None if it is the organization's.
     """
     if present.name != name:
         return False
@@ -168,7 +168,7 @@ def excludes(
 def excluded_by(
     secret: Secret, secrets: Iterable[Secret], repositories: RepositoryNames
 ) -> Secret | None:
-    """Return the older Secret of a namespace that excludes one; None = it counts."""
+    """Return the older Secret of a namespace that excludes one; None if it counts."""
     spec = secret.spec
     same_name = (each for each in secrets if each.spec.name == spec.name)
     for each in _effective(same_name, repositories):

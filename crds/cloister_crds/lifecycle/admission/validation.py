@@ -1,6 +1,6 @@
 """Validation: whether an organization may run a request, for the facade and for the operator.
 
-It gets facts and does no I/O. The facade gathers everything and shows all problems at once; the
+It gets facts and does no I/O. The facade gathers everything and shows all problems together; the
 operator validates in stages (`spec_problems` before a release is fetched, `file_problems` after),
 so that what cannot run costs no lookup. Problems of the file itself are those of the parser.
 """
@@ -67,7 +67,7 @@ class RequestFacts:
     spec: ContainerSpec
     """What is requested."""
     organization: Organization | None
-    """The owner of the namespace; None = no Organization owns it."""
+    """The owner of the namespace; None if no Organization owns it."""
     hosts: tuple[Host, ...] = ()
     """All Hosts."""
     secrets: tuple[Secret, ...] = ()
@@ -79,10 +79,10 @@ class RequestFacts:
     repositories: RepositoryNames = field(default_factory=RepositoryNames)
     """How names of repositories are compared."""
     binds_are_final: bool = True
-    """Whether spec.secrets is all that will be bound; False = a validate that says nothing of it,
+    """Whether spec.secrets is all that will be bound; False if a validate that says nothing of it,
     so that an organization secret which is not bound is a warning."""
     rank: int | None = None
-    """Place in the order of the limit (`limits.rank`); None = it is not counted, as for `validate`
+    """Place in the order of the limit (`limits.rank`); None if it is not counted, as for `validate`
     of a relaunch or replace."""
     file_limit: int = 256 * 1024
     """Largest deployable file in bytes."""
@@ -90,7 +90,7 @@ class RequestFacts:
     """False when the caller has the operator's settings and apiAddress is not set; others read the
     Host."""
     release: ReleaseFacts | None = None
-    """The release; None = not known yet, and the file is not checked."""
+    """The release; None if not known yet, and the file is not checked."""
     images: Mapping[str, Failed] = field(default_factory=dict)
     """What is wrong with images, by their reference in the file; the rest is right or unknown."""
     image_sizes: Mapping[str, ImageSize] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def records_of(
     settings: DomainSettings,
     before: DomainStatus | None = None,
 ) -> DomainRecords:
-    """Return the records that the owner of a domain has to create.
+    """Return the records that the owner of a domain must create.
 
     The TXT value and the name of the ACME proof contain the identifier of the Organization, which a
     restore keeps: another organization that gets the same slug later inherits neither.
@@ -75,7 +75,7 @@ def records_of(
     ----------
     before
         Present status of the Domain: one that was verified by the records of an earlier release,
-        which contained no identifier, keeps them. None = a new one.
+        which contained no identifier, keeps them. None means a new one.
     """
     slug, identity = organization.metadata.name, organization.identifier
     found = DomainRecords(
@@ -119,11 +119,11 @@ class DomainDecision:
     status: DomainStatus
     """Its next status."""
     need: NeedDns | None = None
-    """What to look up now; None = nothing."""
+    """What to look up now; None if there is nothing."""
     forget: NeedDns | None = None
-    """Lookup whose result is used up; None = none."""
+    """Lookup whose result is used up; None if there is none."""
     requeue_after: timedelta | None = None
-    """Time until the next reconcile; None = when something changes."""
+    """Time until the next reconcile; None means on changes only."""
 
 
 def used_by(domain: str, containers: Iterable[Container]) -> tuple[Container, ...]:
@@ -144,12 +144,12 @@ def find_domain(host: str, domains: Iterable[Domain]) -> Domain | None:
 
 
 def may_serve(domain: Domain | None, *, now: datetime, grace: timedelta) -> bool:
-    """Return whether requests for a custom domain are let in to its container.
+    """Return whether requests for a custom domain are admitted to its container.
 
     Parameters
     ----------
     domain
-        The Domain; None = there is none.
+        The Domain; None if there is none.
     now
         The time, in UTC.
     grace
@@ -176,7 +176,7 @@ def decide_domain(
     Parameters
     ----------
     organization
-        Its Organization; None = no Organization owns the namespace.
+        Its Organization; None if no Organization owns the namespace.
     containers
         Those of the namespace that request the domain or still serve it; more do no harm.
     now
@@ -231,7 +231,7 @@ def decide_domain(
 def _until_check(
     before: DomainStatus, requested: str, settings: DomainSettings, now: datetime
 ) -> timedelta | None:
-    """Return the time until the next check; None = it is due."""
+    """Return the time until the next check; None if it is due."""
     checked = before.checked_at
     if checked is None or checked > now:
         # A check in the future is from before the clock was set back.
@@ -253,7 +253,7 @@ def _served_until(
 def _refusal(
     host: str, organization: Organization | None, containers_domain: str
 ) -> tuple[ConditionUpdate, ...] | None:
-    """Return the conditions of a domain that an organization cannot have; None = it can."""
+    """Return the conditions of a domain that an organization cannot have; None if it can."""
     if organization is None:
         return _stalled("OrganizationNotFound", "No Organization owns this namespace.")
     if is_below(host, containers_domain):
@@ -414,14 +414,14 @@ def refusal_of(
     domain: Domain | None,
     now: datetime,
 ) -> str:
-    """Return why no certificate may be signed for a host name; empty = it may.
+    """Return why no certificate may be signed for a host name; empty if it may.
 
     Parameters
     ----------
     claim
-        The claim of the host name; None = there is none.
+        The claim of the host name; None if there is none.
     domain
-        The Domain of the namespace with the host name; None = there is none.
+        The Domain of the namespace with the host name; None if there is none.
     now
         The time, in UTC.
     """
@@ -435,7 +435,7 @@ def refusal_of(
         )
         if hostname in {generated.internal, generated.preview}:
             return ""
-        return f"{hostname} is no generated host name of container {container.metadata.name}"
+        return f"{hostname} is not a generated host name of container {container.metadata.name}"
     if claim is None or not (is_held_by(claim, container) or _replaces_holder(claim, container)):
         return f"{hostname} is not claimed by container {container.metadata.name} any more"
     if not may_serve(domain, now=now, grace=timedelta()):

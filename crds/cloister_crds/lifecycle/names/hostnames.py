@@ -78,7 +78,7 @@ def wanted_hostnames(
     Parameters
     ----------
     organization
-        The Organization that it belongs to; None = none, and no names.
+        The Organization that it belongs to; None if there is none, and no names.
     """
     if organization is None:
         return ()
@@ -110,7 +110,7 @@ def container_named_in(
     """Return the Container that a generated host name spells out: it has the name without a claim.
 
     An object is unique by its name, and so is the host name that follows from it; only a Container
-    whose object is named otherwise, or whose name is no DNS label, has to claim.
+    whose object is named otherwise, or whose name is not a DNS label, must claim.
 
     Returns
     -------

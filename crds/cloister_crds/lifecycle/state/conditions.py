@@ -28,9 +28,9 @@ class ReasonKind(StrEnum):
     STATE = "state"
     """Nothing is wrong: it is a state."""
     TRANSIENT = "transient"
-    """It may pass by itself: it is retried with backoff."""
+    """Temporary; retried with backoff."""
     TERMINAL = "terminal"
-    """Somebody has to change something."""
+    """Action required; see the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def state(word: str, meaning: str, remedy: str = "", *, event: bool = False) -> 
 
 
 def transient(word: str, meaning: str, remedy: str) -> Reason:
-    """Build a reason that may pass by itself."""
+    """Build a reason that is temporary."""
     return Reason(word, ReasonKind.TRANSIENT, meaning, remedy)
 
 
@@ -98,7 +98,7 @@ STATES = (
     state("Starting", "The Pod is up and the health checks run."),
     state("Healthy", "Every container of the enclave has started and is healthy.", event=True),
     state("Routing", "The enclave is ready and the Service is being pointed at it."),
-    state("Updating", "The present release serves while the new one starts beside it.", event=True),
+    state("Updating", "The present release serves while the new one starts.", event=True),
     state(
         "StopFirst",
         "The present release is deleted before the new one starts, which needs its GPUs.",
@@ -135,7 +135,7 @@ STATES = (
     state("TeeSwitchedOff", "The request switched the TEE of the Host off."),
     state(
         "NoGuestPolicy",
-        "Rules that this release does not know judge what whoever runs the node requests of the "
+        "Rules that this release does not know judge what the node's operator requests of the "
         "machine.",
         "Leave policy.rego out of spec.initdata of the Host, and relaunch older enclaves.",
     ),

@@ -107,7 +107,7 @@ class ReleaseFacts:
     unenforced: tuple[str, ...] = ()
     """Fields of the file that the operator's Pods cannot enforce, in its order."""
     tag_commit: str = ""
-    """Commit that the tag points to; empty = `commit`."""
+    """Commit that the tag points to; empty means `commit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +117,17 @@ class RegistryImage:
     image: str
     """Reference with digest, as the kubelet pulls it."""
     entrypoint: tuple[str, ...] | None = None
-    """ENTRYPOINT of the image; None = not set."""
+    """ENTRYPOINT of the image; None if not set."""
     cmd: tuple[str, ...] | None = None
-    """CMD of the image; None = not set."""
+    """CMD of the image; None if not set."""
     env: tuple[str, ...] = ()
     """ENV of the image, ``NAME=value``."""
     user: str = ""
-    """USER of the image; empty = root."""
+    """USER of the image; empty means root."""
     working_dir: str = ""
-    """WORKDIR of the image; empty = /."""
+    """WORKDIR of the image; empty means /."""
     stop_signal: str = ""
-    """STOPSIGNAL of the image; empty = SIGTERM."""
+    """STOPSIGNAL of the image; empty means SIGTERM."""
     size: int = 0
     """Bytes of all of these as JSON."""
     pulled: int = 0
@@ -199,7 +199,7 @@ class NeedRelease:
     tag: str
     """Tag of the release."""
     commit: str | None
-    """Commit that the tag must point to; None = wherever it points."""
+    """Commit that the tag must point to; None means wherever it points."""
     request: str
     """Revision of the request: the result of an earlier request does not count (the resolver may
     share what is in flight or seconds old)."""
@@ -256,12 +256,12 @@ class NewestRelease:
     """The newest published release of a repository."""
 
     newest: LatestRelease | None
-    """The release; None = the repository has none."""
+    """The release; None if the repository has none."""
     than_published: datetime | None = None
-    """When the release that it is compared with was published, in UTC; None = that is not
+    """When the release that it is compared with was published, in UTC; None if that is not
     published, or is the newest itself, or nothing is compared."""
     than_commit: str = ""
-    """Commit that the tag of that release points to; empty = not known."""
+    """Commit that the tag of that release points to; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +271,12 @@ class NeedLatest:
     repo: str
     """``owner/name``."""
     than: str | None
-    """Tag of the release that it is compared with; None = nothing is compared."""
+    """Tag of the release that it is compared with; None if nothing is compared."""
     slot: int
     """Number of the interval: the next one looks it up again."""
     request: str
-    """Value of the annotation cloister.dev/requested-at that requests it now; empty = none."""
+    """Value of the annotation cloister.dev/requested-at that requests it now; empty if there is
+    none."""
 
 
 Need: TypeAlias = NeedRelease | NeedImage | NeedSecretValues | NeedDns | NeedLatest
@@ -297,13 +298,13 @@ class ServiceFacts:
     """A Service of the Container and its EndpointSlices, as in the cluster."""
 
     selects: str
-    """Name of the Enclave that the selector names; empty = none."""
+    """Name of the Enclave that the selector names; empty if there is none."""
     addresses: frozenset[str] = frozenset()
     """Addresses of the EndpointSlices."""
     uid: str = ""
     """uid of the Service."""
     node_port: int = 0
-    """Its node port; 0 = none."""
+    """Its node port; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +316,7 @@ class Gateway:
     namespace: str
     """Its namespace."""
     section: str = ""
-    """Name of its listener; empty = every one that accepts the route."""
+    """Name of its listener; empty means every one that accepts the route."""
 
 
 class RouteState(StrEnum):
@@ -336,9 +337,10 @@ class RouteFacts:
     hostnames: tuple[str, ...]
     """Host names of the route, which is named after the one that it is for."""
     service: str
-    """Name of the Service in the Container's namespace; empty = another's, or none."""
+    """Name of the Service in the Container's namespace; empty if it is another's, or there is
+    none."""
     gateway: Gateway | None
-    """The Gateway that it is attached to; None = none, or more than one."""
+    """The Gateway that it is attached to; None if there is none, or more than one."""
     uid: str
     """uid of the route."""
     resource_version: str
@@ -366,7 +368,8 @@ class DecisionSettings:
     pull_deadline: timedelta = timedelta(hours=1)
     """Time that an attempt may take from its creation until all of its containers have started."""
     progress_deadline: timedelta = timedelta(minutes=30)
-    """Time that it may take from then until it is ready, beside what its health checks need."""
+    """Time that it may take from then until it is ready, in addition to what its health checks
+    need."""
     attempts: int = 10
     """Attempts of a request that never served which may be lost in a row before it has failed."""
     follow_interval: timedelta = timedelta(minutes=5)
@@ -380,7 +383,7 @@ class DecisionSettings:
     drain: timedelta = timedelta(0)
     """Time that an enclave drains after the next one is reached: clients may learn of it late."""
     gateway: Gateway | None = None
-    """Gateway that routes host names to containers; None = the operator manages no routes."""
+    """Gateway that routes host names to containers; None if the operator manages no routes."""
     repositories: RepositoryNames = field(default_factory=RepositoryNames)
     """How names of repositories are compared."""
 
@@ -394,7 +397,7 @@ class Observed:
     settings: DecisionSettings
     """The administrator's settings."""
     organization: Organization | None = None
-    """Organization that owns the namespace; None = there is none."""
+    """Organization that owns the namespace; None if there is none."""
     hosts: tuple[Host, ...] = ()
     """All Hosts."""
     enclaves: tuple[Enclave, ...] = ()
@@ -417,12 +420,12 @@ class Observed:
     somebody has them, and all that this Container (namespace and name) holds. One without uid is no
     object: its holder has the name by its own (`hostnames.container_named_in`)."""
     successor: Container | None = None
-    """Container that replaces this one (`replacement.successor`); None = there is none."""
+    """Container that replaces this one (`replacement.successor`); None if there is none."""
     inherits_hostnames: bool = False
-    """Whether host names that ``spec.replaces`` holds are to be transferred to this one
+    """Whether host names that ``spec.replaces`` holds must be transferred to this one
     (`replacement.inherits_hostnames`)."""
     rank: int | None = None
-    """Place of the Container in its organization's order (`limits.rank`), from 0; None = it is
+    """Place of the Container in its organization's order (`limits.rank`), from 0; None if it is
     not counted (being replaced)."""
     secrets: tuple[Secret, ...] = ()
     """All Secrets (csec) of the namespace."""
@@ -433,16 +436,17 @@ class Observed:
     credentials: tuple[RegistryCredential, ...] = ()
     """All RegistryCredentials of the namespace."""
     deployment: Deployment | None = None
-    """Deployment of the Container's repository; None = there is none."""
+    """Deployment of the Container's repository; None if there is none."""
     service: ServiceFacts | None = None
-    """The Service; None = there is none."""
+    """The Service; None if there is none."""
     shells: ServiceFacts | None = None
-    """The Service for SSH; None = there is none."""
+    """The Service for SSH; None if there is none."""
     preview: ServiceFacts | None = None
-    """The Service of the staged update; None = there is none."""
+    """The Service of the staged update; None if there is none."""
     routes: Mapping[str, RouteFacts] = field(default_factory=dict)
     """TLSRoutes of this Container by name, which is the host name; empty without a gateway."""
     results: Mapping[Need, LookupResult] = field(default_factory=dict)
     """Lookup results by need; may be a live view of the resolver's cache."""
     refused: tuple[str, str] | None = None
-    """Revision of a request whose Enclave the API server refused, and its words; None = none."""
+    """Revision of a request whose Enclave the API server refused, and its words; None if there is
+    none."""

@@ -338,7 +338,7 @@ _OPEN = (
     ),
     _open(
         "ResourcesNotAllowed",
-        "The file asks for more than the organization may have.",
+        "The file requests more than the organization may have.",
         "Change cpus, memory or gpus in the file, or ask the administrator.",
     ),
     _open(
@@ -461,7 +461,7 @@ def reason_for(code: str) -> Reason:
 
 
 def is_transient(word: str) -> bool:
-    """Return whether something failed for a reason that may pass by itself."""
+    """Return whether something failed for a temporary reason, which is retried."""
     return reason_for(word).kind is ReasonKind.TRANSIENT
 
 

@@ -249,7 +249,7 @@ async def test_the_token_is_sent_and_read_again(
     token = tmp_path / "token"
     token.write_text("old-token\n")
     provider = provider_for(server, clock, token_file=token)
-    with pytest.raises(SourceUnauthorized, match="has to renew it") as caught:
+    with pytest.raises(SourceUnauthorized, match="must renew it") as caught:
         await provider.resolve(REPO, "v1")
     assert caught.value.transient
     assert "old-token" not in str(caught.value)

@@ -134,7 +134,7 @@ def test_a_line_that_is_no_header_is_refused_and_not_quoted(tmp_path: Path, text
     path.write_text(f"A: b\n{text}\n")
     found = TracingSettings(endpoint="http://collector/v1/traces", headers_file=path)
     with pytest.raises(
-        SettingsError, match=r"tracing\.headersFile: .*: line 2 is no header"
+        SettingsError, match=r"tracing\.headersFile: .*: line 2 is not a header"
     ) as error:
         found.check_prerequisites()
     assert text not in str(error.value)

@@ -159,7 +159,7 @@ def test_names_of_objects_are_dns_names(kind: type[BaseModel]) -> None:
 def test_namespaces_of_the_system_are_no_organizations(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": name}})
-    assert "choose one for this Organization alone" in problems(caught)["spec.namespace"]
+    assert "choose one for only this Organization" in problems(caught)["spec.namespace"]
 
 
 @pytest.mark.parametrize(("slug", "right"), [("acme", True), ("x" * 63, True), ("x" * 64, False)])

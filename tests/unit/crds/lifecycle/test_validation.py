@@ -358,14 +358,14 @@ PROVISIONS = {
         (with_gpus("web", (0, 3)),),
         {"gpus": 8},
         {"gpus": 1},
-        ("containers[0].gpus", "asks for GPU 3; the enclave has 1 GPUs. Change spec.gpus"),
+        ("containers[0].gpus", "requests GPU 3; the enclave has 1 GPUs. Change spec.gpus"),
     ),
     "all GPUs that spec took away": (
         host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1, 8))),
         (with_gpus("web", "all"),),
         {"gpus": 8},
         {"gpus": 0},
-        ("containers[0].gpus", "asks for all; the enclave has 0 GPUs"),
+        ("containers[0].gpus", "requests all; the enclave has 0 GPUs"),
     ),
     "a GPU of two containers": (
         host_of(gpu=Gpu(resource="nvidia.com/gpu", counts=(1,))),
