@@ -95,7 +95,7 @@ def _cluster_network(
 
 
 def _domains(settings: OperatorSettings) -> DomainSettings | None:
-    """Return the settings of custom domains; None = there are none.
+    """Return the settings of custom domains; None if there are none.
 
     Raises
     ------
@@ -162,9 +162,9 @@ class ProcessContext:
     watched: tuple[WatchedKind, ...]
     """Kinds that are watched."""
     gateway: GatewayKinds | None = None
-    """Kinds that route requests to containers; None = no Gateway is named in the settings."""
+    """Kinds that route requests to containers; None if no Gateway is named in the settings."""
     domains: DomainSettings | None = None
-    """How custom domains are verified; None = there are no custom domains."""
+    """How custom domains are verified; None if there are no custom domains."""
     clock: Clock = utc_now
     """The time by the API server's clock, whose timestamps the decisions compare it with."""
     status_throttle: StatusThrottle = field(default_factory=StatusThrottle)
@@ -188,7 +188,7 @@ class ProcessContext:
         leads
             Returns whether this process holds the Lease; called before each write.
         gateway
-            Kinds that route requests to containers; None = no Gateway is named in the settings.
+            Kinds that route requests to containers; None if no Gateway is named in the settings.
 
         Raises
         ------

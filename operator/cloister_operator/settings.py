@@ -60,7 +60,7 @@ class HealthSettings(SettingsSection):
     host: str = "127.0.0.1"
     """Address to listen on; in a Pod ``0.0.0.0``. Default the loopback address."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port to listen on; 0 = a free one, which the log names. Default 0."""
+    """Port to listen on; 0 means a free one, which the log names. Default 0."""
     stale_seconds: Annotated[float, Field(gt=0)] = 180.0
     """Seconds without a heartbeat of the event loop or the workers after which the process is no
     longer healthy. Default 180."""
@@ -122,9 +122,9 @@ class GatewaySettings(SettingsSection):
     name: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)]
     """Name of the Gateway."""
     namespace: Annotated[str, Field(pattern=LABEL_NAME, max_length=63)] | None = None
-    """Its namespace; unset = `operatorNamespace`."""
+    """Its namespace; unset means `operatorNamespace`."""
     listener: Annotated[str, Field(pattern=OBJECT_NAME, max_length=253)] | None = None
-    """Name of its listener, which must be of protocol TLS in mode Passthrough; unset = every
+    """Name of its listener, which must be of protocol TLS in mode Passthrough; unset means every
     one that accepts the route."""
 
 
@@ -208,9 +208,9 @@ class OperatorSettings(SettingsSection):
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How image registries are reached."""
     kubeconfig: Path | None = None
-    """kubeconfig file; unset = $KUBECONFIG, else the Pod's service account."""
+    """kubeconfig file; unset means $KUBECONFIG, else the Pod's service account."""
     context: str | None = None
-    """Context of the kubeconfig file; unset = its current one."""
+    """Context of the kubeconfig file; unset means its current one."""
     service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")] = "cloister"
     """Name of the mount in every container and of the well-known paths. Default cloister."""
     operator_namespace: str = "cloister-system"
@@ -222,22 +222,22 @@ class OperatorSettings(SettingsSection):
     """Platform that images must have. Default linux/amd64."""
     follow_interval_seconds: Annotated[int, Field(ge=10)] = 300
     """Seconds between two lookups of the newest release of a repository with auto-update. Default
-    300; a release webhook triggers one at once."""
+    300; a release webhook triggers one immediately."""
     pull_deadline_seconds: Annotated[int, Field(ge=1)] = 3600
     """Seconds that an enclave may take from its creation until all of its containers have started:
     it is scheduled, its images are pulled and its models verified in that time. Default 3600."""
     progress_deadline_seconds: Annotated[int, Field(ge=1)] = 1800
-    """Seconds that an enclave may take from then until it is ready, beside the longest time that a
-    health check of its file may need. Default 1800."""
+    """Seconds that an enclave may take from then until it is ready, in addition to the longest time
+    that a health check of its file may need. Default 1800."""
     default_limits: DefaultLimitSettings = Field(default_factory=DefaultLimitSettings)
     """Limits of organizations whose `spec.limits` does not name a number."""
     attempts: Annotated[int, Field(ge=1)] = 10
     """Attempts of a request that never served which may be lost in a row. Default 10."""
     api_address: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
     """Base address of the API as enclaves reach it, such as https://api.example.com; http only
-    where nobody can listen in between. Unset = enclaves cannot reach it."""
+    where nobody can listen in between. Unset means enclaves cannot reach it."""
     api_authorities: Path | None = None
-    """PEM file with the certificate authorities of the API; unset = the public ones."""
+    """PEM file with the certificate authorities of the API; unset means the public ones."""
     signed_certificates: bool = False
     """Whether the API has the certificates of enclaves signed; needs `apiAddress`. Default false:
     each enclave signs by an authority of its own, which no client knows."""
@@ -249,7 +249,7 @@ class OperatorSettings(SettingsSection):
     enclave_network: EnclaveNetworkSettings = Field(default_factory=EnclaveNetworkSettings)
     """What the networks of enclaves need to know about the cluster."""
     strict_from: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] | None = None
-    """First cvm-version from which strict rules of the file are errors; unset = never."""
+    """First cvm-version from which strict rules of the file are errors; unset means never."""
     metering: bool = False
     """Whether the run time of containers is metered: Enclaves keep a finalizer until the API has
     recorded how long they served. It applies to Enclaves that are
@@ -258,7 +258,7 @@ class OperatorSettings(SettingsSection):
     """Seconds for which a deleted Enclave waits for that; then the finalizer is removed, with a
     Warning. Default 86400 (a day)."""
     workers: Annotated[int, Field(ge=1, le=256)] = 16
-    """Objects that are reconciled at once. Default 16."""
+    """Objects that are reconciled concurrently. Default 16."""
     resync_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which every object is reconciled again without a change. Default 600."""
     relist_seconds: Annotated[float, Field(gt=0)] = 300.0
@@ -267,15 +267,15 @@ class OperatorSettings(SettingsSection):
     """Grace period in seconds after which an unused HostnameClaim is released; the value of a
     secret that no object names is deleted after five times as long. Default 60."""
     resolvers: Annotated[int, Field(ge=1, le=64)] = 32
-    """Lookups at once, at sources, at registries and at name servers each. Default 32."""
+    """Concurrent lookups, at sources, at registries and at name servers each. Default 32."""
     resolvers_per_organization: Annotated[int, Field(ge=1, le=64)] = 4
     """How many of these one organization may have, so that one whose servers are slow does not make
     the others wait. Default 4."""
     domains: CustomDomainSettings | None = None
-    """Custom domains; unset = there are none, and Domains report that."""
+    """Custom domains; unset if there are none, and Domains report that."""
     gateway: GatewaySettings | None = None
-    """The Gateway that receives requests: a TLSRoute of it is created for every host name. Unset =
-    none are created, and requests reach containers by their Services."""
+    """The Gateway that receives requests: a TLSRoute of it is created for every host name. If
+    unset, none are created, and requests reach containers by their Services."""
     drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Seconds that an enclave stays after its successor has endpoints, for gateways and nodes that
     observe that late. Default 10."""
@@ -286,7 +286,7 @@ class OperatorSettings(SettingsSection):
     log: LogSettings = Field(default_factory=LogSettings)
     """Format and level of the log."""
     tracing: TracingSettings | None = None
-    """Traces of reconciles; unset = none are recorded."""
+    """Traces of reconciles; unset if none are recorded."""
 
     @model_validator(mode="after")
     def reachable(self) -> Self:
@@ -364,7 +364,7 @@ class OperatorSettings(SettingsSection):
         )
 
     def _gateway(self) -> Gateway | None:
-        """Return the Gateway that routes are attached to; None = there are no routes."""
+        """Return the Gateway that routes are attached to; None if there are no routes."""
         if self.gateway is None:
             return None
         named = self.gateway
@@ -389,7 +389,7 @@ class OperatorSettings(SettingsSection):
         )
 
     def _api(self) -> ApiIdentity | None:
-        """Return who the API is for enclaves; None = they cannot reach it."""
+        """Return who the API is for enclaves; None if they cannot reach it."""
         if self.api_address is None:
             return None
         file = self.api_authorities
@@ -402,7 +402,7 @@ def read_settings(path: Path | None) -> OperatorSettings:
     Parameters
     ----------
     path
-        The file; None = the one that $CLOISTER_CONFIG names.
+        The file; None means the one that $CLOISTER_CONFIG names.
 
     Raises
     ------

@@ -67,14 +67,14 @@ def build_event(
     Parameters
     ----------
     before
-        The object before the write; None = the cache lacked it.
+        The object before the write; None if the cache lacked it.
     now
         The time, in UTC.
 
     Returns
     -------
     dict[str, Any] | None
-        Manifest to create, whose name follows from the written version; None = there is nothing
+        Manifest to create, whose name follows from the written version; None if there is nothing
         to report.
     """
     statuses = (before or {}).get("status") or {}, after.get("status") or {}
@@ -350,7 +350,7 @@ class ClusterWriter:
         self._uncertain.pop(key, None)
 
     async def refresh(self, ref: KindRef, namespace: str, name: str) -> Body | None:
-        """Read an object live into the store; None = it does not exist.
+        """Read an object live into the store; None if it does not exist.
 
         Raises
         ------
@@ -387,12 +387,12 @@ class ClusterWriter:
             )
 
     def _cached_version(self, place: tuple[KindRef, str, str]) -> str | None:
-        """Return the cached version of an object; None = it is not cached, or not watched."""
+        """Return the cached version of an object; None if it is not cached, or not watched."""
         entry = self._store.get(*place) if place[0] in self._store.kinds else None
         return None if entry is None else str(entry.version)
 
     async def _live_version(self, place: tuple[KindRef, str, str]) -> str | None:
-        """Read the version of an object live; None = it does not exist."""
+        """Read the version of an object live; None if it does not exist."""
         ref, namespace, name = place
         try:
             body = await self._client.get(ref, name, namespace or None)

@@ -40,7 +40,7 @@ class ContainerCounts:
 
 
 def _indexed(entry: CachedObject | None) -> tuple[str, str] | None:
-    """Return the namespace and the indexed state of a Container; None = there is none."""
+    """Return the namespace and the indexed state of a Container; None if there is none."""
     if entry is None:
         return None
     return entry.namespace, dict(entry.index_values)[STATE_INDEX]

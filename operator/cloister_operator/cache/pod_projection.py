@@ -81,7 +81,7 @@ def node_is_gone(pod: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool
     Parameters
     ----------
     node
-        Projection of its node; None = it does not exist.
+        Projection of its node; None if it does not exist.
 
     Returns
     -------
@@ -135,14 +135,14 @@ def _container(name: str, spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 
 def _address(status: Mapping[str, Any]) -> str:
-    """Return the first IPv4 address; empty = there is none."""
+    """Return the first IPv4 address; empty if there is none."""
     addresses = [each["ip"] for each in status.get("podIPs", ()) if "ip" in each]
     every = [*addresses, status.get("podIP", "")]
     return next((each for each in every if each and ":" not in each), "")
 
 
 def _unschedulable(condition: Mapping[str, Any]) -> str:
-    """Return why the scheduler finds no node; empty = it does, or has not tried."""
+    """Return why the scheduler finds no node; empty if it does, or has not tried."""
     if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
         return str(condition.get("message") or "no node fits")
     return ""

@@ -67,9 +67,9 @@ class WatchedKind:
     ref: KindRef
     """The kind."""
     projection: Callable[[Body], dict[str, Any]]
-    """Returns the part beside the metadata that is cached."""
+    """Returns the cached part other than the metadata."""
     label_selector: str | None = None
-    """Only objects with these labels; None = all."""
+    """Only objects with these labels; None means all."""
     indexes: tuple[tuple[str, Callable[[Body], str | tuple[str, ...]]], ...] = ()
     """Indexes of the store over this kind: name, and a function that returns an object's value, or
     several."""
@@ -85,7 +85,7 @@ class WatchedKind:
         )
 
     place: Callable[[Body], Place | None] | None = None
-    """Returns an object's place in an order, to compare without decoding; None = has no order."""
+    """Returns an object's place in an order, to compare without decoding; None if it has none."""
 
 
 def project(watched: WatchedKind, body: Body) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _own_kind(body: Body) -> dict[str, Any]:
 
 
 def _metadata_alone(_body: Body) -> dict[str, Any]:
-    """Keep the metadata alone."""
+    """Keep only the metadata."""
     return {}
 
 
@@ -138,7 +138,7 @@ def _pod(body: Body) -> dict[str, Any]:
 
 
 def _service(body: Body) -> dict[str, Any]:
-    """Keep the selector of a Service, and its node port; 0 = it has none."""
+    """Keep the selector of a Service, and its node port; 0 if it has none."""
     spec = body.get("spec") or {}
     ports = [each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort")]
     port = ports[0] if ports else 0
@@ -182,7 +182,7 @@ def _namespace_of_organization(body: Body) -> str:
 
 
 def _namespace_of_deleted(body: Body) -> str:
-    """Return the namespace of an Organization that is being deleted; empty = it is not."""
+    """Return the namespace of an Organization that is being deleted; empty if it is not."""
     return str(body["spec"]["namespace"]) if body["metadata"].get("deletionTimestamp") else ""
 
 
@@ -198,12 +198,12 @@ def _holder(body: Body) -> str:
 
 
 def _node_of_pod(body: Body) -> str:
-    """Return the node that a Pod is bound to; empty = it is not bound."""
+    """Return the node that a Pod is bound to; empty if it is not bound."""
     return str((body.get("spec") or {}).get("nodeName") or "")
 
 
 def _namespace_if_deleting(body: Body) -> str:
-    """Return the namespace of an object that is being deleted; empty = it is not."""
+    """Return the namespace of an object that is being deleted; empty if it is not."""
     metadata = body["metadata"]
     return str(metadata["namespace"]) if metadata.get("deletionTimestamp") else ""
 
@@ -214,12 +214,12 @@ def _ownerless(body: Body) -> str:
 
 
 def _namespace_of_ownerless(body: Body) -> str:
-    """Return the namespace of an object without an owner; empty = it has one."""
+    """Return the namespace of an object without an owner; empty if it has one."""
     return str(body["metadata"]["namespace"]) if _ownerless(body) else ""
 
 
 def _host_of_container(body: Body) -> str:
-    """Return the Host that a Container names or runs on; empty = there is none yet."""
+    """Return the Host that a Container names or runs on; empty if there is none yet."""
     running = (body.get("status") or {}).get("host") or {}
     return str(body["spec"].get("host") or running.get("name") or "")
 
@@ -238,12 +238,12 @@ def domain_index(namespace: str, domain: str) -> str:
 
 
 def _replaces(body: Body) -> str:
-    """Return the namespace of a Container that replaces another one; empty = it does not."""
+    """Return the namespace of a Container that replaces another one; empty if it does not."""
     return str(body["metadata"]["namespace"]) if body["spec"].get("replaces") else ""
 
 
 def _namespace_of_unsettled(body: Body) -> str:
-    """Return the namespace of a Container that waits for something or failed; empty = it does not.
+    """Return the namespace of a Container that waits for something or failed; empty if it does not.
 
     One that is being deleted waits for nothing that others give up.
     """
@@ -253,7 +253,7 @@ def _namespace_of_unsettled(body: Body) -> str:
 
 
 def _unsettled(body: Body) -> str:
-    """Return whether a Container waits for something or failed; empty = it does not."""
+    """Return whether a Container waits for something or failed; empty if it does not."""
     return "true" if _namespace_of_unsettled(body) else ""
 
 
@@ -271,7 +271,7 @@ def _state(body: Body) -> str:
 
 
 def _place(body: Body) -> Place | None:
-    """Return the place of a Container among those that count; None = it is being deleted."""
+    """Return the place of a Container among those that count; None if it is being deleted."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return None
@@ -279,7 +279,7 @@ def _place(body: Body) -> Place | None:
 
 
 def _created(body: Body) -> datetime | None:
-    """Return when an object was created; None = not known."""
+    """Return when an object was created; None if not known."""
     created = body["metadata"].get("creationTimestamp")
     return datetime.fromisoformat(created) if created else None
 
@@ -321,7 +321,7 @@ def _service_of_slice(body: Body) -> str:
 
 
 def _container_of_route(body: Body) -> str:
-    """Return the Container of a TLSRoute as ``namespace/name``; empty = it does not name one."""
+    """Return the Container of a TLSRoute as ``namespace/name``; empty if it does not name one."""
     return str((body["metadata"].get("annotations") or {}).get(CONTAINER_ANNOTATION, ""))
 
 
@@ -390,7 +390,7 @@ def watched_kinds(route: KindRef | None) -> tuple[WatchedKind, ...]:
     Parameters
     ----------
     route
-        TLSRoute in the version that the cluster serves; None = routes are not created.
+        TLSRoute in the version that the cluster serves; None means routes are not created.
     """
     if route is None:
         return WATCHED_KINDS

@@ -25,7 +25,7 @@ def memory_size(value: object) -> int:
     """Return the bytes that a value and everything that it refers to take.
 
     What is referred to several times is counted once. Records, models, containers and their
-    elements are followed; any other object counts for itself alone.
+    elements are followed; any other object counts on its own.
     """
     seen: set[int] = set()
     total, rest = 0, [value]
@@ -139,11 +139,12 @@ class AttemptState:
     """What is remembered of one Enclave."""
 
     children_complete: bool | None = None
-    """Whether its ConfigMap and snapshot are there; None = not known yet."""
+    """Whether its ConfigMap and snapshot are there; None if not known yet."""
     missing_api: str = ""
-    """What it lacks while the API's address is not known, as a sentence; empty = nothing."""
+    """What it lacks while the API's address is not known, as a sentence; empty if there is
+    nothing."""
     refused: str = ""
-    """Why the API server does not accept one of its children, for good; empty = it does."""
+    """Why the API server permanently refuses one of its children; empty if it accepts all."""
 
 
 @dataclass(slots=True)
@@ -155,7 +156,7 @@ class OrganizationState:
 
 
 class ReconcileMemory:
-    """Entries by uid; owned by the process, used by reconcilers in the event loop alone."""
+    """Entries by uid; owned by the process, used by reconcilers only in the event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -202,7 +203,7 @@ class ReconcileMemory:
             self._refused[container.metadata.uid] = (revision, message)
 
     def refused(self, container: Container) -> tuple[str, str] | None:
-        """Return the last refused request and why; None = none was refused."""
+        """Return the last refused request and why; None if none was refused."""
         return self._refused.get(container.metadata.uid)
 
     def defer_status(
@@ -218,7 +219,7 @@ class ReconcileMemory:
         Returns
         -------
         timedelta | None
-            None = it is written now.
+            None if it is written now.
         """
         since = now
         if self._is_cached(resource):

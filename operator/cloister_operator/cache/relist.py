@@ -1,4 +1,4 @@
-"""Compares the informer cache with the server, by lists of metadata alone.
+"""Compares the informer cache with the server, by lists of metadata only.
 
 kopf reports nothing for an object that was deleted while no watch was open (after a lost
 connection, an expired version, a stop of the process). So each kind is compared whenever kopf has
@@ -151,7 +151,7 @@ class Relister:
                 return
 
     async def _arrives(self, ref: KindRef, wanted: Iterable[Body]) -> bool:
-        """Wait until the store has objects; False = one was perhaps deleted, and never arrives.
+        """Wait until the store has objects; False means one was perhaps deleted, and never arrives.
 
         The server is not listed meanwhile: a list of everything costs both sides too much for that.
         Objects are checked one after the other, in the order in which they arrive.

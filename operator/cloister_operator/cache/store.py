@@ -42,7 +42,7 @@ class CachedObject:
     data: bytes
     """The projection as JSON: a tenth of the memory of Python objects."""
     place: Place | None = None
-    """Its place in the order of its kind (`WatchedKind.place`); None = it has none."""
+    """Its place in the order of its kind (`WatchedKind.place`); None if it has none."""
 
     def decode(self) -> dict[str, Any]:
         """Return the projection."""
@@ -61,9 +61,9 @@ class StoreChange:
     name: str
     """Its name."""
     before: CachedObject | None
-    """The version that was cached; None = there was none."""
+    """The version that was cached; None if there was none."""
     after: CachedObject | None
-    """The version that is cached now; None = it was removed."""
+    """The version that is cached now; None if it was removed."""
 
 
 class Store:
@@ -142,7 +142,7 @@ class Store:
         namespace
             Its namespace; empty for kinds without.
         version
-            Version of the state in which it is gone: a newer object is left alone.
+            Version of the state in which it is gone: a newer object is kept.
         """
         before = self.get(ref, namespace, name)
         if before is not None and before.version > version:
@@ -160,7 +160,7 @@ class Store:
         return True
 
     def get(self, ref: KindRef, namespace: str, name: str) -> CachedObject | None:
-        """Return an object; None = it is not cached."""
+        """Return an object; None if it is not cached."""
         return self._objects[ref].get(namespace, {}).get(name)
 
     def entries(self, ref: KindRef, namespace: str | None = None) -> Iterator[CachedObject]:

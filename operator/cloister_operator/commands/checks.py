@@ -42,14 +42,14 @@ def on_every_node(image: str, nodes: Iterable[dict[str, Any]]) -> bool:
     image
         Reference with a digest.
     nodes
-        Nodes. A kubelet reports its fifty largest images alone, by their whole names.
+        Nodes. A kubelet reports only its fifty largest images, by their whole names.
     """
     held = [{name for each in _images(node) for name in each.get("names") or ()} for node in nodes]
     return bool(held) and all(image in names for names in held)
 
 
 def unless_loaded(finding: Finding, image: str, nodes: Iterable[dict[str, Any]]) -> Finding:
-    """Return what a registry said of an image, which is no failure where no node needs to ask."""
+    """Return what a registry reported of an image: not a failure if no node queries it."""
     if finding.level is not FindingLevel.FAIL or not on_every_node(image, nodes):
         return finding
     return warned(finding.check, LOADED + finding.message, REMEDY)

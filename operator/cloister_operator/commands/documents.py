@@ -41,7 +41,7 @@ class PublicSettings(SettingsSection):
     api_address: str | None = None
     """Base address of the API as enclaves reach it."""
     api_authorities: str = ""
-    """Certificate authorities of the API, PEM; empty = the public ones."""
+    """Certificate authorities of the API, PEM; empty means the public ones."""
     signed_certificates: bool = False
     """Whether the API has the certificates of enclaves signed."""
     key_cache_seconds: float = 1.0
@@ -150,7 +150,7 @@ def public_plan(
     ssh
         Whether keys may log in.
     gpus
-        GPUs that the request names; None = the file's.
+        GPUs that the request names; None means the file's.
     """
     name = "documents"
     key = {"name": name, "publicKey": name}

@@ -297,7 +297,7 @@ GUEST_DIRECTORY = "/.cloister"
 SPEC_DIRECTORY = f"{GUEST_DIRECTORY}/spec"
 """Where the documents are."""
 PUBLISHED_DIRECTORY = f"{GUEST_DIRECTORY}/published"
-"""Where ``guest keep`` alone has the measurement as it was published, before it is verified."""
+"""Where only ``guest keep`` has the measurement as it was published, before it is verified."""
 WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
 """Where the container's own wiring socket is."""
 REPORT_PLACE = f"{GUEST_DIRECTORY}/report"
@@ -389,12 +389,12 @@ def _limits(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
 
 
 def _words(words: tuple[str, ...] | None) -> list[str] | None:
-    """Return words of a command line; None = not set."""
+    """Return words of a command line; None if not set."""
     return None if words is None else list(words)
 
 
 def _user(container: ContainerConfig) -> str:
-    """Return the user as the file writes it; empty = the image's."""
+    """Return the user as the file writes it; empty means the image's."""
     user = container.user
     if user is None:
         return ""
@@ -429,7 +429,7 @@ def _options(plan: EnclavePlan, container: ContainerConfig, tmpfs: Tmpfs) -> str
 
 
 def _health(check: Healthcheck | None) -> dict[str, Any] | None:
-    """Build the health check; None = there is none."""
+    """Build the health check; None if there is none."""
     if check is None or check.disabled:
         return None
     return {

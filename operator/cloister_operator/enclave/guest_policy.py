@@ -83,7 +83,7 @@ def _sandbox() -> dict[str, Any]:
 def _container(
     plan: EnclavePlan, manifest: dict[str, Any], described: ContainerConfig | None
 ) -> dict[str, Any]:
-    """Describe one container; `described` is its entry of the file, None = it is one of ours."""
+    """Describe one container; `described` is its entry of the file, None if it is one of ours."""
     security = manifest["securityContext"]
     if security["capabilities"]["drop"] != ["ALL"] or security["allowPrivilegeEscalation"]:
         raise ValueError(f"container {manifest['name']} keeps capabilities that it does not name")

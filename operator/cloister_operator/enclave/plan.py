@@ -29,7 +29,7 @@ class ApiIdentity:
     url: str
     """Base address, http or https."""
     authorities: str = ""
-    """Certificate authorities that the API's certificate must chain to, PEM; empty = the public
+    """Certificate authorities that the API's certificate must chain to, PEM; empty means the public
     ones."""
 
 
@@ -50,7 +50,7 @@ class BuildSettings:
     key_outage_seconds: float = 30.0
     """Seconds after its last successful check for which a key stays valid while the API is down."""
     api: ApiIdentity | None = None
-    """The API; None = enclaves cannot reach it."""
+    """The API; None if enclaves cannot reach it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 _ISSUER = "certificate.invalid-directory"
 """Folder of an issuer in Caddy's storage: host and path of `_NOBODY`."""
 _NOBODY = "https://certificate.invalid/directory"
-"""An issuer that cannot be reached (RFC 6761): Caddy never gets a certificate by itself."""
+"""An issuer that cannot be reached (RFC 6761): Caddy never obtains a certificate itself."""
 _RENEW_INTERVAL = "10s"
 """Time between two checks for certificates that expire soon."""
 _RENEWAL_WINDOW = 0.3
@@ -36,8 +36,8 @@ def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
     Parameters
     ----------
     storage
-        Root of the storage that ``guest certificate`` fills; None = Caddy signs by an authority of
-        its own, which no client knows.
+        Root of the storage that ``guest certificate`` fills; None means Caddy signs by an authority
+        of its own, which no client knows.
 
     Returns
     -------
@@ -85,7 +85,7 @@ class SideCar:
 
 
 NET = SideCar("net", 0)
-"""The network of the enclave. Its user owns the Pod's network namespace, with NET_ADMIN alone."""
+"""The network of the enclave. Its user owns the Pod's network namespace, with only NET_ADMIN."""
 SHIM = SideCar("shim", 65532)
 """The TLS front, through which all requests arrive."""
 KEEP = SideCar("keep", 65001)
@@ -153,7 +153,7 @@ def destinations(config: ServiceConfig, api: ApiIdentity | None) -> list[dict[st
     config
         The parsed file.
     api
-        The API; None = enclaves cannot reach it.
+        The API; None if enclaves cannot reach it.
 
     Returns
     -------

@@ -47,7 +47,7 @@ class ApiEndpointResolver:
 
     @classmethod
     def of(cls, url: str | None) -> Self | None:
-        """Make a resolver from the setting; None = enclaves cannot reach the API."""
+        """Make a resolver from the setting; None means enclaves cannot reach the API."""
         return None if url is None else cls(url)
 
     async def read(self) -> ApiEndpoint:
@@ -78,7 +78,7 @@ class ApiEndpointResolver:
         Returns
         -------
         str
-            A sentence with the remedy; empty = one of its addresses accepts connections. The
+            A sentence with the remedy; empty if one of its addresses accepts connections. The
             operator's network path is not an enclave's, so nothing is refused because of it.
         """
         loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ def unresolved(url: str | None) -> str:
     Parameters
     ----------
     url
-        The setting; None = it was removed since the Enclave was created.
+        The setting; None if it was removed since the Enclave was created.
     """
     if url is None:
         return "The operator no longer has an apiAddress; set it again in the operator's settings."
@@ -173,7 +173,7 @@ class ClusterNetworkReader:
         )
 
     async def api(self) -> tuple[str | None, str]:
-        """Return the setting ``apiAddress`` (None = not set) and why the API cannot be reached."""
+        """Return the setting ``apiAddress`` (None if not set) and why the API cannot be reached."""
         return (
             (None, "")
             if self._api is None
@@ -256,9 +256,9 @@ class GatewayKinds:
 
     @property
     def outdated(self) -> str:
-        """What the cluster serves in an older version alone; "" = nothing.
+        """What the cluster serves only in an older version; "" if there is nothing.
 
-        A gateway may know the newest version alone: it then sees none of our routes, and nothing
+        A gateway may know only the newest version: it then sees none of our routes, and nothing
         says so but the condition `Routed` that stays pending.
         """
         pairs = ((self.route, TLS_ROUTES[0]), (self.grant, REFERENCE_GRANTS[0]))

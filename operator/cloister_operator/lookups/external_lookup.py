@@ -98,7 +98,7 @@ class ImageLookup:
     def refused(self, namespace: str, secret: str, version: str) -> bool | None:
         """Return whether a registry refused the credentials in a version of a core Secret.
 
-        None = this process has not used that version yet.
+        None if this process has not used that version yet.
         """
         known = self._refused.get((namespace, secret))
         return known[1] if known is not None and known[0] == version else None
@@ -226,7 +226,7 @@ class ExternalLookup:
         )
 
     async def _secrets(self, need: NeedSecretValues) -> SecretValues:
-        """Read which values exist and can be used; the values are dropped at once."""
+        """Read which values exist and can be used; the values are dropped immediately."""
         missing, unusable = [], []
         for name in sorted({ref.secret for ref in need.refs}):
             try:

@@ -97,7 +97,7 @@ class Lanes:
                 return self._outside.registries
 
     def host(self, need: Need) -> str:
-        """Return the remote host that a lookup queries; empty = none that is shared out."""
+        """Return the remote host that a lookup queries; empty means none that is shared out."""
         match need:
             case NeedRelease() | NeedLatest():
                 return self._outside.source_host

@@ -1,6 +1,6 @@
 """Looks up what decisions need from outside the cache: releases, images, DNS, values of secrets.
 
-Lookups run beside the work queue, in lanes with a share for each organization and remote host,
+Lookups run outside the work queue, in lanes with a share for each organization and remote host,
 equal ones as one (single flight). The result is cached and enqueues the keys that wait for it.
 Reconciles read the cache through `results`; they never wait.
 """
@@ -176,7 +176,7 @@ class LookupResolver:
         )
 
     def _recent_outcome(self, identity: Hashable) -> _Outcome | None:
-        """Return a result that is seconds old; None = there is none, or it failed."""
+        """Return a result that is seconds old; None if there is none, or it failed."""
         recent = self._recent.get(identity)
         if recent is None or not isinstance(recent.result, Known):
             return None
@@ -190,7 +190,7 @@ class LookupResolver:
             return recent
         flight = self._flights.get(identity)
         if flight is not None:
-            # It need not wait for the share of whoever asked first.
+            # It need not wait for the share of the first caller.
             lane.join(identity, organization, host)
             return await asyncio.shield(flight)
         try:

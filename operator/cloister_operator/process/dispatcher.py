@@ -103,7 +103,7 @@ async def _traced(context: ProcessContext, key: Key) -> str:
 
 
 def _cause_of(context: ProcessContext, key: Key) -> str:
-    """Return the span that an object's annotation names for what is done now; empty = none."""
+    """Return the span that an object's annotation names for this reconcile; empty if none."""
     store, models, place = context.store, context.models, (key.namespace, key.name)
     try:
         if key.kind == "Container" and (entry := store.get(CONTAINER, *place)) is not None:

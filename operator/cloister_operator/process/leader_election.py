@@ -3,7 +3,7 @@
 The thread has its own event loop and client, so that a busy or stuck main loop cannot keep it from
 renewing, and no delayed renewal goes unnoticed. Rules as in client-go's leader election
 (Kubernetes, "Leases"): a holder that was silent for the duration, by the observer's own clock, is
-replaced; a holder that could not renew in time gives up by itself.
+replaced; a holder that could not renew in time gives up on its own.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Election:
     monotonic: Callable[[], float] = time.monotonic
     """Clock that durations are measured by."""
     renewed_at: float | None = None
-    """When the Lease was last known to be ours; None = it is not."""
+    """When the Lease was last known to be ours; None if it is not."""
     _seen: tuple[str, str] = ("", "")
     _seen_at: float = field(default=0.0)
     _expires_at: float = field(default=0.0)
@@ -117,7 +117,7 @@ class Election:
         Raises
         ------
         KubeError
-            When the server refuses or cannot be reached; the Lease then expires by itself.
+            When the server refuses or cannot be reached; the Lease then expires.
         """
         lease = await self.client.get(LEASE, self.settings.name, self.namespace)
         if (lease.get("spec") or {}).get("holderIdentity") != self.identity:

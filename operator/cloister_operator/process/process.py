@@ -49,7 +49,7 @@ KINDS_QUOTA = "cloister-kinds"
 _POLL, _POLLS = 10.0, 60
 """Seconds between two looks, and how many there are of these."""
 _RARE_POLL = 300.0
-"""Seconds between two looks later: somebody has to do something first."""
+"""Seconds between two looks later: an action is required first."""
 
 
 async def look_for_counts(context: ProcessContext) -> bool:
@@ -115,7 +115,7 @@ def _report(lapsed: dict[str, str]) -> None:
         return
     reasons = ", ".join(f"{name} ({why})" for name, why in lapsed.items())
     logger.error(
-        "admission policies are not in force: %s; apply crds/manifests/policies, or whoever may "
+        "admission policies are not in force: %s; apply crds/manifests/policies, or anyone who can "
         "write in a namespace of an organization can enter enclaves",
         reasons,
     )
@@ -167,7 +167,7 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     -------
     int
         Exit code: 0 after SIGTERM or SIGINT, `FAILED` after an error. A lost Lease terminates the
-        process at once with `LOST`, since another one may be writing already.
+        process immediately with `LOST`, since another one may be writing already.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
@@ -313,7 +313,7 @@ async def _send_heartbeats(context: ProcessContext) -> None:
 
 
 class _BackgroundTasks:
-    """Our own tasks beside kopf's; when one fails, the process stops."""
+    """Our own tasks, in addition to kopf's; when one fails, the process stops."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop

@@ -183,7 +183,7 @@ def _describe(action: Action) -> str:
 
 
 def _slug(observed: Observed) -> str:
-    """Return the slug of the organization; empty = there is none."""
+    """Return the slug of the organization; empty if there is none."""
     return observed.organization.metadata.name if observed.organization else ""
 
 
@@ -381,7 +381,7 @@ async def _release(context: ProcessContext, key: Key, action: ReleaseHostname) -
 async def _ensure_deployment(
     context: ProcessContext, key: Key, observed: Observed, repo: str
 ) -> None:
-    """Create the Deployment of a repository with our label; one that exists is left alone."""
+    """Create the Deployment of a repository with our label; one that exists is not changed."""
     name = deployment_name(context.decision.repositories.key(repo))
     deployment = Deployment.read(
         {

@@ -42,7 +42,7 @@ class EnclaveRefused(Exception):  # noqa: N818 - as above
 
 @contextmanager
 def translated_refusal(what: str) -> Iterator[None]:
-    """Raise `EnclaveRefused` when the API server refuses an object for good."""
+    """Raise `EnclaveRefused` when the API server permanently refuses an object."""
     try:
         yield
     except KubeError as error:
@@ -246,9 +246,9 @@ async def _ensure(
 def _check_owner(found: Mapping[str, Any], enclave: Enclave, ref: KindRef) -> None:
     """Refuse to build on an object that the operator did not create for the Enclave.
 
-    Whoever may create Secrets can write any uid into an owner before the Enclave's own is created.
-    What has our label, or names an Enclave as its owner, only the operator may write (the admission
-    policy cloister-snapshots), so both are required and not the uid alone.
+    Anyone who can create Secrets can write any uid into an owner before the Enclave's own is
+    created. What has our label, or names an Enclave as its owner, only the operator may write (the
+    admission policy cloister-snapshots), so both are required and not only the uid.
 
     Raises
     ------

@@ -106,7 +106,7 @@ def looked_at_again(result: Result, finding: ConditionUpdate, recheck: timedelta
 async def core_secret(
     context: ProcessContext, organization: Organization | None, namespace: str, name: str
 ) -> Body | None:
-    """Read a core Secret; None = it does not exist, or may not be read.
+    """Read a core Secret; None if it does not exist, or may not be read.
 
     Outside of the namespaces of organizations the operator reads no Secrets (docs/accounts.md).
     """
@@ -152,7 +152,7 @@ def name_taken(secret: Secret, older: Secret) -> ConditionUpdate:
 
 
 def written_at(core: Body) -> datetime | None:
-    """Return when a core Secret was last written, by its managed fields; None = not known."""
+    """Return when a core Secret was last written, by its managed fields; None if not known."""
     metadata = core["metadata"]
     times = [each["time"] for each in metadata.get("managedFields") or () if each.get("time")]
     last = max(times, default=metadata.get("creationTimestamp"))
@@ -196,7 +196,7 @@ class CredentialCheck:
     finding: ConditionUpdate
     """The condition Ready."""
     username: str = ""
-    """User name; empty = it could not be read."""
+    """User name; empty if it could not be read."""
 
 
 async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
@@ -245,11 +245,11 @@ def check_credential(
     Parameters
     ----------
     organization
-        Organization of the namespace; None = there is none.
+        Organization of the namespace; None if there is none.
     core
-        The core Secret; None = it does not exist.
+        The core Secret; None if it does not exist.
     further
-        Hosts beside the registries' own that credentials may be for.
+        Hosts, other than the registries' own, that credentials may be for.
     """
     if organization is None:
         return CredentialCheck(NO_ORGANIZATION)
@@ -279,8 +279,8 @@ def _check_value(
     if core.get("type") != CONFIG_TYPE or reference.key != CONFIG_KEY:
         return _wrong(
             "CredentialsInvalid",
-            f"Nodes read credentials from the key {CONFIG_KEY} of a core Secret of type "
-            f"{CONFIG_TYPE} alone; make {reference.name} one and set secretRef.key.",
+            f"Nodes read credentials only from the key {CONFIG_KEY} of a core Secret of type "
+            f"{CONFIG_TYPE}; make {reference.name} one and set secretRef.key.",
         )
     chosen = PrivateRegistry(registry)
     try:

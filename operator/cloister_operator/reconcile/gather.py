@@ -1,4 +1,4 @@
-"""Gathers what decisions depend on, from the informer cache alone."""
+"""Gathers what decisions depend on, only from the informer cache."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -152,7 +152,7 @@ def running_of(
 def organization_of(context: ProcessContext, namespace: str) -> Organization | None:
     """Return the Organization that owns a namespace.
 
-    None = no Organization names it, or it does not carry the label of the one that does: naming
+    None if no Organization names it, or it does not carry the label of the one that does: naming
     somebody else's namespace gives no right to it.
     """
     entry = context.store.get(NAMESPACE, "", namespace)
@@ -166,7 +166,7 @@ def organization_of(context: ProcessContext, namespace: str) -> Organization | N
 
 
 def pod_facts(context: ProcessContext, enclave: Enclave) -> PodFacts | None:
-    """Read the Pod of an Enclave; None = the cache lacks it, or it has another owner."""
+    """Read the Pod of an Enclave; None if the cache lacks it, or it has another owner."""
     namespace = enclave.metadata.namespace or ""
     entry = context.store.get(POD, namespace, enclave.metadata.name)
     if entry is None:
@@ -238,7 +238,7 @@ def _routes(context: ProcessContext, namespace: str, name: str) -> dict[str, Rou
 
 
 def _service(context: ProcessContext, namespace: str, name: str) -> ServiceFacts | None:
-    """Gather which Enclave a Service selects, and its endpoints; None = it does not exist."""
+    """Gather which Enclave a Service selects, and its endpoints; None if it does not exist."""
     entry = context.store.get(SERVICE, namespace, name)
     if entry is None:
         return None

@@ -83,12 +83,12 @@ async def _holder_is_gone(context: ProcessContext, claim: HostnameClaim) -> bool
 def claim_of(
     context: ProcessContext, hostname: str, namespace: str, organization: Organization | None
 ) -> HostnameClaim | None:
-    """Return the claim of a host name; None = nobody has it.
+    """Return the claim of a host name; None if nobody has it.
 
     Parameters
     ----------
     organization
-        Organization of the namespace; None = none.
+        Organization of the namespace; None if there is none.
 
     Returns
     -------

@@ -28,7 +28,7 @@ def wait_for_age(created: datetime | None, seconds: float, now: datetime) -> tim
     Parameters
     ----------
     created
-        When it was created, in UTC; None = not known, and taken as just now.
+        When it was created, in UTC; None if not known, and taken as just now.
     seconds
         Age to reach.
     now
@@ -88,7 +88,7 @@ def _is_on_lost_node(context: ProcessContext, enclave: Enclave) -> bool:
 
 
 def _relieved(context: ProcessContext, enclave: Enclave) -> datetime | None:
-    """Return when the next Enclave of the same Container was promoted; None = none was."""
+    """Return when the next Enclave of the same Container was promoted; None if none was."""
     began, container = enclave.status.promoted_at, enclave.spec.container
     index = f"{enclave.metadata.namespace}/{container.name}"
     others = (
@@ -103,7 +103,7 @@ def _relieved(context: ProcessContext, enclave: Enclave) -> datetime | None:
 
 
 async def _last_heartbeat(context: ProcessContext, node: str) -> datetime | None:
-    """Return when a node last renewed its Lease; None = the Lease is gone as well."""
+    """Return when a node last renewed its Lease; None if the Lease is gone as well."""
     try:
         lease = await context.client.get(LEASE, node, NODE_LEASES)
     except NotFound:

@@ -77,7 +77,7 @@ async def end_organization(
     Returns
     -------
     ConditionUpdate | None
-        What it waits for; None = for nothing: the object goes.
+        What it waits for; None if for nothing: the object is deleted.
 
     Raises
     ------
@@ -103,7 +103,7 @@ async def end_organization(
 def _labels_of_namespace(
     context: ProcessContext, organization: Organization
 ) -> dict[str, str] | None:
-    """Return the labels of the namespace that an Organization names; None = it does not exist."""
+    """Return the labels of the namespace that an Organization names; None if it does not exist."""
     entry = context.store.get(NAMESPACE, "", organization.spec.namespace)
     labels: dict[str, str] | None = None
     if entry is not None:
@@ -112,7 +112,7 @@ def _labels_of_namespace(
 
 
 def _waits_for(context: ProcessContext, organization: Organization) -> str:
-    """Return what is left in the namespace by the cache, as a sentence; empty = nothing."""
+    """Return what the cached namespace still contains, as a sentence; empty if nothing."""
     store, namespace = context.store, organization.spec.namespace
     containers = sorted(each.name for each in store.entries(CONTAINER, namespace))
     if containers:
@@ -138,7 +138,7 @@ def _waits_for(context: ProcessContext, organization: Organization) -> str:
 
 
 def _container_of_route(route: dict[str, dict[str, dict[str, str]]]) -> str:
-    """Return the Container of a TLSRoute as ``namespace/name``; empty = it does not name one."""
+    """Return the Container of a TLSRoute as ``namespace/name``; empty if it does not name one."""
     return route["metadata"].get("annotations", {}).get(CONTAINER_ANNOTATION, "")
 
 

@@ -56,8 +56,8 @@ async def collect_garbage(context: ProcessContext) -> None:
 async def delete_orphaned_secrets(context: ProcessContext) -> None:
     """Delete every orphaned core Secret.
 
-    Each namespace is listed by itself: the operator may read core Secrets in the namespaces of
-    organizations alone. One that refuses, since it is being made or deleted, costs itself only.
+    Each namespace is listed on its own: the operator may read core Secrets in the namespaces of
+    organizations only. One that refuses, since it is being created or deleted, costs only itself.
 
     Raises
     ------
@@ -216,7 +216,7 @@ async def delete_children_of_orphaning(context: ProcessContext, key: Key, enclav
 
 
 async def _delete_children(context: ProcessContext, key: Key, uid: str) -> None:
-    """Delete the ConfigMap, snapshot and claims of an Enclave of that uid; empty = it is gone."""
+    """Delete the ConfigMap, snapshot and claims of an Enclave of that uid; empty if it is gone."""
     for ref, name in (
         (CONFIG_MAP, config_map_name(key.name)),
         (SECRET, snapshot_name(key.name)),

@@ -28,7 +28,7 @@ class Result:
     """The result of a reconcile that did not fail."""
 
     requeue_after: timedelta | None = None
-    """When to reconcile again although nothing changes; None = on changes only."""
+    """When to reconcile again although nothing changes; None means on changes only."""
     wrote: bool = False
     """Whether anything was written."""
 
@@ -46,7 +46,7 @@ def containers_of(context: ProcessContext, namespace: str, repo: str) -> Iterato
 
 
 def deployment_of(context: ProcessContext, namespace: str, repo: str) -> Deployment | None:
-    """Return the Deployment of a repository, of several the first by name; None = there is none."""
+    """Return the Deployment of a repository, the first by name; None if there is none."""
     entries = context.store.by_index(DEPLOYMENT, "repo", repo_index(namespace, repo))
     found = (context.models.read(Deployment, entry) for entry in entries)
     own = (each for each in found if context.decision.repositories.same(each.spec.repo, repo))
@@ -72,7 +72,7 @@ async def write_status_throttled(
     Returns
     -------
     Result
-        With `requeue_after` when the write has to wait.
+        With `requeue_after` when the write must wait.
 
     Raises
     ------
@@ -115,12 +115,12 @@ def defer_status(
     progress: bool,
     delay: timedelta,
 ) -> timedelta | None:
-    """Return how long a status still waits; None = it is written now, if it differs.
+    """Return how long a status still waits; None if it is written now, if it differs.
 
     Parameters
     ----------
     progress
-        Whether they differ, if at all, by progress alone.
+        Whether they differ, if at all, only by progress.
     delay
         How long progress waits while the operator is not busy.
     """

@@ -33,7 +33,7 @@ async def ensure_isolation(context: ProcessContext, key: Key, organization: Orga
 
     Called by the reconciler of the Organization and before a Pod is created: which of them is first
     is chance, and a Pod that runs before its network policy is reachable by everyone. The guards of
-    a paused Organization are left alone.
+    a paused Organization are not changed.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ from cloister_operator.rollout.rollout_state import RolloutState
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRefused:
-    """Somebody has to change something."""
+    """Action required; see the message."""
 
     reason: str
     """Reason from the reasons table: that of the first problem."""
@@ -64,7 +64,7 @@ class AdmissionDelayed:
     message: str
     """What could not be looked up."""
     retry_at: datetime | None
-    """When to retry, in UTC; None = when something changes."""
+    """When to retry, in UTC; None means on changes only."""
     needs: tuple[Need, ...] = ()
     """What to look up again now."""
 
@@ -202,7 +202,7 @@ def _facts(state: RolloutState) -> RequestFacts:
 def _refusal(
     errors: tuple[Problem, ...], state: RolloutState
 ) -> AdmissionRefused | AdmissionDelayed | None:
-    """Refuse for problems: what only a change fixes comes before what may pass by itself."""
+    """Refuse for problems: what only a change fixes comes before what is temporary."""
     if not errors:
         return None
     lasting = [each for each in errors if not is_transient(each.code)]
@@ -228,8 +228,8 @@ def format_problems(problems: Iterable[Problem]) -> str:
 def _recorded_failure(state: RolloutState) -> AdmissionRefused | None:
     """Return the failure that status has for this very request, if only a change helps.
 
-    What failed for good is not looked up again: not after a restart of the operator, and not when
-    the resolver has dropped the result from its cache.
+    What failed permanently is not looked up again: not after a restart of the operator, and not
+    when the resolver has dropped the result from its cache.
     """
     status = state.status
     ready = condition(status.conditions, "Ready")
@@ -320,7 +320,7 @@ def moved_tag_condition(state: RolloutState, tag: str, commit: str) -> list[Cond
     tag
         Tag that serves or last served.
     commit
-        Its commit; empty = nothing has served.
+        Its commit; empty if nothing has served.
     """
     if not commit:
         return []
@@ -339,7 +339,7 @@ def moved_tag_condition(state: RolloutState, tag: str, commit: str) -> list[Cond
 
 
 def _target(state: RolloutState, tag: str) -> str | None:
-    """Return the commit that a tag points to by the latest lookup; None = none reports it."""
+    """Return the commit that a tag points to by the latest lookup; None if none reports it."""
     found: list[tuple[datetime, str]] = []
     result = state.observed.results.get(release_need(state))
     if isinstance(result, Known) and isinstance(result.value, ReleaseFacts):

@@ -21,7 +21,7 @@ from cloister_operator.rollout.decision import Action
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPlan:
-    """Status and cleanup follow from the plan alone."""
+    """Status and cleanup follow only from the plan."""
 
     progress: ContainerPhase
     """How far the wanted request is, as if nothing else served."""
@@ -32,23 +32,24 @@ class RolloutPlan:
     settled: bool = False
     """Whether what spec requests is reached: the condition Ready."""
     stalled: bool = False
-    """Whether somebody has to change something."""
+    """Whether an action is required."""
     active: str | None = None
-    """Name of the Enclave that serves from now on; None = as before, empty = none."""
+    """Name of the Enclave that serves from now on; None means unchanged, empty if there is none."""
     candidate: str = ""
-    """Name of the Enclave that is starting, or of the one kept for its failure; empty = none."""
+    """Name of the Enclave that is starting, or of the one kept for its failure; empty if there is
+    none."""
     keep: frozenset[str] = frozenset()
     """Names of Enclaves that stay; all others are deleted."""
     route: str = ""
-    """Name of the Enclave that the Service is to select; empty = leave the Service unchanged."""
+    """Name of the Enclave that the Service must select; empty leaves the Service unchanged."""
     preview: str = ""
-    """Name of the Enclave that waits for promotion; empty = none does."""
+    """Name of the Enclave that waits for promotion; empty if none does."""
     actions: tuple[Action, ...] = ()
     """What to do, in order."""
     needs: tuple[Need, ...] = ()
     """What to look up."""
     retry_at: datetime | None = None
-    """When to reconcile again, in UTC; None = when something changes."""
+    """When to reconcile again, in UTC; None means on changes only."""
     frees_hostnames: bool = False
     """Whether the host names of spec are released too: nothing was ever created."""
 
@@ -83,19 +84,19 @@ class FollowedRelease:
     """The release that an automatic update wants now."""
 
     tag: str | None = None
-    """Tag that is wanted instead of ``spec.tag``; None = ``spec.tag``."""
+    """Desired tag instead of ``spec.tag``; None means ``spec.tag``."""
     latest: LatestRelease | None = None
-    """What status records; None = nothing is followed."""
+    """What status records; None if nothing is followed."""
     pending: bool = False
     """Whether it is not known yet which of the two is later."""
     failure: Failed | None = None
-    """Why it is not known; None = it was not looked up yet."""
+    """Why it is not known; None if it was not looked up yet."""
     needs: tuple[NeedLatest, ...] = ()
     """What to look up."""
     recheck_at: datetime | None = None
-    """When to look it up again, in UTC; None = nothing is followed."""
+    """When to look it up again, in UTC; None if nothing is followed."""
     found: Known[NewestRelease] | None = None
-    """Result of the present lookup; None = there is none yet."""
+    """Result of the present lookup; None if there is none yet."""
 
 
 def follow_release(observed: Observed, now: datetime) -> FollowedRelease:
@@ -145,7 +146,7 @@ def _need(
     """Return the lookup of this interval, and when the next one begins.
 
     Repositories have their intervals at different times, so that sources do not get the requests
-    for all of them at once.
+    for all of them together.
     """
     spec = observed.container.spec
     seconds = max(1, floor(observed.settings.follow_interval.total_seconds()))

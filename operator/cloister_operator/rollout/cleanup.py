@@ -55,7 +55,7 @@ def clean_up(state: RolloutState, plan: RolloutPlan) -> RolloutPlan:
 
 
 def enclaves_to_delete(state: RolloutState, plan: RolloutPlan) -> tuple[Enclave, ...]:
-    """Return the Enclaves that are to be deleted now.
+    """Return the Enclaves to delete now.
 
     In a blue-green update the old one stays until the Service routes to the new one, and drains
     after that: clients and proxies may learn of the change late.
@@ -94,7 +94,7 @@ def _not_kept(state: RolloutState, plan: RolloutPlan) -> Iterator[Enclave]:
 
 
 def _drained_at(state: RolloutState, plan: RolloutPlan) -> datetime | None:
-    """Return when the last Enclave has drained; None = none drains, or it is not known yet."""
+    """Return when the last Enclave has drained; None if none drains, or it is not known yet."""
     until = _draining_until(state, plan)
     if until is None or until <= state.now:
         return None
@@ -102,7 +102,7 @@ def _drained_at(state: RolloutState, plan: RolloutPlan) -> datetime | None:
 
 
 def _draining_until(state: RolloutState, plan: RolloutPlan) -> datetime | None:
-    """Return when all clients know who serves; None = nobody serves, or is not routed to yet."""
+    """Return when all clients know who serves; None if nobody serves, or is not routed to yet."""
     serving = state.serving_after(plan)
     if serving is None or not state.routes_to(serving):
         return None
@@ -115,7 +115,7 @@ def _served(enclave: Enclave) -> bool:
 
 
 def ssh_enclave(state: RolloutState, plan: RolloutPlan) -> str:
-    """Return the name of the Enclave that people log in to; empty = none.
+    """Return the name of the Enclave that people log in to; empty if there is none.
 
     It is the one that serves, else the newest that is starting, so that a start that fails can be
     inspected meanwhile.
@@ -164,7 +164,7 @@ def _missing_claims(state: RolloutState, plan: RolloutPlan) -> Iterator[ClaimHos
 
 
 def routed_hostnames(state: RolloutState, plan: RolloutPlan) -> Mapping[str, str]:
-    """Return which host names the gateway is to route to which Service.
+    """Return which host names the gateway must route to which Service.
 
     The serving Enclave keeps its routes while its Pod is replaced.
     """
@@ -199,7 +199,7 @@ def _serving_records(state: RolloutState, plan: RolloutPlan) -> Iterator[Action]
             yield RecordDemoted(each.metadata.name, state.now)
     if serving is None or not state.routes_to(serving):
         return
-    # An earlier release recorded promotedAt alone.
+    # An earlier release recorded only promotedAt.
     if not serving.status.serving and serving.status.demoted_at is None:
         yield RecordServing(serving.metadata.name, serving.status.promoted_at or state.now)
 
@@ -227,7 +227,7 @@ def _needed_hostnames(state: RolloutState, plan: RolloutPlan) -> frozenset[str]:
 def unneeded_claims(
     container: Container, claims: Mapping[str, HostnameClaim], needed: Iterable[str]
 ) -> tuple[ReleaseHostname, ...]:
-    """Return which claims of a Container are to be released.
+    """Return which claims of a Container must be released.
 
     Parameters
     ----------

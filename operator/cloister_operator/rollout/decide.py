@@ -43,7 +43,7 @@ from cloister_operator.rollout.rules import (
 from cloister_operator.rollout.status import next_status, paused_status
 
 _ALLOWED = (DeleteEnclave, DeleteRoute, RecordDemoted, RecordServing, ReleaseHostname, RouteTo)
-"""Actions that no pause holds, as long as nothing has to move."""
+"""Actions that no pause holds, as long as nothing must move."""
 
 
 def paused_container_is_left_alone(state: RolloutState) -> RolloutPlan:

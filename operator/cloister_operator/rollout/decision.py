@@ -43,7 +43,7 @@ Enclave from before the stop never serves again."""
 
 
 def may_move(before: ContainerPhase | None, after: ContainerPhase) -> bool:
-    """Return whether a phase may follow another; None = none was written yet."""
+    """Return whether a phase may follow another; None if none was written yet."""
     return after in TRANSITIONS[before]
 
 
@@ -90,9 +90,9 @@ def status_event(before: Part, after: Part) -> StatusEvent | None:
     Returns
     -------
     StatusEvent | None
-        The new reason of Ready, when it differs from the one before and the table gives it an
+        The new reason of Ready, when it differs from the previous one and the table gives it an
         Event; where the old release serves on after a failed update, UpdateFailed with the cause;
-        else Drained, when that is new. None = no Event.
+        else Drained, when that is new. None means no Event.
     """
     conditions = _CONDITIONS.validate_python(after.get("conditions") or ())
     old, new = _reason(_CONDITIONS.validate_python(before.get("conditions") or ())), None
@@ -108,7 +108,7 @@ def status_event(before: Part, after: Part) -> StatusEvent | None:
 
 
 def enclave_event(spec: Part, before: Part, after: Part) -> StatusEvent | None:
-    """Return the Event of an Enclave that a written status calls for; None = there is none.
+    """Return the Event of an Enclave that a written status calls for; None if there is none.
 
     What is wrong with it is reported by its Container.
     """
@@ -125,7 +125,7 @@ def enclave_event(spec: Part, before: Part, after: Part) -> StatusEvent | None:
 
 
 def _drained(before: Part, after: Part) -> StatusEvent | None:
-    """Return that an Enclave that served has drained: it is in the history once it is to go."""
+    """Return that an Enclave that served has drained: it is in the history once it must go."""
     known = {each["enclave"] for each in before.get("history") or ()}
     added = (each for each in after.get("history") or () if each["enclave"] not in known)
     drained = next((each for each in added if each["outcome"] == "Served"), None)
@@ -140,7 +140,7 @@ def _same(before: Part, after: Part, field: str) -> bool:
 
 
 def _reason(conditions: Iterable[Condition]) -> str:
-    """Return the reason that sums up the conditions; empty = there is none yet."""
+    """Return the reason that sums up the conditions; empty if there is none yet."""
     conditions = tuple(conditions)
     stalled = condition(conditions, "Stalled")
     if holds(conditions, "Stalled") and stalled is not None and stalled.reason == "UpdateFailed":
@@ -162,11 +162,11 @@ class CreateEnclave:
     spec: EnclaveSpec
     """Its spec."""
     file: bytes | None
-    """Bytes for the ConfigMap; None = copied from `copy_from`."""
+    """Bytes for the ConfigMap; None if copied from `copy_from`."""
     secrets: tuple[SecretRefKey, ...] = ()
     """Content of the snapshot; read from core Secrets unless `copy_from` has a snapshot."""
     copy_from: str | None = None
-    """Enclave whose ConfigMap and snapshot are copied; None = they are built from scratch."""
+    """Enclave whose ConfigMap and snapshot are copied; None if they are built from scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,4 +328,4 @@ class Decision:
     needs: tuple[Need, ...] = ()
     """What to look up outside of the reconcile; a result enqueues the Container."""
     requeue_after: timedelta | None = None
-    """When to reconcile again although nothing changed; None = on changes only."""
+    """When to reconcile again although nothing changed; None means on changes only."""

@@ -92,14 +92,14 @@ def evaluate_enclave(
     enclave
         The Enclave with its present status.
     pod
-        Its Pod; None = there is none. A Pod that is in the status and not in the store was read by
+        Its Pod; None if there is none. A Pod that is in the status and not in the store was read by
         a live GET.
     now
         The present, in UTC.
     missing
-        Why it has no Pod: the API's address, which it needs, is not known; empty = it is known.
+        Why it has no Pod: the API's address, which it needs, is not known; empty if it is known.
     refused
-        Why the API server accepts none of its children, for good; empty = it does.
+        Why the API server permanently refuses its children; empty if it accepts them.
 
     Returns
     -------
@@ -130,12 +130,12 @@ def reevaluate_after(
     now: datetime,
     settings: DecisionSettings,
 ) -> timedelta | None:
-    """Return when an attempt has to be evaluated again although its Pod does not change.
+    """Return when an attempt must be evaluated again although its Pod does not change.
 
     Parameters
     ----------
     pod
-        Its Pod; None = there is none.
+        Its Pod; None if there is none.
     now
         The present, in UTC.
 
@@ -180,13 +180,13 @@ def _sidecar_failure(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, 
 
 
 def _breakdown(pod: PodFacts, container: PodContainer) -> tuple[str, str]:
-    """Return why a container exited for good: our sidecars may report it by their exit code."""
+    """Return why a container exited permanently: our sidecars may report it by their exit code."""
     failure = sidecar_failure(container) if container in pod.sidecars else None
     return failure or ("BootFailed", _exit_message(container))
 
 
 def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None:
-    """Return why the Pod is lost: deleted, ended as a whole, or terminating; None = it is not."""
+    """Return why the Pod is lost: deleted, ended as a whole, or terminating; None if it is not."""
     if pod is None or (before.pod_uid and pod.uid != before.pod_uid):
         where = f" on node {before.node}" if before.node else ""
         return ("PodLost", f"The Pod{where} was deleted.") if before.pod_uid else None
@@ -202,7 +202,7 @@ def _loss(before: EnclaveStatus, pod: PodFacts | None) -> tuple[str, str] | None
 
 
 def _remedy(eviction: str) -> str:
-    """Return what to do about an eviction that the enclave itself caused; empty = nothing."""
+    """Return what to do about an eviction that the enclave itself caused; empty if nothing."""
     if not any(words in eviction for words in _OVER_DISK_LIMIT):
         return ""
     return (
@@ -234,7 +234,7 @@ def _boot_failure(pod: PodFacts | None, now: datetime) -> tuple[str, str] | None
 
 
 def _failed_container(pod: PodFacts) -> PodContainer | None:
-    """Return the first container that failed; None = none did."""
+    """Return the first container that failed; None if none did."""
     return next((each for each in pod.all_containers if _container_failed(each)), None)
 
 
@@ -246,7 +246,7 @@ def _may_be_explained(pod: PodFacts, broken: PodContainer, now: datetime) -> boo
 
 
 def _container_failed(container: PodContainer) -> bool:
-    """Return whether a container exited for good and failed.
+    """Return whether a container exited permanently and failed.
 
     An exit without an error is not a failure, unless there is a health check to pass: what has
     exited is not healthy.
@@ -290,7 +290,7 @@ def _deadline(
 
 
 def _began(before: EnclaveStatus, pod: PodFacts | None, now: datetime) -> datetime | None:
-    """Return since when all containers of an attempt have started; None = they have not."""
+    """Return since when all containers of an attempt have started; None if they have not."""
     if before.started_at is not None or pod is None:
         return before.started_at
     if _boot_phase(pod, now) is EnclavePhase.PENDING:
@@ -357,7 +357,7 @@ def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
 
 
 def _restarted(pod: PodFacts) -> str:
-    """Return why a sidecar that runs again and is not ready exited before; empty = none did."""
+    """Return why a sidecar that runs again and is not ready exited before; empty if none did."""
     for each in pod.sidecars:
         running = each.state is ContainerStateName.RUNNING
         if running and not each.ready and each.exit_message:

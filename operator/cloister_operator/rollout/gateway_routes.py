@@ -15,7 +15,7 @@ from cloister_operator.rollout.decision import DeleteRoute, RouteHostname
 from cloister_operator.rollout.rollout_state import RolloutState
 
 REMEDY = (
-    "Ask the administrator: the listener of Gateway {gateway} has to be of protocol TLS in mode "
+    "Ask the administrator: the listener of Gateway {gateway} must be of protocol TLS in mode "
     "Passthrough, and to take TLSRoutes of the operator's namespace for that host name."
 )
 
@@ -23,14 +23,14 @@ REMEDY = (
 def wanted_routes(
     state: RolloutState, target: Enclave | None, staged: Enclave | None
 ) -> Mapping[str, str]:
-    """Return which host names are to be routed to which Service.
+    """Return which host names must be routed to which Service.
 
     Parameters
     ----------
     target
-        The Enclave that the Container's Service selects, or is about to; None = there is none.
+        The Enclave that the Container's Service selects, or is about to; None if there is none.
     staged
-        The Enclave that waits for promotion; None = there is none.
+        The Enclave that waits for promotion; None if there is none.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def wanted_routes(
     for host in target.spec.hostnames if target is not None else ():
         if _holds(state, host) and state.accepts(host):
             wanted[host] = service_name(name)
-    # A preview's name follows from the generated one, and belongs to whoever holds that.
+    # A preview's name follows from the generated one, and belongs to its holder.
     generated = state.internal_hostname
     if staged is not None and staged.spec.preview and _holds(state, generated):
         wanted[staged.spec.preview] = preview_service_name(name)
@@ -60,7 +60,7 @@ def _holds(state: RolloutState, host: str) -> bool:
 def changed_routes(
     state: RolloutState, wanted: Mapping[str, str]
 ) -> Iterator[RouteHostname | DeleteRoute]:
-    """Yield what has to be done so that the routes are as wanted."""
+    """Yield the actions that make the routes as desired."""
     gateway = state.settings.gateway
     if gateway is None:
         return
@@ -85,7 +85,7 @@ def routed_condition(state: RolloutState, wanted: Mapping[str, str]) -> Conditio
     Returns
     -------
     ConditionUpdate | None
-        The condition Routed; None = nothing is to be routed.
+        The condition Routed; None if nothing is routed.
     """
     gateway = state.settings.gateway
     if gateway is None or not wanted:

@@ -208,7 +208,7 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
 
 
 def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPlan | None:
-    """Start another attempt of the request that serves, on another node, and let it take over."""
+    """Start another attempt of the request that serves, on another node, and promote it."""
     serving = state.serving
     if serving is None or state.served_attempts is not None or not _must_move(state, serving):
         return None
@@ -216,10 +216,10 @@ def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPla
     newest = attempts.newest
     if newest is None or newest.metadata.name == serving.metadata.name:
         if _one_before_it_drains(state, serving):
-            return _plan(state, serving, None, "follows when the one before it has drained")
+            return _plan(state, serving, None, "follows when the previous one has drained")
         return _retry(state, attempts, serving)
     if attempts.ready is not None:
-        return _plan(state, serving, newest, "takes over", active=newest.metadata.name)
+        return _plan(state, serving, newest, "is promoted", active=newest.metadata.name)
     if attempts.live is not None:
         return _plan(state, serving, newest, newest.status.message or "is starting")
     return _after_a_failure(state, attempts, serving, newest)
@@ -228,7 +228,7 @@ def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPla
 def _after_a_failure(
     state: RolloutState, attempts: RevisionAttempts, serving: Enclave, newest: Enclave
 ) -> RolloutPlan:
-    """Retry an attempt that was lost, after a backoff; leave one that failed for good."""
+    """Retry an attempt that was lost, after a backoff; leave one that failed permanently."""
     plan = _plan(state, serving, newest, f"failed: {newest.status.message}")
     if not is_transient(newest.status.reason):
         return plan

@@ -33,11 +33,11 @@ class PodContainer:
     message: str = ""
     """Message for that reason."""
     started_at: datetime | None = None
-    """When its process was last started, in UTC; None = never."""
+    """When its process was last started, in UTC; None if never."""
     ended_at: datetime | None = None
-    """When its process last ended, in UTC, in whole seconds; None = never, or unknown."""
+    """When its process last ended, in UTC, in whole seconds; None if never, or unknown."""
     exit_code: int | None = None
-    """Exit code of its last end (the state's, else the last state's); None = it never ended."""
+    """Exit code of its last end (the state's, else the last state's); None if it never ended."""
     exit_reason: str = ""
     """Reason of that end."""
     exit_message: str = ""
@@ -67,17 +67,17 @@ class PodFacts:
     deleting: bool = False
     """Whether it has a deletionTimestamp."""
     node: str = ""
-    """Node it is bound to; empty = none."""
+    """Node it is bound to; empty if there is none."""
     node_gone: bool = False
     """Whether that node no longer exists, or is not ready and the Pod is being evicted for it."""
     measurement: str = ""
     """Digest of the measurement document that it was created from; empty for older ones."""
     initdata: str = ""
-    """Digest of its initdata; empty = it has none."""
+    """Digest of its initdata; empty if it has none."""
     guest_rules: str = ""
-    """Digest of the rules in its initdata; empty = it has none."""
+    """Digest of the rules in its initdata; empty if it has none."""
     address: str = ""
-    """First IPv4 address; empty = none yet."""
+    """First IPv4 address; empty if it has none yet."""
     unschedulable: str = ""
     """Message of the condition PodScheduled=False with reason Unschedulable; empty otherwise."""
     disruption: str = ""
@@ -85,11 +85,11 @@ class PodFacts:
     containers: tuple[PodContainer, ...] = ()
     """Containers of the file, in its order."""
     shim: PodContainer | None = None
-    """The shim; None = the Pod has none."""
+    """The shim; None if the Pod has none."""
     agent: PodContainer | None = None
-    """The agent, whose readiness is the enclave's; None = the Pod has none."""
+    """The agent, whose readiness is the enclave's; None if the Pod has none."""
     skipped_stages: frozenset[str] = frozenset()
-    """Stages of the boot in which nothing is to be done."""
+    """Stages of the boot in which no action is required."""
     over_stages: frozenset[str] = frozenset()
     """Stages of the boot that the probes of our sidecars show to be over."""
     sidecars: tuple[PodContainer, ...] = ()
@@ -132,7 +132,7 @@ def boot_failure(pod: PodFacts) -> tuple[str, str] | None:
     Returns
     -------
     tuple[str, str] | None
-        Reason and message from the agent's termination message (``Reason: message``); None = it
+        Reason and message from the agent's termination message (``Reason: message``); None if it
         has no such message.
     """
     if pod.agent is None or not pod.agent.exit_code:
@@ -147,7 +147,7 @@ def sidecar_failure(sidecar: PodContainer) -> tuple[str, str] | None:
     Returns
     -------
     tuple[str, str] | None
-        Reason and message; None = it has no reason of its own.
+        Reason and message; None if it has no reason of its own.
     """
     reason = _SIDECAR_REASONS.get(sidecar.exit_code or 0)
     log = sidecar.exit_message.strip()
@@ -160,8 +160,8 @@ def measurement_failure(pod: PodFacts) -> tuple[str, str] | None:
     Returns
     -------
     tuple[str, str] | None
-        Reason and message; None = none refused its document. A restart changes no document, so that
-        the first refusal is final.
+        Reason and message; None if none refused its document. A restart changes no document, so
+        that the first refusal is final.
     """
     code, words = _NOT_MEASURED
     for each in pod.all_containers:
@@ -194,7 +194,7 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
 
 
 def _failed(pod: PodFacts) -> tuple[str, str] | None:
-    """Return the stage that failed and why; None = none did."""
+    """Return the stage that failed and why; None if none did."""
     failure = boot_failure(pod)
     if failure is not None:
         return _failed_stage(failure[1]), failure[1]

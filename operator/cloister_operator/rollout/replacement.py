@@ -16,7 +16,7 @@ from cloister_operator.rollout.rollout_state import RolloutState, enclave_names
 
 
 def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan | None:
-    """Delete the Enclaves once another Container has taken over; somebody is to delete this one.
+    """Delete the Enclaves once another Container has taken over; a user must delete this one.
 
     It stays replaced while the successor exists, also when that one is stopped.
     """
@@ -80,7 +80,7 @@ def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutP
             progress=ContainerPhase.FAILED,
             reason="HostnameTaken",
             message=f"The host name {taken[0]} is held by another container; delete that one: "
-            "this one then continues by itself.",
+            "this one then continues automatically.",
             stalled=True,
             keep=keep,
             retry_at=state.now + state.settings.taken_recheck,
@@ -88,7 +88,7 @@ def hostnames_transfer_to_the_ready_replacement(state: RolloutState) -> RolloutP
     return RolloutPlan(
         progress=ContainerPhase.STARTED,
         reason="Routing",
-        message=f"Tag {ready.spec.tag} is ready; it takes over the host names of "
+        message=f"Tag {ready.spec.tag} is ready; it receives the host names of "
         f"{state.container.spec.replaces}.",
         candidate=ready.metadata.name,
         keep=keep,

@@ -80,7 +80,7 @@ class RevisionAttempts:
     """Its Enclaves that are not being deleted, oldest first, one per attempt."""
     origin: Enclave | None
     """The Enclave that a further attempt copies commit, file, images and secrets from: the one that
-    served, else the newest; None = there is none, and everything is resolved again."""
+    served, else the newest; None if there is none, and everything is resolved again."""
 
     @property
     def newest(self) -> Enclave | None:
@@ -185,7 +185,7 @@ class RolloutState:
 
     @cached_property
     def wanted(self) -> RequestRecord:
-        """What is to run: the request in spec, or what is kept instead; paused = what serves."""
+        """The desired request: that of spec, or what is kept instead; when paused, what serves."""
         if self.is_paused and self.active is not None:
             return self.active.spec.request
         return request_instead(self.kept, self._asked)
@@ -197,7 +197,7 @@ class RolloutState:
 
     @cached_property
     def kept(self) -> KeptRequest | None:
-        """What counts instead of the request in spec; None = spec counts."""
+        """What counts instead of the request in spec; None if spec counts."""
         serving = self.active.spec.request if self.active is not None else None
         return kept_request(self.container, self._asked, serving)
 
@@ -258,7 +258,7 @@ class RolloutState:
         return next((each for each in self.all_enclaves if each.metadata.name == plan.active), None)
 
     def serving_after(self, plan: RolloutPlan) -> Enclave | None:
-        """Return the Enclave that serves under a plan; None = none does, or it was lost."""
+        """Return the Enclave that serves under a plan; None if none does, or it was lost."""
         active = self.active_after(plan)
         return active if active is not None and _can_serve(active) else None
 
@@ -291,7 +291,7 @@ class RolloutState:
     def named_hostnames(self) -> frozenset[str]:
         """Host names that a decision may be about: those requested, and those of Enclaves.
 
-        Whoever holds them matters; `Observed.claims` has their claims.
+        Their holder matters; `Observed.claims` has their claims.
         """
         served = (host for each in self.all_enclaves for host in each.spec.hostnames)
         return frozenset((*self._requested_hostnames, *served))
@@ -329,7 +329,7 @@ class RolloutState:
 
     @property
     def explicit_staging(self) -> bool | None:
-        """Whether spec makes an update wait for promotion; None = the default counts."""
+        """Whether spec makes an update wait for promotion; None if the default counts."""
         spec = self.container.spec
         if self._is_relaunch and spec.relaunch_staging is not None:
             return spec.relaunch_staging
@@ -352,7 +352,7 @@ class RolloutState:
 
     @property
     def preview(self) -> str:
-        """Host name at which an update created now can be tried; empty = it is not staged."""
+        """Host name at which an update created now can be tried; empty if it is not staged."""
         organization = self.observed.organization
         if organization is None or not self.is_staging or self.served_attempts is None:
             return ""

@@ -5,7 +5,7 @@ does not apply. Read `RULES` from top to bottom: first what deletes everything, 
 from the best (the wanted request serves) to the worst (it failed), then what is needed to create
 it.
 
-An update is blue-green: the new Enclave starts beside the one that serves
+An update is blue-green: the new Enclave starts next to the one that serves
 (`starting_candidate_is_awaited`), is promoted when it is ready (`ready_candidate_is_promoted`), and
 the old one is deleted after it has drained (`cleanup`). The exception is `recreate_strategy`.
 """
@@ -50,7 +50,7 @@ AdmissionRule = Callable[[RolloutState, Admission], RolloutPlan | None]
 
 
 def is_lost(state: RolloutState, attempts: RevisionAttempts) -> bool:
-    """Return whether the newest attempt of a request was lost and is to be retried.
+    """Return whether the newest attempt of a request was lost and must be retried.
 
     A request that never served is given up after some losses in a row.
     """
@@ -155,7 +155,7 @@ def staged_candidate_awaits_promotion(state: RolloutState) -> RolloutPlan | None
         progress=ContainerPhase.READY if serves else ContainerPhase.DEPLOYING,
         reason="AwaitingPromotion" if serves else "PodLost",
         message=f"Tag {ready.spec.tag} is ready and waits.{tried} Set spec.promote to "
-        f"{ready.spec.revision}, or accept the update, to let it take over.",
+        f"{ready.spec.revision}, or accept the update, to promote it.",
         settled=state.is_routed,
         candidate=name,
         keep=enclave_names(ready),
@@ -190,7 +190,7 @@ def ready_candidate_is_promoted(state: RolloutState) -> RolloutPlan | None:
         reason="Serving" if served else "Routing",
         message=_serves(ready)
         if served
-        else f"Tag {ready.spec.tag} takes over; the Service is being pointed at it.",
+        else f"Tag {ready.spec.tag} is promoted; the Service is being pointed at it.",
         settled=served,
         active=name,
         keep=enclave_names(ready),
@@ -256,7 +256,7 @@ def lost_attempt_is_retried(state: RolloutState) -> RolloutPlan | None:
 
 
 def failed_request_waits_for_a_new_one(state: RolloutState) -> RolloutPlan | None:
-    """Keep the Enclave of an attempt that failed for good, for its status."""
+    """Keep the Enclave of an attempt that failed permanently, for its status."""
     failed = state.wanted_attempts.failed
     if failed is None:
         return None
@@ -278,7 +278,7 @@ def failed_request_waits_for_a_new_one(state: RolloutState) -> RolloutPlan | Non
 
 
 def refused_request_is_stalled(state: RolloutState, admission: Admission) -> RolloutPlan | None:
-    """Stall while somebody has to change something before an Enclave is created."""
+    """Stall while an action is required before an Enclave is created."""
     if not isinstance(admission, AdmissionRefused):
         return None
     return _refusal(state, admission.reason, admission.message)
@@ -352,7 +352,7 @@ def taken_hostname_stalls(state: RolloutState, admission: Admission) -> RolloutP
         return None
     message = (
         f"The host name {taken[0]} is held by another container; choose another name, or delete "
-        "the other container: this one then continues by itself."
+        "the other container: this one then continues automatically."
     )
     return _refusal(state, "HostnameTaken", message)
 

@@ -44,7 +44,7 @@ _UPDATE_PHASES = {
     ContainerPhase.READY: UpdatePhase.READY,
     ContainerPhase.FAILED: UpdatePhase.FAILED,
 }
-"""Status of a blue-green update, while the old release goes on to serve."""
+"""Status of a blue-green update, while the old release continues to serve."""
 
 
 _PAUSED = (
@@ -54,7 +54,7 @@ _PAUSED = (
 
 
 def is_progress(before: ContainerStatus, after: ContainerStatus) -> bool:
-    """Return whether a first deployment goes on and neither serves nor fails yet.
+    """Return whether a first deployment continues and neither serves nor fails yet.
 
     Such a change may be written late, since the next one matters more.
     """
@@ -266,7 +266,7 @@ def _host(state: RolloutState, shown: EnclaveSpec | None) -> HostFacts | None:
 
 
 def _ssh_port(state: RolloutState, plan: RolloutPlan) -> int | None:
-    """Return the port at which people log in; None = they cannot, or not yet."""
+    """Return the port at which people log in; None if they cannot, or not yet."""
     shells, enclave = state.observed.shells, ssh_enclave(state, plan)
     if not enclave or shells is None or shells.selects != enclave:
         return None
@@ -337,7 +337,7 @@ def _conditions(
 ) -> tuple[ConditionUpdate, ...]:
     active, serving = state.active_after(plan), state.serving_after(plan)
     routed = routed_condition(state, routed_hostnames(state, plan))
-    # Ready means all that spec asks for, and that includes the routes to it.
+    # Ready means all that spec requests, and that includes the routes to it.
     unrouted = routed if routed is not None and plan.settled and not routed.status else None
     found = [
         ConditionUpdate("Ready", status=False, reason=unrouted.reason, message=unrouted.message)
@@ -394,7 +394,7 @@ def _domain_condition(state: RolloutState, shown: EnclaveSpec | None) -> list[Co
 
 
 def _is_reached(state: RolloutState, serving: Enclave) -> bool:
-    """Return whether requests arrive at the serving Enclave, or at the one before it that drains.
+    """Return whether requests arrive at the serving Enclave, or at the previous one, which drains.
 
     The EndpointSlice decides: it follows the Service's selector a moment later.
     """

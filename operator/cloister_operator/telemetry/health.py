@@ -53,7 +53,7 @@ class Liveness:
         what
             The part, as `unhealthy_reason` names it.
         stale
-            Seconds after which the heartbeat is too old; None = as for all.
+            Seconds after which the heartbeat is too old; None means as for all.
         """
         self._heartbeats[what] = (self.clock(), self.stale if stale is None else stale)
 
@@ -65,7 +65,7 @@ class Liveness:
             self._problems.pop(what, None)
 
     def unhealthy_reason(self) -> str:
-        """Return what has a problem or was silent for too long; empty = the process is healthy."""
+        """Return what has a problem or was silent for too long; empty if the process is healthy."""
         now = self.clock()
         silent = [
             f"{what} silent for {now - seen:.0f} s"
@@ -76,7 +76,7 @@ class Liveness:
 
 
 CURRENT_OBJECT: ContextVar[str] = ContextVar("object", default="")
-"""The object that is reconciled; empty = none is."""
+"""The object that is reconciled; empty if none is."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _QUIET = ("kopf.objects", "httpx", "httpcore", "asyncio", "aiohttp")
 """Loggers of libraries that log each request; only their warnings are written."""

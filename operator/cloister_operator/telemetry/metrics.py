@@ -17,11 +17,12 @@ from typing_extensions import override
 from cloister_clients.telemetry import register_process_metrics
 
 _RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-"""Bounds of a reconcile: from one that reads the cache alone to one that waits for retries."""
+"""Bounds of a reconcile: from one that reads only the cache to one that waits for retries."""
 _QUEUE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 """Bounds of the time in the queue: new Containers of a large rollout wait for minutes."""
 FAILURES = frozenset({"error", "invalid"})
-"""Results of a reconcile that failed; a conflict is repeated at once and is part of the work."""
+"""Results of a reconcile that failed; a conflict is repeated immediately and is part of the
+work."""
 _UNREACHABLE = "<error>"
 """Code of a request without a response, as in client-go."""
 
@@ -51,9 +52,9 @@ class CountedState:
     status: str
     """Status word (spec 5.1)."""
     reason: str
-    """Reason of the condition Stalled where that is True, else of Ready; empty = there is none."""
+    """Reason of the condition Stalled where that is True, else of Ready; empty if there is none."""
     stalled: bool
-    """Whether somebody has to change something."""
+    """Whether an action is required."""
 
 
 class _Containers(Collector):
@@ -166,7 +167,7 @@ class OperatorMetrics:
         self._register_lookups()
 
     def _register_gauges(self) -> None:
-        """Register what is read at a scrape alone; 0 until `observe_…` names where."""
+        """Register what is read only at a scrape; 0 until `observe_…` names where."""
         registry = self.registry
         self._depth = Gauge(
             "workqueue_depth", "Keys that are due.", ("priority",), registry=registry
@@ -214,7 +215,7 @@ class OperatorMetrics:
         )
 
     def _register_lookups(self) -> None:
-        """Register what is read of lookups at a scrape alone."""
+        """Register what is read of lookups only at a scrape."""
         registry = self.registry
         self._lookups_waiting = Gauge(
             "cloister_operator_lookups_waiting",
@@ -227,7 +228,7 @@ class OperatorMetrics:
         )
         self._circuits = Gauge(
             "cloister_operator_circuits_open",
-            "Remote hosts that are left alone for a while.",
+            "Remote hosts that are not queried for a while.",
             ("lane",),
             registry=registry,
         )
@@ -251,7 +252,7 @@ class OperatorMetrics:
             self._errors.labels(kind).inc()
 
     def requested(self, method: str, status: int) -> None:
-        """Count a request to the API server; status 0 = there was no response."""
+        """Count a request to the API server; status 0 if there was no response."""
         self._requests.labels(method, str(status) if status else _UNREACHABLE).inc()
 
     def written(self, verb: str, kind: str) -> None:

@@ -33,7 +33,7 @@ class StatusThrottle:
         self._written: OrderedDict[Key, float] = OrderedDict()
 
     def wait(self, key: Key, now: float) -> float:
-        """Return the seconds until the counts of an object may be written; 0 = now."""
+        """Return the seconds until the counts of an object may be written; 0 means now."""
         self._drop_old(now)
         if key not in self._written:
             return 0.0
@@ -194,12 +194,12 @@ class Schedule(Generic[K]):
         return len(self._active)
 
     def longest_work(self, now: float) -> float:
-        """Return the seconds for which a worker has had its key longest; 0 = no key is active."""
+        """Return the seconds for which a worker has had its key longest; 0 if no key is active."""
         # Called from another thread: a copy does not change during the iteration.
         return max((now - began for began in list(self._active.values())), default=0.0)
 
     def oldest_due(self, now: float) -> float:
-        """Return the seconds for which a key has been due longest; 0 = no key is due."""
+        """Return the seconds for which a key has been due longest; 0 if no key is due."""
         return max((now - line.oldest() for line in (self._normal, self._low) if line), default=0)
 
     def add(self, key: K, now: float, *, low_priority: bool = False) -> None:
@@ -231,7 +231,7 @@ class Schedule(Generic[K]):
         heapq.heappush(self._heap, (when, self._count, key))
 
     def take(self, now: float) -> K | None:
-        """Return the next key of normal priority; None = no key is due.
+        """Return the next key of normal priority; None if no key is due.
 
         Groups take turns; of a group it is the one that has been due longest. Low priority has its
         turn when nothing else is due, and now and then even so.
@@ -246,7 +246,7 @@ class Schedule(Generic[K]):
         return key
 
     def next_due(self) -> float | None:
-        """Return when the next delayed key is due; None = no key is delayed."""
+        """Return when the next delayed key is due; None if no key is delayed."""
         while self._heap and self._delayed.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -325,14 +325,14 @@ class WorkQueue(Generic[K]):
         return self._clock()
 
     def add(self, key: K, *, after: float = 0.0, low_priority: bool = False) -> None:
-        """Make a key due, at once or after some seconds.
+        """Make a key due, immediately or after some seconds.
 
         Parameters
         ----------
         after
             Seconds from now.
         low_priority
-            Whether others go first when it is due at once, see `Schedule.add`.
+            Whether others go first when it is due immediately, see `Schedule.add`.
         """
         now = self.now()
         if after > 0:

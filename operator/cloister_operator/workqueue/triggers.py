@@ -102,12 +102,12 @@ class _Versions:
 
     @cached_property
     def before(self) -> Body | None:
-        """The object before the change; None = it was not known."""
+        """The object before the change; None if it was not known."""
         return None if self.change.before is None else self.change.before.decode()
 
     @cached_property
     def after(self) -> Body | None:
-        """The object after the change; None = it is gone."""
+        """The object after the change; None if it is gone."""
         return None if self.change.after is None else self.change.after.decode()
 
     @property
@@ -280,7 +280,7 @@ def _host(versions: _Versions, store: Store) -> Iterator[Trigger]:
 
 
 def _api_state(host: Body | None) -> str:
-    """Return the reason of a Host's condition about the API; empty = none yet."""
+    """Return the reason of a Host's condition about the API; empty if it has none yet."""
     conditions = (host or {}).get("status", {}).get("conditions", ())
     return next((each["reason"] for each in conditions if each["type"] == API_REACHABLE), "")
 

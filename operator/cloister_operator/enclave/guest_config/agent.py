@@ -109,7 +109,7 @@ def _container(plan: EnclavePlan, container: ContainerConfig) -> dict[str, Any]:
 
 
 def _millis(time: timedelta | None) -> int:
-    """Return whole milliseconds; 0 = None."""
+    """Return whole milliseconds; 0 for None."""
     return 0 if time is None else time // timedelta(milliseconds=1)
 
 
@@ -155,7 +155,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
 
 
 def _with_secrets(config: ServiceConfig) -> list[str]:
-    """Return the containers that have secrets: the runtime starts them with these alone."""
+    """Return the containers that have secrets: the runtime starts them with only these."""
     return [each.name for each in config.containers if each.secrets]
 
 

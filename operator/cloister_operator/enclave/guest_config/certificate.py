@@ -81,7 +81,7 @@ def certificate_document(api: ApiIdentity, host: HostSpec) -> dict[str, Any]:
     Parameters
     ----------
     host
-        The Host; of its processors with a TEE the sidecar also keeps what their maker publishes.
+        The Host; the sidecar also keeps what the vendors of its processors with a TEE publish.
 
     Returns
     -------

@@ -56,13 +56,13 @@ def evidence_source(host: HostSpec) -> str:
 
 
 def node_socket(plan: EnclavePlan) -> str | None:
-    """Return the socket of the node's attestation service; None = the enclave uses none."""
+    """Return the socket of the node's attestation service; None if the enclave uses none."""
     service = plan.host.spec.attestation_service or ""
     return service.removeprefix(_SOCKET) if service.startswith(_SOCKET) else None
 
 
 UNMEASURED_KEY = "unmeasured.json"
-"""Key of the document in the ConfigMap; the parts that need it have it beside their own."""
+"""Key of the document in the ConfigMap; the parts that need it have it next to their own."""
 _VERSION = 1
 
 

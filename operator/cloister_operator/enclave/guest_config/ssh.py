@@ -29,7 +29,7 @@ SSH_CONFIG_DIRECTORY = "/etc/cloister-ssh"
 SHELLS_DIRECTORY = "/run/cloister/shells"
 """Where ``guest ssh`` has the sockets of all containers, a directory for each."""
 HOST_KEY_DIRECTORY = "/run/cloister/ssh"
-"""Memory of ``guest ssh`` alone, with the private host key."""
+"""Memory of ``guest ssh`` only, with the private host key."""
 PUBLIC_DIRECTORY = "/run/cloister/ssh-public"
 """Memory that ``guest ssh`` writes and the shim reads, with the public host key."""
 _VERSION = 2

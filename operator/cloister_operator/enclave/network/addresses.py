@@ -169,7 +169,7 @@ class ApiEndpoint:
     url: str
     """Base address, http or https."""
     addresses: tuple[str, ...]
-    """IPv4 addresses of its host; empty = its name does not resolve at present."""
+    """IPv4 addresses of its host; empty if its name does not resolve at present."""
 
     @property
     def port(self) -> int:
@@ -186,13 +186,13 @@ class ClusterNetwork:
     """Ranges that no container reaches, besides the special-purpose ones: those of the nodes, the
     API server, Pods and Services."""
     probe_sources: tuple[str, ...] = ()
-    """Addresses from which kubelets probe, beside the node's own and the Pod's gateway."""
+    """Addresses from which kubelets probe, in addition to the node's own and the Pod's gateway."""
     resolvers: tuple[DnsResolver, ...] = ()
     """Name servers for public names, queried in this order."""
     refused_domains: tuple[str, ...] = ("cluster.local",)
     """Domains that are never resolved for a container: the cluster's own."""
     api: ApiEndpoint | None = None
-    """The API; None = enclaves cannot reach it."""
+    """The API; None if enclaves cannot reach it."""
 
     def ranges(self) -> tuple[IPv4Network, ...]:
         """Return all ranges that the networks of an enclave must not overlap."""

@@ -1,6 +1,6 @@
 """The NetworkPolicy of an organization's enclaves: network isolation of their Pods.
 
-Ingress: the shim's port alone. Egress: DNS, public addresses, and Cloister's API. It is the second
+Ingress: only the shim's port. Egress: DNS, public addresses, and Cloister's API. It is the second
 layer of isolation; the first is the guest's packet filter, on Hosts with networkIsolation
 Container. In a cluster whose network plug-in enforces no policies only that one is left (see
 docs/operator.md).
@@ -45,7 +45,7 @@ def build_network_policy(
     resolvers
         Name servers that the administrator named; the cluster's own is always allowed.
     api
-        The API; None = enclaves cannot reach it.
+        The API; None if enclaves cannot reach it.
     """
     dns = [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")]
     cluster_dns = {

@@ -34,7 +34,7 @@ def build_service(container: Container, organization: str, enclave: str) -> dict
     -------
     dict[str, Any]
         Manifest for server-side apply. Not-ready addresses are published: a container that
-        exited with ``restart: no`` keeps its Pod from being Ready for good, though it serves.
+        exited with ``restart: no`` permanently keeps its Pod from being Ready, though it serves.
     """
     return _service(container, organization, service_name(container.metadata.name), enclave)
 

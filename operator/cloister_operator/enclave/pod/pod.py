@@ -150,7 +150,7 @@ def _limited(containers: list[dict[str, Any]], plan: EnclavePlan) -> list[dict[s
 
 
 def grace_period(containers: tuple[ContainerConfig, ...]) -> int:
-    """Return the seconds that the Pod has to stop: the longest stop_timeout, at least one."""
+    """Return the seconds in which the Pod must stop: the longest stop_timeout, at least one."""
     return max(1, *(stop_timeout(each) for each in containers))
 
 
@@ -199,7 +199,7 @@ def _last_containers(
 def _pulls(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
     """Return the administrator's and the organization's credentials, which are read at each pull.
 
-    The kubelet tries all that fit an image's registry, and goes on without one that is missing.
+    The kubelet tries all that fit an image's registry, and continues without one that is missing.
     """
     names = tuple(dict.fromkeys((*settings.pull_secrets, *plan.enclave.spec.pull_secrets)))
     return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}

@@ -19,7 +19,7 @@ def of_config_map(name: str, plan: EnclavePlan, keys: list[str]) -> dict[str, An
 
 
 def pod_token(plan: EnclavePlan) -> dict[str, Any]:
-    """Return a volume with a token of the Pod, for requests of the enclave's certificate alone."""
+    """Return a volume with a token of the Pod, only for requests of the enclave's certificate."""
     token = {
         "audience": token_audience(plan.enclave.metadata.uid),
         "expirationSeconds": TOKEN_SECONDS,

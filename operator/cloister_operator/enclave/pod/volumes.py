@@ -379,7 +379,7 @@ def _is_machine(plan: EnclavePlan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folders:
-    """Directories for sockets, one for each container of the file, which has that one alone."""
+    """Directories for sockets, one for each container of the file, which mounts only that one."""
 
     volume: str
     """Volume of all of them, and the first part of the names of volumes of one each."""
@@ -398,7 +398,7 @@ class _Folders:
 def _add_folders(result: PodVolumes, plan: EnclavePlan, folders: _Folders) -> None:
     """Mount a directory in each container: a part of a volume, or a volume of its own.
 
-    It is the directory and not the socket in it, since whoever restarts creates another socket.
+    It is the directory and not the socket in it, since a restart creates another socket.
     """
     for index, container in enumerate(plan.config.containers):
         name, part = container.name, f"{folders.within}{container.name}"
@@ -425,7 +425,7 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the certificate sidecar's documents, the token and a directory for the key.
 
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
-    for the shim's group alone.
+    only for the shim's group.
     """
     keys = [CERTIFICATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
     result.volumes += [

@@ -116,7 +116,7 @@ def shim_config(
     before
         Our own routes before the paths of the file.
     storage
-        Caddy's certificate storage (`cloister_operator.enclave.sidecars`); None = Caddy has an
+        Caddy's certificate storage (`cloister_operator.enclave.sidecars`); None means Caddy has an
         authority of its own.
     gate
         Socket of `guest gate`, for a file that requires keys or rates.

@@ -23,7 +23,7 @@ from cloister_operator.enclave.sidecars import (
 )
 
 BODIES_KEY_DIRECTORY = "/run/cloister/ehbp-key"
-"""Directory of the private key; mounted in the sidecar alone."""
+"""Directory of the private key; mounted only in the sidecar."""
 BODIES_CONFIG_DIRECTORY = "/etc/cloister-ehbp"
 """Where the sidecar finds its document."""
 BODIES_KEY = "ehbp.json"
@@ -31,7 +31,7 @@ BODIES_KEY = "ehbp.json"
 AWAITING_BODIES = {"vars": {"ehbp": ["asked"]}}
 """Matcher of requests that were passed to the sidecar: an error of one is the sidecar's."""
 NONCE_HEADER = "Ehbp-Response-Nonce"
-"""Header of an encrypted response, which clients in browsers have to read."""
+"""Header of an encrypted response, which clients in browsers must read."""
 
 _KEY_HEADER = "Ehbp-Encapsulated-Key"
 _VERSION = 1

@@ -71,7 +71,7 @@ def test_a_successor_moves_again_once_the_one_before_it_has_drained(
         serving.step()
     assert set(serving.enclaves) == {old, second}
     assert len(serving.created()) == 1
-    assert "when the one before it has drained" in condition_message(serving)
+    assert "when the previous one has drained" in condition_message(serving)
 
     serving.advance(10)
     for _ in range(3):
