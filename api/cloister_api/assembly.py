@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 async def open_sign_in(
     base: Infrastructure, material: KeySealer
 ) -> AsyncIterator["ProviderSignIn | None"]:
-    """Build it, and close its connections at the end; None = the settings name no provider.
+    """Build it, and close its connections at the end; None means the settings name no provider.
 
     Raises
     ------
@@ -182,7 +182,7 @@ DNS_WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RelatedServices:
-    """What an organization has beside containers (spec 7, 8)."""
+    """What an organization has in addition to containers (spec 7, 8)."""
 
     deployments: Deployments
     """Deployments."""

@@ -69,7 +69,8 @@ class CachedContainer:
     pinned: bool = False
     """Whether If-Match named this version: a write must not change another one."""
     moved_tag: str = ""
-    """Warning of the action that returned it: the tag that it deploys has moved; empty = none."""
+    """Warning of the action that returned it: the tag that it deploys has moved; empty if there is
+    none."""
 
     @property
     def version(self) -> str:
@@ -220,7 +221,7 @@ class CachedEnclave:
     signed: bool
     """Whether it requests its certificate with a token of its Pod."""
     pod_uid: str
-    """uid of its Pod; empty = none was seen yet."""
+    """uid of its Pod; empty if none was seen yet."""
     containers: tuple[str, ...]
     """Containers of its file."""
     cpus: int
@@ -236,9 +237,9 @@ class CachedEnclave:
     container_uid: str
     """uid of its Container."""
     promoted_at: datetime | None
-    """When it was promoted, in UTC; None = never."""
+    """When it was promoted, in UTC; None if never."""
     demoted_at: datetime | None
-    """When it was demoted, in UTC; None = never."""
+    """When it was demoted, in UTC; None if never."""
     debug: bool
     """Whether it is a debug enclave."""
     deleting: bool
@@ -248,7 +249,7 @@ class CachedEnclave:
     version: str
     """Its resourceVersion."""
     place: Place | None
-    """Place of its Container under the limit, while it may have a Pod; None = it has none."""
+    """Place of its Container under the limit, while it may have a Pod; None if it has none."""
     revision: str
     """Name of its request."""
     attempt: int
@@ -421,6 +422,6 @@ class ClusterCache:
         return {repo: held.value for repo, held in self.cached_deployments(namespace).items()}
 
     def deployment_of(self, namespace: str, repo: str) -> Deployment | None:
-        """Return the Deployment of a repository; None = there is none."""
+        """Return the Deployment of a repository; None if there is none."""
         held = self.cached_deployments(namespace).get(self.repositories.key(repo))
         return held.value if held is not None else None

@@ -77,7 +77,7 @@ class Catalog:
         Parameters
         ----------
         path
-            Its file; None = an empty catalog.
+            Its file; None means an empty catalog.
         service
             Name of the installation, which owns the models in the list of models.
 
@@ -120,9 +120,9 @@ class Catalog:
         Parameters
         ----------
         paid
-            Only those that cost, or that do not; None = all.
+            Only those that cost, or that do not; None means all.
         chat
-            Only those for chats, or others; None = all.
+            Only those for chats, or others; None means all.
         """
         return self._encoded[paid, chat]
 
@@ -157,7 +157,7 @@ class Catalog:
 
 
 def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
-    """Return values that change when a file is replaced; None = there is no file."""
+    """Return values that change when a file is replaced; None if there is no file."""
     if path is None:
         return None
     try:

@@ -69,16 +69,16 @@ class CollateralSettings(SettingsSection):
     intel_certificates: Address = "https://certificates.trustedservices.intel.com"
     """Where the revocation list of Intel's root is, or a mirror of it. Default Intel's."""
     proxy: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")] | None = None
-    """HTTP proxy for these requests, such as http://proxy.example:3128; unset = none."""
+    """HTTP proxy for these requests, such as http://proxy.example:3128; unset if there is none."""
     ca_file: Path | None = None
     """PEM file with the only certificate authorities to trust. None: the public ones."""
     timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
     """Longest wait for a connection and between two pieces of a response, in seconds.
     Default 10."""
     requests_per_hour: Annotated[int, Field(ge=1, le=100_000)] = 240
-    """Requests of one enclave in an hour, by replica, and as many at once after a pause; further
-    ones are 429. Default 240: an enclave needs four at its start and every hour, and tries again
-    while something is missing."""
+    """Requests of one enclave in an hour, by replica, and as many in one burst after a pause;
+    further ones are 429. Default 240: an enclave needs four at its start and every hour, and tries
+    again while something is missing."""
 
 
 MOST_VALUES = 20_000
@@ -112,7 +112,7 @@ class CollateralPiece:
     form: str
     """crl, certificate, chain, or the name of the field of its JSON that has nextUpdate."""
     header: str | None = None
-    """Header of the answer with the certificates of its issuer; None = there is none."""
+    """Header of the answer with the certificates of its issuer; None if there is none."""
 
     @property
     def vendor(self) -> str:
@@ -157,7 +157,7 @@ def piece_of(address: str, settings: CollateralSettings) -> CollateralPiece | No
     Returns
     -------
     CollateralPiece or None
-        None = there is no collateral at that address.
+        None if there is no collateral at that address.
     """
     bases = {
         _AMD: settings.amd,
@@ -203,7 +203,7 @@ def times_of(form: str, body: bytes) -> tuple[datetime, datetime]:
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableAnswer(f"it is not a {form}") from error
     if end is None or end.tzinfo is None or issued.tzinfo is None:
-        raise UnusableAnswer("it does not say when it was issued and when it is to be replaced")
+        raise UnusableAnswer("it does not state when it was issued and when it must be replaced")
     return issued, end
 
 

@@ -118,7 +118,7 @@ class Context:
     sessions: Sessions
     """Sessions of the dashboard."""
     sign_in: "ProviderSignIn | None"
-    """Sign-in by the OpenID provider; None = there is none."""
+    """Sign-in by the OpenID provider; None if there is none."""
     admin_key_desk: AdminKeyDesk
     """Admin keys, for administrators in the dashboard."""
     members: MemberDesk
@@ -138,11 +138,11 @@ class Context:
     certificates: Certificates
     """Certificates of enclaves."""
     collateral: EnclaveCollateral
-    """What the makers of processors publish."""
+    """What the vendors of processors publish."""
     accounts: Accounts
     """Regular keys and usage."""
     related: RelatedServices
-    """What organizations have beside containers."""
+    """What organizations have in addition to containers."""
     release_webhooks: ReleaseWebhooks
     """Release webhooks."""
     utilization: UtilizationStore
@@ -183,7 +183,7 @@ async def running(
     Parameters
     ----------
     on_failure
-        Called when a background task has ended by itself; the process must exit then.
+        Called when a background task has ended unexpectedly; the process must exit then.
 
     Raises
     ------
@@ -392,7 +392,7 @@ def certificates_of(
 def expiry_of(
     base: Infrastructure, orders: CertificateOrders, certificates: Certificates
 ) -> CertificateExpiry | None:
-    """Follow when certificates expire; None = nobody signs them."""
+    """Follow when certificates expire; None if nobody signs them."""
     if not base.settings.certificates:
         return None
     return CertificateExpiry(orders, permitted_names_of(base).existing, certificates.authority)
@@ -404,7 +404,7 @@ def certificate_loops(
     queue: "CertificateQueue | None",
     expiry: CertificateExpiry | None,
 ) -> list[Coroutine[None, None, None]]:
-    """Return the background tasks of enclaves' certificates; empty = nobody signs them."""
+    """Return the background tasks of enclaves' certificates; empty if nobody signs them."""
     issuer = base.settings.certificates
     if not issuer or not expiry:
         return []
@@ -435,7 +435,7 @@ def collector_of(
 
 
 def metering_of(base: Infrastructure) -> Metering | None:
-    """Build the metering of run time; None = the operator does not want it."""
+    """Build the metering of run time; None if the operator does not want it."""
     if not base.installation.metering:
         return None
     lease = Lease(base.engine, METERING_LEASE, str(uuid.uuid4()), METERING_SECONDS)
@@ -447,7 +447,7 @@ def metering_of(base: Infrastructure) -> Metering | None:
 async def background(
     on_failure: Callable[[], None], *loops: Coroutine[None, None, None]
 ) -> AsyncIterator[None]:
-    """Run background tasks; one that ends by itself is a failure of the whole facade."""
+    """Run background tasks; one that ends unexpectedly is a failure of the whole facade."""
     ending = False
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -92,11 +92,11 @@ class ApiError(Exception):
         """One entry for each problem, as far as a response names them; empty when the message says
         all."""
         self.retry_after = retry_after
-        """Seconds for Retry-After; None = no such header."""
+        """Seconds for Retry-After; None means no such header."""
         self.used_by = tuple(used_by)
-        """Containers that keep something from being deleted; empty = none do."""
+        """Containers that keep something from being deleted; empty if none do."""
         self.headers = tuple(headers)
-        """Headers of its own; empty = none."""
+        """Headers of its own; empty if there is none."""
 
     @property
     def result(self) -> str:
@@ -176,7 +176,7 @@ def unavailable(message: str, *, retry_after: float | None = None) -> ApiError:
 
 
 def problems_of_file(problems: Iterable[Problem]) -> ApiError:
-    """400 with every problem of a configuration file or of what it asks for."""
+    """400 with every problem of a configuration file or of what it requests."""
     listed = [Detail(each.field, each.code, each.message) for each in problems]
     first = listed[0]
     where = f"{first.field}: " if first.field else ""
@@ -225,7 +225,7 @@ def from_kube(error: KubeError) -> ApiError:
             "organization; try again in a moment, and when it stays so, ask the administrator for "
             "the RoleBinding cloister-api-organization there"
         )
-    # The server's message may name objects of the platform; it is in the log alone.
+    # The server's message may name objects of the platform; it is only in the log.
     return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")
 
 

@@ -29,7 +29,7 @@ class PublishedInstallation:
 
     @property
     def present(self) -> InstallationSettings | None:
-        """The settings; None = they are not known yet, or were deleted."""
+        """The settings; None if they are not known yet, or were deleted."""
         entry = self._reflector.get(CONFIG_MAP_NAME, self._namespace)
         return entry.value if entry is not None else None
 

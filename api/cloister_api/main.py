@@ -93,12 +93,12 @@ def create_app(
     Parameters
     ----------
     on_failure
-        Called when the facade can no longer follow the cluster or the ledger; the process is to
+        Called when the facade can no longer follow the cluster or the ledger; the process must
         exit then, so that it is restarted.
     metrics
-        Counts requests; None = nobody reads the metrics.
+        Counts requests; None if nobody reads the metrics.
     shutdown
-        Begins when the process is to exit; None = nobody reports it.
+        Begins when the process must exit; None if nobody reports it.
     """
     metrics, shutdown = metrics or HttpMetrics(), shutdown or Shutdown()
     rates = rates_of(settings)

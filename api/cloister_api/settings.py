@@ -41,11 +41,11 @@ class ListenSettings(SettingsSection):
     host: str = "127.0.0.1"
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    """Port to bind; 0 = a free one, reported in the first line of the output. Default 8080."""
+    """Port to bind; 0 means a free one, reported in the first line of the output. Default 8080."""
 
 
 class LimitSettings(SettingsSection):
-    """How much of the facade callers may occupy at once, by replica."""
+    """How much of the facade callers may occupy concurrently, by replica."""
 
     connections: Annotated[int, Field(ge=16, le=100_000)] = 2000
     """Connections that may be open; beyond that the one that has waited longest for a request is
@@ -65,22 +65,22 @@ class LimitSettings(SettingsSection):
     """Of these, those of one organization; more are 429. Default 100."""
     organization_writes_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = 5.0
     """Requests other than GET of one organization per second, with all its admin keys and over all
-    replicas; more are 429. Pages of the dashboard count for their user. None = no limit.
+    replicas; more are 429. Pages of the dashboard count for their user. None means no limit.
     Default 5."""
     organization_write_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 500
-    """Of these, how many at once. Default 500."""
+    """Of these, how many in one burst. Default 500."""
 
 
 class LookupSettings(SettingsSection):
     """Lookups at sources and registries for requests, by replica."""
 
     at_once: Annotated[int, Field(ge=1, le=256)] = 32
-    """Lookups at once, at sources and at registries each. Default 32."""
+    """Concurrent lookups, at sources and at registries each. Default 32."""
     per_organization: Annotated[int, Field(ge=1, le=256)] = 4
     """How many of these one organization may have, so that one whose servers are slow does not make
     the others wait. Default 4."""
     requests_per_organization: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Requests of one organization that may look something up at once; more are 429. Default 32."""
+    """Concurrent requests of one organization that look something up; more are 429. Default 32."""
     request_seconds: Annotated[float, Field(ge=1, le=600)] = 30.0
     """Seconds that all lookups of one request may take together; what has no response by then
     counts as unavailable. Default 30."""
@@ -90,25 +90,25 @@ class KeyCheckSettings(SettingsSection):
     """Rate limit of checks of one regular key."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """Checks per second of one key over all replicas; None = no limit. A shim checks a key that it
-    knows at most once a second, so this limits shims, not requests."""
+    """Checks per second of one key over all replicas; None means no limit. A shim checks a key that
+    it knows at most once a second, so this limits shims, not requests."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """Checks that a key may make at once over all replicas. Default 100."""
+    """Checks that a key may make in one burst over all replicas. Default 100."""
     unknown_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
     """Checks per second, by replica, with keys that are well-formed and unknown, and ten times as
-    many at once; more are 429. Known keys do not count. Default 100."""
+    many in one burst; more are 429. Known keys do not count. Default 100."""
 
 
 class AdminKeySettings(SettingsSection):
     """Rate limit of one admin key."""
 
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """Requests per second of one key over all replicas; None = no limit."""
+    """Requests per second of one key over all replicas; None means no limit."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """Requests that a key may make at once over all replicas. Default 100."""
+    """Requests that a key may make in one burst over all replicas. Default 100."""
     unknown_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
     """Requests per second, by replica, with keys that are well-formed and unknown, and ten times as
-    many at once; more are 429. Known keys do not count. Default 100."""
+    many in one burst; more are 429. Known keys do not count. Default 100."""
 
 
 class MetricsSettings(SettingsSection):
@@ -117,7 +117,8 @@ class MetricsSettings(SettingsSection):
     host: str = "127.0.0.1"
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
-    """Port of /metrics; 0 = a free one, reported in the log; None = no metrics are served."""
+    """Port of /metrics; 0 means a free one, reported in the log; None means no metrics are
+    served."""
 
 
 class StopSettings(SettingsSection):
@@ -131,10 +132,10 @@ class StopSettings(SettingsSection):
 
 
 class WebhookSettings(SettingsSection):
-    """Webhooks that speed up what the facade would notice by itself later."""
+    """Webhooks that speed up what the facade would notice later without them."""
 
     release_secret_file: Path | None = None
-    """File with the secret that signs release webhooks of the source of repositories; unset = they
+    """File with the secret that signs release webhooks of the source of repositories; unset if they
     are not accepted, and containers cannot be connected to their repository."""
 
 
@@ -167,7 +168,7 @@ class ApiTracingSettings(TracingSettings):
     """Where traces are sent, and which."""
 
     follow_callers: bool = False
-    """Whether a request goes on the trace that its header traceparent names, and is recorded as
+    """Whether a request continues the trace that its header traceparent names, and is recorded as
     that says. Default false: it is mentioned as a link, since callers are not trusted."""
 
 
@@ -184,11 +185,11 @@ class ApiSettings(SettingsSection):
     registry: RegistrySettings = Field(default_factory=RegistrySettings)
     """How registries are reached."""
     certificates: CertificateSettings | None = None
-    """Who signs certificates of enclaves; unset = no issuer, and /api/shim/cert answers 503."""
+    """Who signs certificates of enclaves; unset means no issuer, and /api/shim/cert answers 503."""
     collateral: CollateralSettings = Field(default_factory=CollateralSettings)
     """Where certificates, revocation lists and levels of processors with a TEE are fetched."""
     catalog: Path | None = None
-    """File of the model catalog, a JSON array, reloaded when it changes; unset = no models."""
+    """File of the model catalog, a JSON array, reloaded when it changes; unset means no models."""
     key_check: KeyCheckSettings = Field(default_factory=KeyCheckSettings)
     """Rate limit of checks of one regular key."""
     admin_keys: AdminKeySettings = Field(default_factory=AdminKeySettings)
@@ -206,20 +207,20 @@ class ApiSettings(SettingsSection):
     utilization: UtilizationSettings = Field(default_factory=UtilizationSettings)
     """How utilization of containers is collected."""
     stripe: StripeSettings | None = None
-    """The payment processor; unset = there is none, and an Organization's spec says what it pays
+    """The payment processor; unset if there is none, and an Organization's spec says what it pays
     for."""
     lookups: LookupSettings = Field(default_factory=LookupSettings)
     """Lookups at sources and registries for requests."""
     listen: ListenSettings = Field(default_factory=ListenSettings)
     """Where the facade listens."""
     dashboard: DashboardSettings | None = None
-    """The dashboard; unset = there is none, and no session is accepted anywhere."""
+    """The dashboard; unset if there is none, and no session is accepted anywhere."""
     limits: LimitSettings = Field(default_factory=LimitSettings)
-    """How much of the facade callers may occupy at once."""
+    """How much of the facade callers may occupy concurrently."""
     kubeconfig: Path | None = None
-    """Kubeconfig file; unset = $KUBECONFIG, the Pod's service account, or ~/.kube/config."""
+    """Kubeconfig file; unset means $KUBECONFIG, the Pod's service account, or ~/.kube/config."""
     kube_context: str | None = None
-    """Context of the kubeconfig; unset = its current one."""
+    """Context of the kubeconfig; unset means its current one."""
     gitops_managers: tuple[str, ...] = (
         *("argocd-controller", "kustomize-controller", "helm-controller"),
         "flux",
@@ -235,7 +236,7 @@ class ApiSettings(SettingsSection):
     log_format: LogFormat = LogFormat.TEXT
     """text or json, one object a line. Default text."""
     tracing: ApiTracingSettings | None = None
-    """Traces of requests; unset = none are recorded."""
+    """Traces of requests; unset if none are recorded."""
 
     @model_validator(mode="before")
     @classmethod

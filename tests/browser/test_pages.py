@@ -144,7 +144,7 @@ async def test_a_container_is_created_mended_stopped_and_deleted(
     await expect(page.get_by_role("main")).to_contain_text("stopping")
     await world.report("web", phase="stopped")
     await expect(status).to_contain_text("stopped")
-    await page.get_by_label("Delete it for good").fill("web")
+    await page.get_by_label("Delete it permanently").fill("web")
     await page.get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Containers")
     await expect(page.get_by_role("main")).to_contain_text("Nothing runs here yet")

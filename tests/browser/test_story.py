@@ -90,7 +90,7 @@ async def update(page: Page, world: FacadeInstallation) -> None:
     await expect(page.get_by_role("alert")).to_have_count(0)
     waiting = {"enclave": "web-b-1", "revision": "b", "tag": "v1.1.0", "status": "ready"}
     await world.report("web", phase="ready", update=waiting)
-    await page.get_by_role("button", name="Let it take over").click()
+    await page.get_by_role("button", name="Promote it").click()
 
     async def is_promoted() -> bool:
         changed = await world.container("web")

@@ -46,7 +46,7 @@ class AdminKeyCache:
         return list(self._by_index.values())
 
     async def find(self, index: bytes) -> AdminKey | None:
-        """Return the key with an index; None = there is none.
+        """Return the key with an index; None if there is none.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class AdminRateLimit:
     Parameters
     ----------
     rate
-        The rate over all replicas; None = no limit.
+        The rate over all replicas; None means no limit.
     of
         What is limited, in the message of the refusal.
     """
@@ -169,9 +169,9 @@ class CallerRates:
     Parameters
     ----------
     requests
-        Of all requests of one key or session; None = no limit.
+        Of all requests of one key or session; None means no limit.
     writes
-        Of the writes of one organization; None = no limit.
+        Of the writes of one organization; None means no limit.
     """
 
     def __init__(self, requests: RateLimit | None, writes: RateLimit | None) -> None:
@@ -186,7 +186,7 @@ class CallerRates:
         Parameters
         ----------
         writer
-            The organization whose writes it counts among; None = it writes nothing.
+            The organization whose writes it counts among; None if it writes nothing.
         replicas, now
             As `AdminRateLimit.consume`.
 

@@ -32,12 +32,12 @@ class HostnameOwners:
         self._suffix = f".{containers_domain}"
 
     def organization(self, slug: str) -> Organization | None:
-        """Return the Organization of a slug; None = there is none."""
+        """Return the Organization of a slug; None if there is none."""
         entry = self._cache.organizations.get(slug)
         return None if entry is None else entry.value
 
     def owner(self, host: str) -> Organization | None:
-        """Return the Organization that serves a host name; None = none does, or it is not clear.
+        """Return the Organization that serves a host name; None if none does, or it is not clear.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class HostnameOwners:
         return oldest(organizations.by_index(BY_NAMESPACE, namespace)) if namespace else None
 
     def _namespace(self, name: str) -> str:
-        """Return the namespace of the Container that has a custom domain; empty = none has it."""
+        """Return the namespace of the Container that has a custom domain; empty if none has it."""
         claim = self._cache.claims.get(name)
         if claim is not None:
             return claim.value.spec.holder.namespace
@@ -64,7 +64,7 @@ class HostnameOwners:
 
 
 def oldest(found: Collection[ReflectedObject[Organization]]) -> Organization | None:
-    """Return the Organization that was first; None = there is none."""
+    """Return the Organization that was first; None if there is none."""
     if len(found) == 1:
         return next(iter(found)).value
     return min((entry.value for entry in found), key=creation_order, default=None)
@@ -104,13 +104,14 @@ class CachedApiKey:
     disabled: bool
     """Whether it was switched off."""
     expires_at: float | None
-    """Unix time when it expires; None = never."""
+    """Unix time when it expires; None if never."""
     max_tokens: int | None
-    """Cap; None = no cap."""
+    """Cap; None means no cap."""
     used: int = 0
     """Tokens that were reported for it."""
     tokens: float = -1.0
-    """Checks that its token bucket still allows at once; negative = it was not checked yet."""
+    """Checks that its token bucket still allows in one burst; negative if it was not checked
+    yet."""
     refilled_at: float = 0.0
     """Monotonic time that `tokens` was computed for."""
 
@@ -126,14 +127,14 @@ def judge(
     Parameters
     ----------
     organization
-        The Organization of the key's slug; None = there is none.
+        The Organization of the key's slug; None if there is none.
     places
-        For each domain that was reported, the Organization that serves it; None = none does.
+        For each domain that was reported, the Organization that serves it; None if none does.
 
     Returns
     -------
     ApiError or None
-        401, then 403, then 402 (spec 25.4); None = it may be used.
+        401, then 403, then 402 (spec 25.4); None if it may be used.
     """
     expired = key.expires_at is not None and key.expires_at <= now
     if organization is None or organization.identifier != key.organization_id:
@@ -155,7 +156,7 @@ def admits(place: Organization | None, organization: Organization) -> bool:
     Parameters
     ----------
     place
-        The Organization that serves the domain; None = none does.
+        The Organization that serves the domain; None if none does.
     """
     if place is None:
         return False
@@ -214,9 +215,9 @@ class ApiKeyCache:
         value
             The key as the client sent it.
         domain
-            Host name that the enclave serves; None = not reported.
+            Host name that the enclave serves; None if not reported.
         requested_host
-            Host name that the client requested; None = not reported. One that no organization
+            Host name that the client requested; None if not reported. One that no organization
             here serves is a proxy's and is ignored.
 
         Raises

@@ -32,17 +32,17 @@ class Principal:
     """Who sends a request."""
 
     key_id: str
-    """Identifier of the admin key; empty = a session of the dashboard sends it."""
+    """Identifier of the admin key; empty if a session of the dashboard sends it."""
     user: str
     """User who created the key, or is signed in."""
     organization: Organization
     """Organization that the key belongs to, or whose page it is."""
     session_id: str = ""
-    """Identifier of the session of the dashboard; empty = an admin key sends it."""
+    """Identifier of the session of the dashboard; empty if an admin key sends it."""
     session_ends_at: datetime | None = None
-    """When that session ends at the latest, in UTC; None = there is none."""
+    """When that session ends at the latest, in UTC; None if there is none."""
     authenticated_at: datetime | None = None
-    """When who is signed in last proved who they are, in UTC; None = an admin key sends it."""
+    """When who is signed in last proved who they are, in UTC; None if an admin key sends it."""
 
     @property
     def caller(self) -> str:

@@ -51,7 +51,7 @@ class Organizations:
         self._clock = clock
 
     def of_key(self, key: AdminKey) -> Organization | None:
-        """Return the Organization of a key; None = not cached, or another one has the slug."""
+        """Return the Organization of a key; None if not cached, or another one has the slug."""
         entry = self._reflector.get(key.organization)
         if entry is None or entry.value.identifier != key.organization_id:
             return None

@@ -71,7 +71,7 @@ class _Claims(msgspec.Struct):
 
 
 def read_pod_token(token: str) -> PodToken | None:
-    """Read what a token says of itself; None = it is not the token of a Pod."""
+    """Read what a token says of itself; None if it is not the token of a Pod."""
     parts = token.split(".") if len(token) <= MOST_CHARACTERS else []
     if len(parts) != PARTS or not all(parts):
         return None
@@ -87,7 +87,7 @@ def read_pod_token(token: str) -> PodToken | None:
 
 
 def reviewed_identity(status: Mapping[str, Any], audience: str) -> PodIdentity | None:
-    """Return the Pod that a TokenReview confirms; None = it refuses the token.
+    """Return the Pod that a TokenReview confirms; None if it refuses the token.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ ENCLAVE_RATE = RateLimit(per_second=0.2, burst=5.0)
 """Reviews of tokens that name one Enclave. Its own token needs one a minute at most, and only a
 reader of the Enclave can send others: its uid is in the audience."""
 BURST_SECONDS = 10.0
-"""Seconds whose reviews, of all Enclaves, may come at once."""
+"""Seconds whose reviews, of all Enclaves, may come in one burst."""
 AT_ONCE = 16
 """Reviews that run at the same time."""
 DEADLINE = 10.0
@@ -131,7 +131,7 @@ class _Verdict:
     """A verdict of the API server."""
 
     pod: PodIdentity | None
-    """The Pod of the token; None = it was refused."""
+    """The Pod of the token; None if it was refused."""
     until: float
     """Monotonic time until which it holds."""
 
@@ -161,7 +161,7 @@ class TokenReviews:
         )
 
     async def identify(self, token: str, said: PodToken, enclave_uid: str) -> PodIdentity | None:
-        """Return the Pod that a token is of; None = the API server refuses the token.
+        """Return the Pod that a token is of; None if the API server refuses the token.
 
         Parameters
         ----------

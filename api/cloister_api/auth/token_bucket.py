@@ -7,14 +7,15 @@ from typing import Protocol
 from cloister_api.errors import ApiError
 
 UNKNOWN_SECONDS = 10.0
-"""Seconds whose unknown keys may come at once."""
+"""Seconds whose unknown keys may come in one burst."""
 
 
 class Bucketed(Protocol):
     """Anything that has a token bucket."""
 
     tokens: float
-    """Uses that may still be made at once; negative = the bucket was never used and is full."""
+    """Uses that may still be made in one burst; negative if the bucket was never used and is
+    full."""
     refilled_at: float
     """Monotonic time that `tokens` was computed for."""
 
@@ -24,7 +25,8 @@ class TokenBucket:
     """The bucket of something that is kept elsewhere."""
 
     tokens: float = -1.0
-    """Uses that may still be made at once; negative = the bucket was never used and is full."""
+    """Uses that may still be made in one burst; negative if the bucket was never used and is
+    full."""
     refilled_at: float = 0.0
     """Monotonic time that `tokens` was computed for."""
 

@@ -41,7 +41,7 @@ class FileEntry(BaseModel):
     sha256: str
     """Digest, in hexadecimal."""
     objects: int | None = None
-    """How many objects it holds; None = it is the ledger."""
+    """How many objects it holds; None if it is the ledger."""
 
 
 class Manifest(BaseModel):

@@ -118,7 +118,7 @@ def restore(file: Path, place: Place, material: KeyMaterial) -> Sums | None:
     Returns
     -------
     dict or None
-        The sums of both; None = the ledger has every key of the backup already and stays as it is.
+        The sums of both; None if the ledger has every key of the backup already and stays as it is.
 
     Raises
     ------
@@ -328,7 +328,8 @@ async def collect(
     client
         Somebody who may read all Secrets.
     secrets
-        Secrets of it that are in the backup beside those that the programs' Deployments name.
+        Secrets of it that are in the backup in addition to those that the programs' Deployments
+        name.
 
     Returns
     -------
@@ -421,7 +422,7 @@ class _Collection:
         return kept_container(body, await self._serving(body))
 
     async def _serving(self, body: Body) -> RequestRecord | None:
-        """Return the request that serves, where an update may end; None = it is not needed."""
+        """Return the request that serves, where an update may end; None if it is not needed."""
         status = body.get("status") or {}
         if not status.get("update") or not status.get("activeEnclave"):
             return None

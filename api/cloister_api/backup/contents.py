@@ -65,7 +65,7 @@ KEPT_STATUS: Final[dict[str, frozenset[str]]] = {
     ),
     "Domain": frozenset({"verified", "verifiedAt", "lostAt", "servedUntil"}),
 }
-"""Fields of status that are kept beside the identifier."""
+"""Fields of status that are kept in addition to the identifier."""
 KEPT_METADATA: Final = ("name", "namespace", "labels", "annotations", "ownerReferences")
 REPLACES: Final = "cloister.dev/replaces-uid"
 """Annotation with the uid of a Container that another one replaces."""
@@ -90,7 +90,7 @@ def kept(body: Body) -> Body:
         metadata["finalizers"] = [ORGANIZATION_FINALIZER]
     for name in ("uid", "creationTimestamp"):
         metadata[name] = body["metadata"][name]
-    # Who set which field, so that whoever owns one before does so after; status is the operator's.
+    # Who set which field, so that each keeps its owner; status is the operator's.
     metadata["managedFields"] = [
         each for each in body["metadata"].get("managedFields") or () if "subresource" not in each
     ]
@@ -105,7 +105,7 @@ def kept(body: Body) -> Body:
 
 
 def kept_status(body: Body) -> Body:
-    """Return what of the status of an object is in a backup; empty = nothing."""
+    """Return what of the status of an object is in a backup; empty if there is nothing."""
     model = _model(body)
     if model is None or not issubclass(model, Record):
         return {}
@@ -124,7 +124,7 @@ def kept_container(body: Body, serving: RequestRecord | None) -> Body:
     Parameters
     ----------
     serving
-        The request of the Enclave that serves; None = none does.
+        The request of the Enclave that serves; None if none does.
     """
     container = Container.read(body)
     stopped = container.spec.model_copy(update={"state": DesiredState.STOPPED})
@@ -179,7 +179,7 @@ def secrets_of(pod_spec: Body) -> Iterator[str]:
 
 
 def place_of(body: Body) -> str:
-    """Return ``namespace/name``, or the name alone."""
+    """Return ``namespace/name``, or only the name."""
     metadata = body["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
 
@@ -211,7 +211,7 @@ def with_present_owners(body: Body, uids: Mapping[str, str]) -> Body:
 def fingerprint(body: Body) -> bytes:
     """Return a digest of what a restore must bring back: identifier, spec, values, kept status.
 
-    Defaults that a newer schema adds are no difference.
+    Defaults that a newer schema adds are not a difference.
 
     Raises
     ------
@@ -237,13 +237,13 @@ def fingerprint(body: Body) -> bytes:
 
 
 def _model(body: Body) -> type[Resource] | None:
-    """Return the model of one of our kinds; None = it is one of Kubernetes' own."""
+    """Return the model of one of our kinds; None if it is one of Kubernetes' own."""
     model = MODELS.get(body["kind"])
     return model if model is not None and body["apiVersion"] == model.INFO.api_version else None
 
 
 def problem_of(body: Body) -> str:
-    """Return why an object of a backup cannot be restored by this release; empty = it can."""
+    """Return why an object of a backup cannot be restored by this release; empty if it can."""
     try:
         fingerprint(body)
     except ValidationError as error:

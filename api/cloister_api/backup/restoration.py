@@ -107,7 +107,7 @@ class Hold:
             await self._client.delete(LEASE, self._name, self._namespace, uid=uid)
 
     async def _get(self) -> dict[str, Any] | None:
-        """Read the Lease; None = there is none."""
+        """Read the Lease; None if there is none."""
         try:
             return await self._client.get(LEASE, self._name, self._namespace)
         except NotFound:
@@ -165,7 +165,7 @@ AT_ONCE: Final = 16
 SHOWN: Final = 20
 """Differences that are shown."""
 BEFORE: Final = ("hosts", "namespaces", "core-secrets")
-"""Files whose objects may be there before a restore: an administrator's, or not ours alone."""
+"""Files whose objects may be there before a restore: an administrator's, or not only ours."""
 OWNERS: Final = frozenset({"secrets", "registry-credentials", "containers", "organizations"})
 """Files of objects that others name by their uid."""
 KEYS: Final = frozenset({"installation-key", "key-material"})
@@ -266,7 +266,7 @@ class Restoration:
                 await asyncio.gather(*(self._write(name, body) for body in group))
 
     async def differences(self) -> list[str]:
-        """Compare the cluster with the archive; empty = all is as it was.
+        """Compare the cluster with the archive; empty if all is as it was.
 
         Raises
         ------
@@ -331,7 +331,7 @@ class Restoration:
             except (Forbidden, Invalid) as error:
                 raise RestoreRefusedError(
                     f"{ref.kind} {place_of(body)} is another object than that of the backup, or "
-                    f"you are no administrator: {error.message}"
+                    f"you are not an administrator: {error.message}"
                 ) from error
 
     async def _system_secret(self, body: Body) -> Body | None:
@@ -377,7 +377,7 @@ def groups(bodies: Iterator[Body]) -> Iterator[tuple[Body, ...]]:
 
 
 def _is_ours(live: Body) -> bool:
-    """Return whether fields of an object, beside its status, are still this command's."""
+    """Return whether fields of an object, other than its status, are still this command's."""
     return any(
         each.get("manager") == FIELD_MANAGER and "subresource" not in each
         for each in live["metadata"].get("managedFields") or ()

@@ -142,7 +142,7 @@ class AcmeAccount:
         )
 
     def proofs(self, order: OpenOrder) -> list[Proof]:
-        """Return what has to be proven by DNS.
+        """Return what must be proven by DNS.
 
         Raises
         ------

@@ -103,7 +103,7 @@ class CertificateAuthority:
 
     @property
     def pem(self) -> str:
-        """The certificates that clients are to trust, PEM."""
+        """The certificates that clients must trust, PEM."""
         return "".join(pem_of(one) for one in self.certificates)
 
     def sign(
@@ -289,7 +289,7 @@ def authority_of(
     Returns
     -------
     CertificateAuthority or None
-        None = another issuer signs, or none does.
+        None if another issuer signs, or none does.
 
     Raises
     ------
@@ -335,12 +335,12 @@ def open_queue(
     clock: Clock,
     permitted: PermittedNames,
 ) -> "CertificateQueue | None":
-    """Build the queue of the ACME account; None = there is no account.
+    """Build the queue of the ACME account; None if there is no account.
 
     Parameters
     ----------
     settings
-        How certificates are signed; None = nobody signs them.
+        How certificates are signed; None if nobody signs them.
     orders
         Orders in the ledger.
     permitted

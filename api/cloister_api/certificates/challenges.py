@@ -134,18 +134,18 @@ class ChallengeRecords:
         if found != target:
             actual = f"it points to {found}" if found else "there is none"
             raise ChallengeError(
-                f"{proof.name}: its owner has to add the record "
+                f"{proof.name}: its owner must add the record "
                 f"{owner.to_text(omit_final_dot=True)} CNAME {target.to_text()} ({actual})"
             )
         return TxtRecord(self._zones[0], target, proof.value)
 
     def _zone_of(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Return the most specific of the zones that a name is in; None = it is in none."""
+        """Return the most specific of the zones that a name is in; None if it is in none."""
         zones = [zone for zone in self._zones if owner.is_subdomain(zone)]
         return max(zones, key=len, default=None)
 
     async def _alias(self, owner: dns.name.Name) -> dns.name.Name | None:
-        """Return the target of a CNAME; None = there is no CNAME.
+        """Return the target of a CNAME; None if there is no CNAME.
 
         Raises
         ------

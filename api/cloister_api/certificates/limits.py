@@ -41,7 +41,7 @@ def next_order(
     due
         Orders that are due, and what was sent and issued.
     refusal
-        Returns why an order is no longer needed; empty = it is.
+        Returns why an order is no longer needed; empty if it is.
     now
         Present time in UTC.
     """
@@ -86,7 +86,7 @@ def permitted_at(
     *,
     renewal: bool,
 ) -> OrderWait | None:
-    """Return what an order waits for; None = it may be sent now.
+    """Return what an order waits for; None if it may be sent now.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def permitted_at(
 def freed(
     limit: RateWindow, count: int, times: Sequence[datetime], now: datetime
 ) -> datetime | None:
-    """Return when fewer than a number were sent within the window of a limit; None = now."""
+    """Return when fewer than a number were sent within the window of a limit; None means now."""
     window = timedelta(seconds=limit.seconds)
     counted = sorted(at for at in times if at > now - window)
     if len(counted) < count:

@@ -26,7 +26,7 @@ from cloister_crds.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 WORKERS = 4
-"""Orders that are worked on at once; most of their time they wait for name servers."""
+"""Orders that are processed concurrently; most of their time they wait for name servers."""
 HOLD = timedelta(seconds=60)
 """How long an order is leased without a renewal."""
 POLL_SECONDS = 5.0
@@ -203,7 +203,7 @@ class CertificateQueue:
 
 
 def withdrawal(order: CertificateOrder, permitted: PermittedNames, now: datetime) -> str:
-    """Return why an order is no longer wanted; empty = it is. An order may wait for long.
+    """Return why an order is no longer wanted; empty if it is. An order may wait for long.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def read_request(text: str) -> CertificateRequest:
     ------
     RequestError
         When it is not such a block, its signature does not fit its key, the key is not accepted,
-        or it requests anything beside host names.
+        or it requests anything other than host names.
     """
     stripped = text.strip()
     if not stripped.startswith(BEGIN) or not stripped.endswith(END) or stripped.count(BEGIN) != 1:
@@ -85,13 +85,13 @@ def names_of(csr: x509.CertificateSigningRequest) -> tuple[str, ...]:
     Raises
     ------
     RequestError
-        When it requests anything beside host names.
+        When it requests anything other than host names.
     """
     if any(attribute.oid != EXTENSION_REQUEST for attribute in csr.attributes):
         raise RequestError("the request has attributes; leave out all but the host names")
     extensions = list(csr.extensions)
     if any(not isinstance(one.value, x509.SubjectAlternativeName) for one in extensions):
-        raise RequestError("the request asks for extensions; leave out all but subjectAltName")
+        raise RequestError("the request contains extensions; leave out all but subjectAltName")
     if not extensions:
         raise RequestError("the request names no host; put its host names into subjectAltName")
     general = list(extensions[0].value)
@@ -134,18 +134,18 @@ class PermittedNames:
         return self._cache.ready
 
     def live(self, uid: str) -> CachedEnclave | None:
-        """Return the Enclave with a uid; None = it is gone, or makes no requests any more."""
+        """Return the Enclave with a uid; None if it is gone, or makes no requests any more."""
         entry = self._cache.enclaves.by_uid(uid)
         return entry.value if entry is not None and entry.value.live else None
 
     def existing(self) -> frozenset[str] | None:
-        """Return the uids of all Enclaves; None = they are not known yet."""
+        """Return the uids of all Enclaves; None if they are not known yet."""
         if not self.ready:
             return None
         return frozenset(entry.value.uid for entry in self._cache.enclaves.all())
 
     def refusal(self, enclave: CachedEnclave, names: Iterable[str]) -> str:
-        """Return why an Enclave gets no certificate for names; empty = it gets one."""
+        """Return why an Enclave gets no certificate for names; empty if it gets one."""
         held = self._cache.containers.get(enclave.container, enclave.namespace)
         organization = self._organization(enclave.namespace)
         if held is None or held.value.container.metadata.uid != enclave.container_uid:
@@ -171,7 +171,7 @@ class PermittedNames:
         return "; ".join(each for each in found if each)
 
     def challenge_label(self, uid: str, hostname: str) -> str:
-        """Return the label at which control of a custom domain is proven; empty = not known yet."""
+        """Return the label that proves control of a custom domain; empty if not known yet."""
         enclave = self.live(uid)
         domains = self._cache.domains_of(enclave.namespace) if enclave is not None else ()
         domain = find_domain(hostname, domains)

@@ -18,7 +18,7 @@ class IssuerKind(StrEnum):
     """Who signs."""
 
     OWN = "own"
-    """An authority of this installation, which clients have to be configured to trust."""
+    """An authority of this installation, which clients must be configured to trust."""
     ACME = "acme"
     """An authority that speaks ACME (RFC 8555), such as a public one."""
 
@@ -54,7 +54,7 @@ class ChallengeDnsSettings(SettingsSection):
     """Algorithm of the key. Default hmac-sha256."""
     check_servers: tuple[Server, ...] = ()
     """Authoritative servers that must serve a record before the authority is asked to check it.
-    Default the primary alone."""
+    Default only the primary."""
     resolvers: tuple[Server, ...] = ()
     """Resolvers of the CNAMEs of custom domains. Default the machine's own."""
     served_within_seconds: Annotated[float, Field(gt=0)] = 120.0
@@ -99,7 +99,7 @@ class AcmeSettings(SettingsSection):
     contact: tuple[Annotated[str, Field(pattern=r"^mailto:\S+@\S+$")], ...] = ()
     """Addresses that the authority may write to, such as mailto:ops@example.com. Default none."""
     ca_bundle: Path | None = None
-    """Certificates that the authority's own must lead to, PEM; unset = the public ones."""
+    """Certificates that the authority's own must lead to, PEM; unset means the public ones."""
     dns: ChallengeDnsSettings
     """Where host names are proven."""
     limits: AcmeLimits = Field(default_factory=AcmeLimits)

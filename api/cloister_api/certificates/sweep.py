@@ -41,7 +41,7 @@ class CertificateSweep:
     orders
         Orders in the ledger.
     existing
-        Returns the uids of all Enclaves; None = they are not known yet.
+        Returns the uids of all Enclaves; None if they are not known yet.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CertificateSweep:
         self._window = longest_window(acme.limits) if acme else timedelta(0)
 
     async def run(self) -> None:
-        """Sweep periodically until cancelled; several facades may do so at once."""
+        """Sweep periodically until cancelled; several facades may do so concurrently."""
         while True:
             try:
                 await self.sweep()
@@ -89,9 +89,9 @@ class CertificateExpiry:
     orders
         Orders in the ledger.
     existing
-        Returns the uids of all Enclaves; None = they are not known yet.
+        Returns the uids of all Enclaves; None if they are not known yet.
     authority
-        The own authority; None = another issuer signs.
+        The own authority; None if another issuer signs.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class CertificateExpiry:
         self._orders = orders
         self._existing = existing
         self.authority = authority.certificates[0].not_valid_after_utc if authority else None
-        """When the own authority's certificate expires, in UTC; None = there is none."""
+        """When the own authority's certificate expires, in UTC; None if there is none."""
         self.earliest: datetime | None = None
-        """When the first certificate of an enclave expires, in UTC; None = there is none."""
+        """When the first certificate of an enclave expires, in UTC; None if there is none."""
         self.failing = 0
         """How many queued orders have failed at least once."""
 

@@ -59,7 +59,7 @@ no_ledger_option = click.option(
     "--secret",
     "secrets",
     multiple=True,
-    help="Secret of the namespace that is part of it too, beside those that the programs name; "
+    help="Secret of the namespace to include, in addition to those that the programs name; "
     "repeatable.",
 )
 def backup(
@@ -209,7 +209,7 @@ async def restored(
     hold
         What keeps operators from acting meanwhile.
     settings
-        Settings with the ledger; None = it is not restored.
+        Settings with the ledger; None if it is not restored.
 
     Raises
     ------

@@ -57,7 +57,7 @@ def create(name: str, config: Path) -> None:
 @ca.command()
 @config_option
 def show(config: Path) -> None:
-    """Print the certificate that clients of enclaves are to trust, PEM."""
+    """Print the certificate that clients of enclaves must trust, PEM."""
     own = own_of(config)
     try:
         click.echo(CertificateAuthority.read(own.certificate, own.key).pem, nl=False)
@@ -199,7 +199,7 @@ NAMED: Final = 5
 @click.command("uninstall-check")
 @kubeconfig_option
 def uninstall_check(kubeconfig: Path | None) -> None:
-    """Fail while there are Containers or Enclaves: without Cloister they would run on alone."""
+    """Fail while there are Containers or Enclaves: without Cloister they would run on unmanaged."""
     containers, enclaves = finish(remaining(kubeconfig))
     if why := refusal(containers, enclaves):
         raise click.ClickException(why)
@@ -232,7 +232,7 @@ async def names(client: KubeClient, kind: type[Container] | type[Enclave]) -> li
 
 
 def refusal(containers: Sequence[str], enclaves: Sequence[str]) -> str:
-    """Return why Cloister may not be uninstalled, with the remedy; empty = it may.
+    """Return why Cloister may not be uninstalled, with the remedy; empty if it may.
 
     Parameters
     ----------

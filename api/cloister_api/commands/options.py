@@ -98,9 +98,9 @@ async def record_command(
     action
         What was done, such as ``admin_key.create``.
     organization
-        Slug of the organization; empty = it is of none.
+        Slug of the organization; empty if it is of none.
     organization_id
-        Identifier of that; None = it is not known.
+        Identifier of that; None if it is not known.
     """
     await audit.add(
         AuditRow(

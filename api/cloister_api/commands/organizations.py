@@ -58,7 +58,7 @@ def read_backup(file: Path) -> dict[type[Record], dict[Place, str]]:
     Raises
     ------
     ClickException
-        When it is no such list.
+        When it is not such a list.
     """
     try:
         items = json.loads(file.read_text(encoding="utf-8"))["items"]
@@ -121,7 +121,7 @@ async def restore_identifiers(
 
 
 def refusal(record: Record | None, identifier: str, holder: Record | None) -> str:
-    """Return why an object does not get an identifier; empty = it gets or has it."""
+    """Return why an object does not get an identifier; empty if it gets or has it."""
     if record is None:
         return "it is not in the cluster; apply it first"
     if record.identifier == identifier:

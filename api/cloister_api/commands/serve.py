@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 RECEIVE_BUFFER = 64 * 1024
 """Bytes that the kernel keeps of each connection until they are read."""
 OTHER_FILES = 512
-"""Files beside connections of clients: the ledger, the cluster, sources, registries."""
+"""Files in addition to client connections: the ledger, the cluster, sources, registries."""
 
 
 @click.command()
@@ -121,12 +121,12 @@ def place_of_socket(listener: socket.socket) -> str:
 def serve(
     settings: ApiSettings, listener: socket.socket, dashboard: socket.socket | None = None
 ) -> str:
-    """Serve until a signal, and return why that failed; empty = it did not.
+    """Serve until a signal, and return why that failed; empty if it did not.
 
     Parameters
     ----------
     dashboard
-        Socket of the dashboard; None = there is none.
+        Socket of the dashboard; None if there is none.
     """
     failures: list[str] = []
 
@@ -178,7 +178,7 @@ def application(
     shutdown: Shutdown,
     dashboard: socket.socket | None,
 ) -> ASGIApp:
-    """Build the API, and the dashboard beside it where there is one."""
+    """Build the API, and the dashboard if there is one."""
     api = create_app(settings, on_failure, metrics=metrics, shutdown=shutdown)
     if settings.dashboard is None or dashboard is None:
         return api

@@ -86,7 +86,7 @@ def link(user: str, minutes: int, config: Path) -> None:
         )
     if not is_user(user):
         raise click.ClickException(
-            f"{user!r} is no user: write 1 to 253 characters without spaces, such as "
+            f"{user!r} is not a user name: write 1 to 253 characters without spaces, such as "
             "ada@example.com, as the Organization's spec.members does"
         )
     token = finish(create_link(settings, user, minutes))
@@ -141,7 +141,7 @@ def line_of(row: SessionRow) -> str:
 @click.option("--user", default=None, help="End every session of a user, and their unused links.")
 @config_option
 def end(session_id: str | None, user: str | None, config: Path) -> None:
-    """End the session SESSION_ID, at once in all replicas."""
+    """End the session SESSION_ID, immediately in all replicas."""
     if (session_id is None) == (user is None):
         raise click.UsageError("give either the identifier of a session or --user")
     ended, links = finish(end_sessions(settings_of(config), session_id, user))

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI application beside the API, on a listener of its own."""
+"""The dashboard as an ASGI application next to the API, on its own listener."""
 
 import asyncio
 import functools
@@ -95,7 +95,7 @@ def dashboard_app(
     api
         The API, in whose state pages find what runs, with its guard.
     shutdown
-        Begins when the process is to exit.
+        Begins when the process must exit.
     """
     pages = Pages()
 

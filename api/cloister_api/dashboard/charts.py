@@ -1,6 +1,6 @@
 """Charts as SVG: decided here as numbers, drawn by the template, legible without colour.
 
-Every chart stands beside a table with the same numbers.
+Every chart stands next to a table with the same numbers.
 """
 
 from collections import Counter
@@ -76,9 +76,9 @@ class Chart:
     end: str
     """Time of the last point."""
     bars: tuple[Bar, ...] = ()
-    """Bars; empty = it has curves."""
+    """Bars; empty if it has curves."""
     curves: tuple[Curve, ...] = ()
-    """Curves; empty = it has bars."""
+    """Curves; empty if it has bars."""
     width: int = WIDTH
     """Width."""
     height: int = HEIGHT
@@ -86,7 +86,7 @@ class Chart:
 
 
 def stacks(points: Sequence[tuple[str, Mapping[str, float]]]) -> Chart | None:
-    """Return stacked bars; None = there is nothing to draw.
+    """Return stacked bars; None if there is nothing to draw.
 
     Parameters
     ----------
@@ -131,14 +131,14 @@ def pieces_of(column: Sequence[float], top: float) -> tuple[Piece, ...]:
 def curves(
     points: Sequence[tuple[str, Mapping[str, float | None]]], *, most: float | None = None
 ) -> Chart | None:
-    """Return curves; None = there is nothing to draw.
+    """Return curves; None if there is nothing to draw.
 
     Parameters
     ----------
     points
-        Time and values by series, for each point; None = nothing is known.
+        Time and values by series, for each point; None if nothing is known.
     most
-        Top of the scale; None = that of the values.
+        Top of the scale; None means that of the values.
     """
     names = tuple(dict.fromkeys(name for _, values in points for name in values))
     known = [value for _, values in points for value in values.values() if value is not None]
@@ -154,7 +154,7 @@ def curves(
 
 
 def lines_of(values: Sequence[float | None], step: float, top: float) -> tuple[str, ...]:
-    """Return the lines of a curve; a point alone is a line of no length, which is seen."""
+    """Return the lines of a curve; a single point is a line of no length, which is seen."""
     lines: list[list[str]] = [[]]
     for number, value in enumerate(values):
         if value is None:

@@ -41,14 +41,14 @@ def origin_refusal(
     destination: str | None,
     origin: str | None,
 ) -> str:
-    """Return why a request is not of the dashboard's own pages; empty = it is.
+    """Return why a request is not of the dashboard's own pages; empty if it is.
 
     Parameters
     ----------
     site, mode, destination
-        Headers Sec-Fetch-Site, Sec-Fetch-Mode and Sec-Fetch-Dest; None = it has none.
+        Headers Sec-Fetch-Site, Sec-Fetch-Mode and Sec-Fetch-Dest; None if it has none.
     origin
-        Header Origin; None = it has none.
+        Header Origin; None if it has none.
     """
     safe = method in SAFE_METHODS
     if site is None:
@@ -78,7 +78,7 @@ class FindSession(Protocol):
     """Returns the session of a cookie's value."""
 
     def __call__(self, value: str, *, used: bool) -> Awaitable[SessionRow | None]:
-        """Return it, and note its use where somebody uses it; None = there is none."""
+        """Return it, and note its use where somebody uses it; None if there is none."""
 
 
 class CountSession(Protocol):
@@ -98,7 +98,7 @@ def cookie_name(service: str) -> str:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a request goes on as long as a page is open."""
+    """Return whether a request continues as long as a page is open."""
     return STREAM.fullmatch(path) is not None
 
 
@@ -149,13 +149,13 @@ def refuse_elsewhere(
 async def session_in(
     headers: Headers, cookie: str, find: FindSession, *, used: bool
 ) -> SessionRow | None:
-    """Return the session of the cookie of a request; None = there is none that lasts."""
+    """Return the session of the cookie of a request; None if there is none that lasts."""
     given = cookie_in(headers, cookie)
     return await find(given, used=used) if given else None
 
 
 def cookie_in(headers: Headers, name: str) -> str:
-    """Return the value of a cookie of a request; empty = there is none.
+    """Return the value of a cookie of a request; empty if there is none.
 
     The standard library's parser is quadratic before Python 3.11.10 and 3.12.6. A value may stand
     in quotation marks (RFC 6265, 4.1.1), as one with an equals sign does; ours need no escapes.

@@ -21,15 +21,15 @@ class Choice:
     """What somebody looks for."""
 
     text: str = ""
-    """Part of a name, a repository or a tag, in any case; empty = every one."""
+    """Part of a name, a repository or a tag, in any case; empty means every one."""
     status: str = ""
-    """Status word; empty = every one."""
+    """Status word; empty means every one."""
     number: int = 1
     """Page, from 1."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Choice":
-        """Return what a query asks for; a page that cannot be is the first."""
+        """Return what a query requests; an invalid page is the first."""
         number = query.get("page", "1")
         valid = number.isascii() and number.isdecimal() and 0 < len(number) < len("1000000")
         return cls(

@@ -35,7 +35,7 @@ ALL_PARTS = frozenset(
         "hosts",
     }
 )
-"""Parts that a stream may wait for, beside single containers."""
+"""Parts that a stream may wait for, other than single containers."""
 REMEMBERED = 4096
 """Latest changes of all organizations that are remembered, for streams that begin after them."""
 MAX_COUNT = 20
@@ -121,7 +121,7 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether every stream is to end."""
+        """Whether every stream must end."""
         return self._ended
 
     @property
@@ -151,7 +151,7 @@ class Feed:
         Parameters
         ----------
         since
-            `moment` at which the page was made, from which on it misses changes; empty = now.
+            `moment` at which the page was made, from which on it misses changes; empty means now.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class Feed:
             each.mark(parts)
 
     def _everywhere(self, parts: frozenset[str] | None) -> None:
-        """Mark parts of every organization; None = all that somebody waits for."""
+        """Mark parts of every organization; None means all that pages wait for."""
         self._note(None, parts)
         for each in self._all():
             each.mark(each.parts if parts is None else parts)

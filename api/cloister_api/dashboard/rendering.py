@@ -44,11 +44,11 @@ class Form:
 
     @property
     def retry(self) -> str | None:
-        """Idempotency key of the form; None = it has none."""
+        """Idempotency key of the form; None if it has none."""
         return self.get("retry") or None
 
     def get(self, name: str) -> str:
-        """Return the value of a field without surrounding blanks; empty = it has none."""
+        """Return the value of a field without surrounding blanks; empty if it has none."""
         return self.fields.get(name, "").strip()
 
     def whole(self, name: str) -> str:
@@ -71,7 +71,7 @@ async def read_form(request: Request, *, seconds: float) -> Form:
     Raises
     ------
     ApiError
-        400 when it is no form, or a field is repeated; 408, 413 or 415.
+        400 when it is not a form, or a field is repeated; 408, 413 or 415.
     """
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != MEDIA_TYPE:
@@ -122,7 +122,7 @@ CONTENT_POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types cloister"
 )
-"""Scripts are static files alone: nothing else of this origin has the media type of one."""
+"""Scripts are only static files: nothing else of this origin has the media type of one."""
 SECURITY_HEADERS = (
     ("content-security-policy", CONTENT_POLICY),
     ("referrer-policy", "same-origin"),

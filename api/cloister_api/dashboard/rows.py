@@ -105,7 +105,7 @@ def navigation_of(slug: str, role: Role, path: str) -> list[NavigationGroup]:
 
 
 class Tone(StrEnum):
-    """How a status looks; the word beside it says the same."""
+    """How a status looks; the word next to it says the same."""
 
     GOOD = "good"
     """All is well."""
@@ -166,7 +166,7 @@ class ContainerRow:
     tag: str
     """Tag that serves or is on its way."""
     next_tag: str
-    """Tag of an update; empty = there is none."""
+    """Tag of an update; empty if there is none."""
     domain: str
     """Host name that serves."""
     resources: tuple[str, ...]
@@ -174,7 +174,7 @@ class ContainerRow:
     created_at: str
     """When it was created."""
     reason: str
-    """Reason why it is not ready, where it is to be; empty = it is, or nothing is known."""
+    """Reason why it is not ready, if it should be; empty if it is, or nothing is known."""
     confidential: str
     """yes, no or not known."""
     confidential_tone: Tone
@@ -217,7 +217,7 @@ def _container_row(
 
 
 def reason_of(ready: Condition | None, phase: ContainerPhase) -> str:
-    """Return the reason why a container is not ready; empty = it is, or its phase says as much."""
+    """Return the reason why a container is not ready; empty if it is, or its phase says as much."""
     if ready is None or ready.status is ConditionStatus.TRUE:
         return ""
     told = tone_of(phase) in {Tone.GOOD, Tone.QUIET} or ready.reason.lower() == phase.value
@@ -353,6 +353,6 @@ def possible_actions(held: CachedContainer) -> frozenset[str]:
 
 
 def sentence_of(status: ContainerStatusResponse) -> ConditionRow | None:
-    """Return the condition that says how a container is as a whole; None = none does yet."""
+    """Return the condition that says how a container is as a whole; None if none does yet."""
     rows = condition_rows(status.conditions)
     return next((each for each in rows if each.about.type == "Ready"), None)

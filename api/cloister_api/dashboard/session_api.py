@@ -124,6 +124,6 @@ class SessionApi:
 
 
 def is_for_admins(method: str, path: str) -> bool:
-    """Return whether administrators alone may do something; members read the rest."""
+    """Return whether only administrators may do something; members read the rest."""
     hidden = any(path == each or path.startswith(f"{each}/") for each in FOR_ADMINS)
     return hidden or method not in SAFE_METHODS

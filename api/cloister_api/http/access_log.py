@@ -21,7 +21,7 @@ CURRENT_REQUEST: ContextVar[str] = ContextVar("request_id", default="-")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 QUIET = frozenset({"/healthz", "/readyz", "/api/shim/validate-key"})
-"""Paths that are requested all the time: their successes are logged at DEBUG alone."""
+"""Paths that are requested all the time: their successes are logged only at DEBUG."""
 REFUSED = 400
 
 
@@ -50,7 +50,7 @@ def configure_logging(level: str, form: LogFormat = LogFormat.TEXT) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the template of the path of a completed request; empty = no route has it.
+    """Return the template of the path of a completed request; empty if no route has it.
 
     A request that the guard refuses is not routed: a path without parameters is known all the same.
     """
@@ -66,7 +66,7 @@ def log_request(scope: Scope, status: int, seconds: float) -> None:
     Parameters
     ----------
     status
-        HTTP status; 0 = the client left before there was one.
+        HTTP status; 0 if the client left before there was one.
     """
     route = route_of(scope)
     quiet = status < REFUSED and route in QUIET
@@ -122,7 +122,7 @@ def describe_response(current: TraceSpan, scope: Scope, status: int) -> None:
     Parameters
     ----------
     status
-        HTTP status; 0 = the client left before there was one.
+        HTTP status; 0 if the client left before there was one.
     """
     if current is NO_SPAN:
         return

@@ -1,7 +1,7 @@
 """Bodies of requests while they arrive: bounded in bytes, in time, and in what they hold together.
 
 Each kind of caller has a lane of its own, so that nobody's bodies stand in the way of others'. In a
-full lane the body that has been arriving longest gives way: an honest one arrives at once, and one
+full lane the body that has been arriving longest gives way: an honest one arrives quickly, and one
 that is held back on purpose does not keep newcomers out.
 """
 
@@ -24,7 +24,7 @@ MOST_PIECES = 256
 """Pieces of a body that are kept apart."""
 CUT_OFF = ApiError(400, "BAD_REQUEST", "the connection ended before the body did; send it again")
 CLOSE = (("connection", "close"),)
-"""Headers of a refusal after which no more of the body is to be sent."""
+"""Headers of a refusal after which no more of the body must be sent."""
 CROWDED = ApiError(
     503,
     "UNAVAILABLE",
@@ -63,7 +63,7 @@ class BodyLane:
     most_bytes
         Bytes that they may hold together.
     most
-        How many may arrive at once.
+        How many may arrive concurrently.
     seconds
         How long one may take.
     """
@@ -115,7 +115,7 @@ class BodyLane:
         return {"type": "http.request", "body": b"".join(body.pieces), "more_body": False}
 
     async def _piece(self, body: ArrivingBody, receive: Receive, bound: int) -> bool:
-        """Add the next piece of a body, and return whether more are to come."""
+        """Add the next piece of a body, and return whether more are expected."""
         if len(self._arriving) > self._most:
             self._displace_oldest()
         message = await receive()
@@ -147,7 +147,7 @@ class BodyLane:
 
 
 def declared_size(headers: Headers, bound: int) -> int | None:
-    """Return the size of a body that its headers declare, in bytes; None = they do not.
+    """Return the size of a body that its headers declare, in bytes; None if they do not.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 Most connections wait: for their first request, for the rest of its headers, for another one, or for
 a client that does not take its response. Those that serve a request are bounded by what `Callers`
-lets in. At the limit the connection that has waited longest gives way to a new one, so that
+admits. At the limit the connection that has waited longest gives way to a new one, so that
 connections which are held open on purpose keep nobody out.
 """
 
@@ -32,7 +32,7 @@ MOST_PIPELINED = 64
 """Requests that a connection may send ahead of their responses."""
 
 FULL = unavailable("the facade has as many connections as it may; try again", retry_after=1)
-INVALID = ApiError(400, "BAD_REQUEST", "this is no HTTP request")
+INVALID = ApiError(400, "BAD_REQUEST", "this is not an HTTP request")
 LARGE_HEADERS = ApiError(
     431, "HEADERS_TOO_LARGE", f"the headers are larger than {MAX_HEADERS} bytes; send fewer"
 )
@@ -197,7 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
+        """Refuse what is not HTTP."""
         self.refuse(INVALID)
 
     @property
@@ -232,7 +232,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """End the connection at once, whatever its client has not taken."""
+        """End the connection immediately, whatever its client has not taken."""
         self.transport.abort()
 
 

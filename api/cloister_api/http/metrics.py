@@ -75,7 +75,7 @@ class HttpMetrics:
         Parameters
         ----------
         route
-            Template of its path; empty = no route has it.
+            Template of its path; empty if no route has it.
         """
         where = route or UNMATCHED
         self._requests.labels(method, where, str(status)).inc()
@@ -120,7 +120,7 @@ class HttpMetrics:
         Parameters
         ----------
         cache
-            Returns the cache; None = it does not exist yet.
+            Returns the cache; None if it does not exist yet.
         """
         self.registry.register(CacheCollector(cache))
 
@@ -157,9 +157,9 @@ class StateMetrics(Collector):
     api_keys: ApiKeyCache
     """Regular keys in memory."""
     metering: Metering | None
-    """Metering of run time; None = it is off."""
+    """Metering of run time; None if it is off."""
     certificates: CertificateExpiry | None
-    """Certificates of enclaves; None = nobody signs them."""
+    """Certificates of enclaves; None if nobody signs them."""
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -204,7 +204,7 @@ def of_certificates(found: CertificateExpiry) -> Iterator[Metric]:
 
 
 def gauge(name: str, meaning: str, value: float | None) -> GaugeMetricFamily:
-    """Build a gauge; None = it has no sample now."""
+    """Build a gauge; None if it has no sample now."""
     family = GaugeMetricFamily(name, meaning)
     if value is not None:
         family.add_metric((), value)

@@ -53,8 +53,8 @@ class OpenPath:
     """A path that takes bodies of callers without an admin key."""
 
     check: Callable[[Headers], Awaitable[Any]] | None = None
-    """Judges the headers before the body is read, and returns the caller or raises ApiError; None =
-    the proof is in the body."""
+    """Judges the headers before the body is read, and returns the caller or raises ApiError; None
+    if the proof is in the body."""
     most_bytes: int = MAX_BODY
     """Largest body in bytes."""
 
@@ -76,7 +76,7 @@ class Callers:
         self._total = 0
 
     def open_path(self, path: str) -> OpenPath | None:
-        """Return what is known of an open path; None = it takes no body."""
+        """Return what is known of an open path; None if it takes no body."""
         return self._open_paths.get(path)
 
     def enter(self, slug: str) -> None:
@@ -136,7 +136,7 @@ class Callers:
 
 
 def is_awaited(scope: Scope, headers: Headers, bound: int) -> bool:
-    """Return whether the body of a request has to be read, because it has not arrived yet.
+    """Return whether the body of a request must be read, because it has not arrived yet.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def is_awaited(scope: Scope, headers: Headers, bound: int) -> bool:
 
 
 def needs_key(path: str) -> bool:
-    """Return whether a path is for holders of an admin key alone."""
+    """Return whether a path is only for holders of an admin key."""
     if path != "/api" and not path.startswith("/api/"):
         return False
     return not path.startswith(OPEN_PREFIXES)
@@ -193,7 +193,7 @@ class Shutdown:
     begun: bool = False
     """Whether it has begun."""
     listeners: list[Callable[[], None]] = field(default_factory=list)
-    """Called once it has begun: what would go on for ever has to end."""
+    """Called once it has begun: endless responses must end."""
 
     def tell(self) -> None:
         """Call the listeners, each once."""
@@ -212,7 +212,7 @@ class ResponseSender:
         self.more = [("x-request-id", request_id)]
         """Further headers, by name."""
         self.status = 0
-        """Status of the response; 0 = none has begun."""
+        """Status of the response; 0 if none has begun."""
 
     async def send(self, message: Message) -> None:
         """Pass a message on."""
@@ -238,10 +238,10 @@ class RequestGuard:
         without a version to be seen they go past the framework, which costs several times as much
         as the response.
     literal
-        Methods of every path without a parameter. Such a path is not a value of a parameter beside
+        Methods of every path without a parameter. Such a path is not a value of a parameter next to
         it: another method on it is 405, not the look-up of something of that name.
     follow_callers
-        Whether a request goes on the trace that its headers name.
+        Whether a request continues the trace that its headers name.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class RequestGuard:
     async def _serve_holder(
         self, scope: Scope, headers: Headers, receive: Receive, response: ResponseSender
     ) -> None:
-        """Serve a request of the holder of an admin key, or of whom another door lets in.
+        """Serve a request of the holder of an admin key, or of a caller that another door admits.
 
         Raises
         ------
@@ -396,7 +396,7 @@ def refuse_another_organization(headers: Headers, principal: Principal) -> None:
     meant = headers.get(ORGANIZATION)
     if meant is not None and meant != principal.slug:
         raise forbidden(
-            f"X-Organization: this admin key is of organization {principal.slug} alone; leave the "
+            f"X-Organization: this admin key is only of organization {principal.slug}; leave the "
             "header out, or use a key of the other organization"
         )
 

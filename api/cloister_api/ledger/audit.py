@@ -29,7 +29,7 @@ class AuditRow:
     actor: str
     """User who created the key; for a command the user of the machine."""
     key_id: str | None
-    """Identifier of the admin key; None = a command."""
+    """Identifier of the admin key; None for a command."""
     action: str
     """The attempted action, such as ``container.create``."""
     target: str
@@ -37,9 +37,9 @@ class AuditRow:
     result: str
     """HTTP status and code, such as ``201`` or ``409 CONFLICT``."""
     organization_id: str | None = None
-    """Identifier of the Organization; None = written by a release before 0.3."""
+    """Identifier of the Organization; None if written by a release before 0.3."""
     session_id: str | None = None
-    """Identifier of the session of the dashboard; None = it was none."""
+    """Identifier of the session of the dashboard; None if it was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,19 @@ class AuditQuery:
     """Identifier of the Organization."""
     present_since: datetime | None
     """When the Organization was created, after which rows without an identifier are of this one;
-    None = they are of an unknown one."""
+    None if they are of an unknown one."""
     limit: int
     """Rows at most."""
     actor: str | None = None
-    """Who did it; None = anybody."""
+    """Who did it; None means anybody."""
     action: str | None = None
-    """What was done; None = anything."""
+    """What was done; None means anything."""
     target: str | None = None
-    """Identifier of what it was done to; None = anything."""
+    """Identifier of what it was done to; None means anything."""
     since: datetime | None = None
-    """Earliest time, in UTC; None = any."""
+    """Earliest time, in UTC; None means any."""
     before: int | None = None
-    """Number of the row that the page follows; None = from the newest."""
+    """Number of the row that the page follows; None to start at the newest."""
 
     @property
     def conditions(self) -> list[ColumnElement[bool]]:

@@ -120,7 +120,7 @@ def add_to_sums(
         return
     types = [column_type(connection, table, name) for name in columns]
     arrays = ", ".join(f"%s::{one}[]" for one in types)
-    # As text: the driver would convert each number by itself, which takes six times as long.
+    # As text: the driver would convert each number on its own, which takes six times as long.
     values = tuple("{" + ",".join(map(str, column)) + "}" for column in zip(*rows, strict=True))
     connection.exec_driver_sql(f"{head} SELECT * FROM unnest({arrays}) {tail}", values)  # noqa: S608 - our own names
 

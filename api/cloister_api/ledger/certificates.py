@@ -55,7 +55,7 @@ class Submission:
     names: tuple[str, ...]
     """Host names that it was for, sorted."""
     namespace: str = ""
-    """Namespace of the organization that it was for; empty = sent by an earlier release."""
+    """Namespace of the organization that it was for; empty if sent by an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class CertificateOrder:
     state: OrderState
     """Its state."""
     message: str
-    """The last error; empty = none."""
+    """The last error; empty if there is none."""
     failures: int
     """How often it failed."""
     created_at: datetime
@@ -85,11 +85,11 @@ class CertificateOrder:
     due_at: datetime
     """When its next attempt is due, in UTC."""
     order_url: str | None
-    """Address of the order at the authority; None = not sent yet."""
+    """Address of the order at the authority; None if not sent yet."""
     certificate: str | None = field(repr=False)
-    """Chain, PEM; None = not issued."""
+    """Chain, PEM; None if not issued."""
     not_after: datetime | None
-    """When the certificate expires, in UTC; None = not issued."""
+    """When the certificate expires, in UTC; None if not issued."""
 
     @property
     def namespace(self) -> str:
@@ -139,9 +139,9 @@ class OrderChoice:
     """Which order is processed next, and what becomes of those before it."""
 
     order: CertificateOrder | None
-    """The next one; None = none may be sent now."""
+    """The next one; None if none may be sent now."""
     waits: Mapping[str, OrderWait]
-    """Those that have to wait, by identifier."""
+    """Those that must wait, by identifier."""
     refused: Mapping[str, str]
     """Those that are no longer needed, by identifier, with the reason."""
 
@@ -153,7 +153,7 @@ class CertificateOrders:
         self._engine = engine
 
     async def find(self, enclave_uid: str, request_digest: str) -> CertificateOrder | None:
-        """Return the order of a request; None = it is new."""
+        """Return the order of a request; None if it is new."""
         query = select(ORDERS).where(
             ORDERS.c.enclave_uid == enclave_uid, ORDERS.c.request_digest == request_digest
         )
@@ -172,7 +172,7 @@ class CertificateOrders:
             return list((await connection.execute(query)).scalars())
 
     async def bound_key(self, enclave_uid: str) -> str | None:
-        """Return the digest of the key that an enclave is bound to; None = not yet."""
+        """Return the digest of the key that an enclave is bound to; None if not yet."""
         query = select(KEYS.c.key_digest).where(KEYS.c.enclave_uid == enclave_uid)
         async with self._engine.connect() as connection:
             return (await connection.execute(query)).scalar_one_or_none()
@@ -240,7 +240,7 @@ class CertificateOrders:
         certificate: str | None = None,
         not_after: datetime | None = None,
     ) -> CertificateOrder:
-        """Add an order, with its certificate if that was signed at once.
+        """Add an order, with its certificate if that was signed immediately.
 
         Returns
         -------
@@ -293,7 +293,7 @@ class CertificateOrders:
         Returns
         -------
         CertificateOrder | None
-            The order; None = nothing is due. Its submission is already recorded.
+            The order; None if nothing is due. Its submission is already recorded.
         """
         due = and_(
             ORDERS.c.state == OrderState.QUEUED.value,
@@ -388,7 +388,7 @@ class CertificateOrders:
             await connection.execute(change.values(**values))
 
     async def next_due(self) -> datetime | None:
-        """Return when the next order is due or its lease expires; None = none is queued."""
+        """Return when the next order is due or its lease expires; None if none is queued."""
         query = select(ORDERS.c.due_at, ORDERS.c.held_until).where(
             ORDERS.c.state == OrderState.QUEUED.value
         )

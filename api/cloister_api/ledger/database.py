@@ -28,10 +28,10 @@ class LedgerSettings(SettingsSection):
     """Where the ledger is."""
 
     path: Path | None = None
-    """SQLite file; one machine, any number of processes. Unset = PostgreSQL."""
+    """SQLite file; one machine, any number of processes. Unset means PostgreSQL."""
     url_file: Path | None = None
     """File with the address of a PostgreSQL database, which holds a password: one line such as
-    postgresql://user:password@host/database. Unset = SQLite."""
+    postgresql://user:password@host/database. Unset means SQLite."""
     key_material: Path
     """File with the two secret keys, mode 0600; `cloister admin-key init` creates it."""
 
@@ -164,7 +164,7 @@ def open_writer(place: Place) -> Engine:
 
 
 def migrate(place: Place) -> None:
-    """Migrate a ledger to the newest version; several processes may do so at once.
+    """Migrate a ledger to the newest version; several processes may do so concurrently.
 
     Parameters
     ----------
@@ -250,8 +250,8 @@ def engine_to_migrate(place: Place) -> Engine:
 def write_ahead(place: Path) -> None:
     """Switch an SQLite file to write-ahead logging, also while other processes do the same.
 
-    SQLite does not wait for its busy timeout here: a switch that meets another one fails at once
-    (SQLite, "Write-Ahead Logging", on SQLITE_BUSY).
+    SQLite does not wait for its busy timeout here: a switch that meets another one fails
+    immediately (SQLite, "Write-Ahead Logging", on SQLITE_BUSY).
 
     Raises
     ------
@@ -274,11 +274,11 @@ def write_ahead(place: Path) -> None:
 class WritingInTurn(AsyncEngine):
     """An SQLite file whose writers in one process take turns.
 
-    While SQLite waits for a lock it holds the connection's mutex, and whoever releases a statement
-    of that connection waits too. The garbage collector does that for statements that have failed,
-    in whatever thread it runs: in the event loop's, it would stop the very transaction that has the
-    lock, until the wait is over (https://sqlite.org/threadsafe.html, "serialized"). So writers of
-    one process wait for each other here, and for those of others in short waits.
+    While SQLite waits for a lock it holds the connection's mutex, and a thread that releases a
+    statement of that connection waits too. The garbage collector does that for statements that have
+    failed, in whatever thread it runs: in the event loop's, it would stop the very transaction that
+    has the lock, until the wait is over (https://sqlite.org/threadsafe.html, "serialized"). So
+    writers of one process wait for each other here, and for those of others in short waits.
     """
 
     def __init__(self, sync_engine: Engine) -> None:
@@ -323,7 +323,7 @@ def disable_driver_transactions(connection: Any, _: object) -> None:
 
 
 def begin_for_writing(connection: Connection) -> None:
-    """Take the write lock at once, or wait for it in this thread."""
+    """Take the write lock immediately, or wait for it in this thread."""
     deadline = monotonic() + BUSY_SECONDS
     while True:
         try:

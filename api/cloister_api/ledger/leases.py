@@ -29,7 +29,7 @@ class Lease:
         self._length = round(seconds * 1000)
 
     async def hold(self, now: datetime) -> bool:
-        """Acquire or renew the lease; False = another facade holds it.
+        """Acquire or renew the lease; False if another facade holds it.
 
         Parameters
         ----------

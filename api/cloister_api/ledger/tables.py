@@ -235,7 +235,7 @@ SESSIONS = Table(
     Index(None, "user"),
 )
 """Sessions, found by the HMAC of the cookie's value; who may do what stands in the Organizations
-alone."""
+only."""
 
 SESSION_LINKS = Table(
     "session_links",

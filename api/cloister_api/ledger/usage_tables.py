@@ -189,4 +189,4 @@ LEASES = Table(
     Column("holder", String(36), nullable=False),
     Column("until", BigInteger, nullable=False),
 )
-"""Which facade does what one of them is to do, and until when, in Unix milliseconds."""
+"""Which facade does what only one of them must do, and until when, in Unix milliseconds."""

@@ -31,7 +31,7 @@ class ServedEnclave:
     enclave: str
     """uid of the Enclave."""
     organization: str
-    """Identifier of its Organization; empty = it is no longer known."""
+    """Identifier of its Organization; empty if it is no longer known."""
     container: str
     """Identifier of its container."""
     name: str
@@ -45,7 +45,7 @@ class ServedEnclave:
     begin: int
     """When it was promoted, in microseconds."""
     end: int | None
-    """When it was demoted, in microseconds; None = it serves."""
+    """When it was demoted, in microseconds; None if it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Slice:
 
 
 def unfit(served: ServedEnclave) -> str:
-    """Return which value of an enclave the ledger has no room for; empty = all fit."""
+    """Return which value of an enclave the ledger has no room for; empty if all fit."""
     texts = {"enclave": 64, "organization": 64, "container": 64, "name": 253}
     for field, longest in texts.items():
         value = getattr(served, field)
@@ -72,7 +72,7 @@ def unfit(served: ServedEnclave) -> str:
 
 
 def due_until(served: ServedEnclave, now: int) -> int:
-    """Return until when an enclave is to be metered.
+    """Return until when an enclave is metered.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class ErrorKind:
     example: str
     """A message."""
     more: dict[str, Any] | None = None
-    """Further fields of the example; None = none."""
+    """Further fields of the example; None if there is none."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ SCHEMES: dict[str, Any] = {
         "in": "cookie",
         "name": "__Host-cloister",
         "description": "Session of the dashboard, at the dashboard's address and for requests of "
-        "its own pages alone; `cloister` in the name is the setting `service`. Members read, "
+        "only its own pages; `cloister` in the name is the setting `service`. Members read, "
         "administrators change. The header X-Organization names the organization where the person "
         "is in several.",
     },

@@ -77,7 +77,7 @@ async def open_payments(
     Parameters
     ----------
     settings
-        How Stripe is read; None = it is not.
+        How Stripe is read; None if it is not.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class StripeReader:
     """Reads the data of customers from Stripe."""
 
     def __init__(self, settings: StripeSettings, key: str) -> None:
-        # The SDK must not report this machine and its requests to its maker.
+        # The SDK must not report this machine and its requests to its vendor.
         stripe.enable_telemetry = False
         self._within = settings.timeout_seconds
         self._http = stripe.HTTPXClient(timeout=settings.timeout_seconds)

@@ -42,8 +42,8 @@ class StripeSettings(SettingsSection):
     """File with a secret key (sk_…) or, better, a restricted one (rk_…) that may read customers,
     subscriptions, invoices, charges and payment intents. Required."""
     webhook_secret_file: Path | None = None
-    """File with the secret of the webhook endpoint (whsec_…); unset = webhooks are not accepted,
-    and a change of a subscription is noticed at the next refresh."""
+    """File with the secret of the webhook endpoint (whsec_…); unset means webhooks are not
+    accepted, and a change of a subscription is noticed at the next refresh."""
     container_products: Products
     """Products whose subscription is the container subscription. Required."""
     token_products: Products
@@ -77,7 +77,7 @@ class StripeSecrets:
     key: str = field(repr=False)
     """Secret or restricted key."""
     webhook: str | None = field(default=None, repr=False)
-    """Secret of the webhook endpoint; None = webhooks are not accepted."""
+    """Secret of the webhook endpoint; None means webhooks are not accepted."""
 
 
 def read_secrets(settings: StripeSettings) -> StripeSecrets:

@@ -28,9 +28,9 @@ class Payment(StripeObject):
     """The payment intent or charge behind a payment of an invoice."""
 
     payment_intent: Reference | None = None
-    """Payment intent; None = there is none."""
+    """Payment intent; None if there is none."""
     charge: Reference | None = None
-    """Charge, where it has no payment intent; None = it has one."""
+    """Charge, where it has no payment intent; None if it has one."""
 
 
 class InvoicePayment(StripeObject):
@@ -100,7 +100,7 @@ class Charge(StripeObject):
     description: str | None = None
     """Text that the seller wrote."""
     payment_intent: Reference | None = None
-    """Payment intent; None = there is none."""
+    """Payment intent; None if there is none."""
 
 
 class StripePrice(StripeObject):
@@ -172,7 +172,7 @@ def transactions(
 ) -> list[Transaction]:
     """Merge invoices and charges.
 
-    A charge that pays an invoice, or tried to, is part of it and not listed by itself. Drafts of
+    A charge that pays an invoice, or tried to, is part of it and not listed on its own. Drafts of
     invoices are not transactions.
     """
     by_payment: dict[str, list[Charge]] = {}

@@ -95,7 +95,7 @@ def verify(body: bytes, signature: str, secret: str) -> None:
 
 
 def customer_of(body: bytes) -> str | None:
-    """Return the customer whose subscriptions may have changed; None = none.
+    """Return the customer whose subscriptions may have changed; None if there is none.
 
     Raises
     ------

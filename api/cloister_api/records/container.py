@@ -89,9 +89,9 @@ class ReplacementLinks:
     """How one container is connected with others."""
 
     replaces: str | None = None
-    """Identifier of the container that it replaces; None = none, or that is gone."""
+    """Identifier of the container that it replaces; None if there is none, or that is gone."""
     replaced_by: str | None = None
-    """Identifier of the container that replaces it; None = none does."""
+    """Identifier of the container that replaces it; None if none does."""
 
 
 NO_LINKS = ReplacementLinks()
@@ -150,7 +150,7 @@ class ShownUpdate:
     status: UpdatePhase
     """How far it is."""
     type: UpdateType
-    """How it takes over."""
+    """How it is promoted."""
     message: str = ""
     """Why it failed; empty otherwise."""
 
@@ -162,7 +162,7 @@ class ShownState:
     phase: ContainerPhase
     """The status word."""
     update: ShownUpdate | None
-    """The update in progress or failed; None = none."""
+    """The update in progress or failed; None if there is none."""
     seen: bool = True
     """Whether the operator has seen the request, so that its messages are about it."""
 
@@ -209,7 +209,7 @@ def shown_state(container: Container) -> ShownState:
 
 
 def failed_start(container: Container) -> ShownUpdate | None:
-    """Return a failed start with another tag than served last; None = it is no such one.
+    """Return a failed start with another tag than served last; None if it is not such a start.
 
     Without it only `requested_tag` would name the release that was tried.
     """
@@ -233,7 +233,7 @@ def is_only_promoted(container: Container) -> bool:
 
 
 def reported_update(status: ContainerStatus) -> ShownUpdate | None:
-    """Return the update that the operator reports; None = none."""
+    """Return the update that the operator reports; None if there is none."""
     update = status.update
     if update is None:
         return None
@@ -252,7 +252,7 @@ def container_record(
     Parameters
     ----------
     deployment
-        The Deployment of its repository; None = not seen yet.
+        The Deployment of its repository; None if not seen yet.
     """
     container = cached.container
     spec, status = requested_spec(container), container.status
@@ -322,7 +322,7 @@ def shown_host(spec: ContainerSpec, status: ContainerStatus, *, seen: bool) -> H
 
 
 def moved_tag_warnings(cached: CachedContainer) -> list[ReleaseProblem] | None:
-    """Return the warning that the tag of the present release moved; None = it is not known to.
+    """Return the warning that the tag of the present release moved; None if it is not known to.
 
     What an action has just found counts before the condition that the operator will set for it.
     """
@@ -334,7 +334,7 @@ def moved_tag_warnings(cached: CachedContainer) -> list[ReleaseProblem] | None:
 
 
 def served_domain(container: Container) -> str:
-    """Return the public host name that serves, or would; empty = the operator does not say yet.
+    """Return the public host name that serves, or would; empty if the operator does not say yet.
 
     A requested one does not serve while the update to it runs or has failed, nor when its Domain
     was lost.
@@ -367,12 +367,12 @@ def is_staging(container: Container, deployment: Deployment | None, *, updating:
 
 
 def preview_of(status: ContainerStatus) -> str | None:
-    """Return the host name at which a staged update can be tried; None = there is none."""
+    """Return the host name at which a staged update can be tried; None if there is none."""
     return (status.update.preview or None) if status.update is not None else None
 
 
 def asked_resources(config: ServiceConfig | None) -> str:
-    """Return the value of `ASKED_ANNOTATION` for a file; empty = the file is not known."""
+    """Return the value of `ASKED_ANNOTATION` for a file; empty if the file is not known."""
     if config is None:
         return ""
     return json.dumps({"cpus": config.cpus, "memoryMB": config.memory, "gpus": config.gpus})

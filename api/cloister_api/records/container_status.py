@@ -1,4 +1,4 @@
-"""From a Container and its Enclaves to how it is. Pure: it follows from the objects alone."""
+"""Status of a container, computed only from the Container and its Enclaves."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -25,7 +25,7 @@ from cloister_crds.lifecycle.state.reasons import REASONS
 
 
 def candidate_of(status: ContainerStatus) -> str:
-    """Return the name of the enclave on its way, or of the failed update; empty = none."""
+    """Return the name of the starting enclave, or of the failed update; empty if there is none."""
     update = status.update.enclave if status.update is not None else ""
     return status.candidate or update
 
@@ -41,9 +41,9 @@ def status_record(
     Parameters
     ----------
     serving
-        The Enclave that serves; None = none does.
+        The Enclave that serves; None if none does.
     candidate
-        The Enclave on its way; None = there is none.
+        The Enclave on its way; None if there is none.
     """
     status, state = held.container.status, shown_state(held.container)
     return ContainerStatusResponse(

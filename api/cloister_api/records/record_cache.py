@@ -29,7 +29,7 @@ class CachedRecord:
     organization: Organization
     """The organization."""
     deployment: Deployment | None
-    """The deployment; None = there was none."""
+    """The deployment; None if there was none."""
     links: ReplacementLinks
     """Containers that it replaces or is replaced by."""
     content: bytes
@@ -55,7 +55,7 @@ class RecordCache:
         Parameters
         ----------
         deployment
-            The Deployment of its repository; None = not seen yet.
+            The Deployment of its repository; None if not seen yet.
         """
         uid = container.container.metadata.uid
         kept = self._kept.get(uid)

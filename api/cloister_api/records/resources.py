@@ -49,7 +49,7 @@ def value_written_at(meta: ObjectMeta, reported: datetime | None) -> str:
     meta
         Metadata of the object that the value belongs to.
     reported
-        When the operator found a new value; None = it has not found one.
+        When the operator found a new value; None if it has not found one.
     """
     times = (created_at(meta), meta.annotations.get(VALUE_ANNOTATION))
     return max(filter(None, (*times, optional_timestamp(reported))))
@@ -116,7 +116,7 @@ def domain_record(domain: Domain, users: Sequence[ContainerUser]) -> DomainRespo
 
 
 def registry_record(credential: RegistryCredential | None) -> RegistryStatusResponse:
-    """Return the status of a registry's credentials; None = there are none."""
+    """Return the status of a registry's credentials; None if there are none."""
     if credential is None:
         return RegistryStatusResponse(has_credentials=False, expired=False)
     status = credential.status

@@ -35,7 +35,7 @@ MICROSECONDS = 1_000_000
 
 
 def optional_window(time: str | None) -> Window | None:
-    """Return the window that a query names; None = all time.
+    """Return the window that a query names; None means all time.
 
     Raises
     ------

@@ -256,7 +256,7 @@ async def get_container(
 async def delete_container(
     request: Request, container_id: ContainerId, versions: Versions
 ) -> Response:
-    """Delete a container: readers miss it at once, its name is free after the teardown."""
+    """Delete a container: it is gone immediately, its name is free after the teardown."""
     context, principal = context_of(request), principal_of(request)
     async with AuditedAction(request, "container.delete", container_id, success=204):
         held = await container_to_change(request, container_id, versions)
@@ -382,7 +382,7 @@ async def get_metrics(
 async def accept_update(
     request: Request, container_id: ContainerId, versions: Versions
 ) -> JsonResponse[ContainerResponse]:
-    """Let the staged update take over."""
+    """Promote the staged update."""
     context = context_of(request)
     async with AuditedAction(request, "container.update.accept", container_id):
         held = await container_to_change(request, container_id, versions)

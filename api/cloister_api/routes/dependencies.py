@@ -64,7 +64,7 @@ def person_of(request: Request, *, recent: bool = False) -> Principal:
     Parameters
     ----------
     recent
-        Whether they have to have proven a short while ago who they are.
+        Whether they must have proven recently who they are.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def record_response(
     Parameters
     ----------
     location
-        Path of a record that was created; None = none was.
+        Path of a record that was created; None if none was.
     """
     headers = {"location": location} if location is not None else {}
     headers["etag"] = f'"{versioned.version}"'
@@ -167,7 +167,7 @@ class StrictRoute(TypedRoute):
 
 
 def response_model(endpoint: Endpoint) -> Any:
-    """Return the body that an endpoint returns by its annotation; None = no JSON body.
+    """Return the body that an endpoint returns by its annotation; None if it has no JSON body.
 
     Of several the first one is the success; the others are declared with their status.
     """

@@ -39,14 +39,14 @@ HEADERS = [
 
 
 class CheckKeyRequest(msgspec.Struct):
-    """Body of the key check; what a shim of a later release sends beside it is ignored."""
+    """Body of the key check; further fields, of a shim of a later release, are ignored."""
 
     api_key: str
     """The key as the client sent it."""
     domain: str | None = None
-    """Host name that the enclave serves; None = only the key is checked."""
+    """Host name that the enclave serves; None means only the key is checked."""
     requested_host: str | None = None
-    """Host name that the client requested; None = the same."""
+    """Host name that the client requested; None means the same."""
     path: str | None = None
     """Path that the client requested. Old shims send it; keys hold for every path."""
 
@@ -141,7 +141,7 @@ class PemResponse(Response):
 
 
 class CollateralResponse(Response):
-    """An answer of a maker, byte for byte."""
+    """A vendor's response, byte for byte."""
 
     media_type = "application/octet-stream"
 
@@ -177,7 +177,7 @@ async def sign_certificate(
 
 @certificates_router.get("/api/shim/ca", response_class=PemResponse, responses=responses(404, 503))
 async def get_authority(request: Request) -> Response:
-    """Return the certificate that clients of enclaves are to trust, where an own one signs."""
+    """Return the certificate that clients of enclaves must trust, where an own one signs."""
     return PemResponse(context_of(request).certificates.authority_pem())
 
 

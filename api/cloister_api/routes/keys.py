@@ -57,7 +57,7 @@ async def list_keys(
 
 
 def number_in(cursor: str | None) -> int:
-    """Return the number of the key that a page follows; 0 = the page is the first.
+    """Return the number of the key that a page follows; 0 if the page is the first.
 
     Raises
     ------
@@ -117,7 +117,7 @@ async def delete_key(
 async def change_key(
     request: Request, number: Number, body: ChangeApiKeyRequest
 ) -> JsonResponse[ApiKeyResponse]:
-    """Change name or cap of a key, or switch it off or on, whoever created it."""
+    """Change name or cap of a key, or switch it off or on, also another user's."""
     context, principal = context_of(request), principal_of(request)
     async with AuditedAction(request, "api_key.update", number) as action:
         key = await context.accounts.keys.numbered(principal, number)
@@ -132,7 +132,7 @@ async def change_key(
 
 @router.delete("/by-id/{number}", responses=responses(404))
 async def delete_numbered_key(request: Request, number: Number) -> JsonResponse[MessageResponse]:
-    """Delete a key, whoever created it."""
+    """Delete a key, also another user's."""
     context, principal = context_of(request), principal_of(request)
     async with AuditedAction(request, "api_key.delete", number) as action:
         key = await context.accounts.keys.numbered(principal, number)

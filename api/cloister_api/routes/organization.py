@@ -72,7 +72,7 @@ async def list_members(
 async def put_member(
     request: Request, user: User, body: PutMemberRequest
 ) -> JsonResponse[MemberResponse]:
-    """Add somebody, or change their role; a session alone may. Admin keys end with the role."""
+    """Add somebody, or change their role; only a session may. Admin keys end with the role."""
     async with AuditedAction(request, "member.put", user):
         context, principal = context_of(request), person_of(request, recent=True)
         await context.members.put(principal, user, body.role)
@@ -87,7 +87,7 @@ async def put_member(
     openapi_extra=SESSION_ALONE,
 )
 async def remove_member(request: Request, user: User) -> Response:
-    """Remove somebody, whose admin keys end; a session alone may."""
+    """Remove somebody, whose admin keys end; only a session may."""
     async with AuditedAction(request, "member.remove", user, success=204):
         principal = person_of(request, recent=True)
         await context_of(request).members.expel(principal, user)
@@ -98,7 +98,7 @@ async def remove_member(request: Request, user: User) -> Response:
 async def list_admin_keys(
     request: Request, limit: Limit = None, cursor: Cursor = None
 ) -> JsonResponse[list[AdminKeyResponse]]:
-    """List the admin keys of the organization, oldest first, without values; for sessions alone."""
+    """List the admin keys of the organization, oldest first, without values; only for sessions."""
     context, principal = context_of(request), person_of(request)
     now = context.clock()
     records = [
@@ -118,7 +118,7 @@ async def list_admin_keys(
 async def create_admin_key(
     request: Request, body: CreateAdminKeyRequest
 ) -> JsonResponse[AdminKeyResponse]:
-    """Create an admin key of who is signed in, which ends with their role; a session alone may."""
+    """Create an admin key of who is signed in, which ends with their role; only a session may."""
     async with AuditedAction(request, "admin_key.create", body.name, success=201) as action:
         context, principal = context_of(request), person_of(request, recent=True)
         days = "" if body.days is None else str(body.days)
@@ -134,7 +134,7 @@ async def create_admin_key(
     openapi_extra=SESSION_ALONE,
 )
 async def reveal_admin_key(request: Request, key_id: KeyId) -> JsonResponse[AdminKeyValueResponse]:
-    """Return the value of an admin key, to its creator alone; for sessions alone."""
+    """Return the value of an admin key, only to its creator and to sessions."""
     async with AuditedAction(request, "admin_key.reveal", key_id):
         principal = person_of(request, recent=True)
         value = await context_of(request).admin_key_desk.reveal(principal, key_id)
@@ -148,7 +148,7 @@ async def reveal_admin_key(request: Request, key_id: KeyId) -> JsonResponse[Admi
     openapi_extra=SESSION_ALONE,
 )
 async def revoke_admin_key(request: Request, key_id: KeyId) -> Response:
-    """Revoke an admin key permanently, whoever created it; a session alone may."""
+    """Revoke an admin key permanently, also another user's; only a session may."""
     async with AuditedAction(request, "admin_key.revoke", key_id, success=204):
         await context_of(request).admin_key_desk.revoke(person_of(request), key_id)
     return Response(status_code=204)

@@ -46,7 +46,7 @@ TIME = Query(description="Window that ends now.", json_schema_extra={"enum": lis
 Time = Annotated[str, TIME]
 """A window; judged by `window_of`, so that the error names the windows."""
 OptionalTime = Annotated[str | None, TIME]
-"""A window; None = all time."""
+"""A window; None means all time."""
 
 ConsistencyToken = Annotated[
     str | None,
@@ -78,9 +78,9 @@ class VersionHeaders:
     """The versions that a change of a container is about."""
 
     token: str | None
-    """Version that must have been seen (X-Consistency-Token); None = any."""
+    """Version that must have been seen (X-Consistency-Token); None means any."""
     match: str | None
-    """Versions that may be changed (If-Match); None = any."""
+    """Versions that may be changed (If-Match); None means any."""
 
 
 async def version_headers(token: ConsistencyToken = None, match: IfMatch = None) -> VersionHeaders:
@@ -92,7 +92,7 @@ Versions = Annotated[VersionHeaders, Depends(version_headers)]
 
 
 def checked_idempotency_key(key: str | None) -> str | None:
-    """Return the Idempotency-Key of a create; None = none was sent.
+    """Return the Idempotency-Key of a create; None if none was sent.
 
     Raises
     ------
@@ -141,11 +141,11 @@ def paginate(
     sort_key
         Returns what orders the entries; no two have the same.
     limit
-        Entries at most; None = all, or `MAX_LIMIT` with a cursor.
+        Entries at most; None means all, or `MAX_LIMIT` with a cursor.
     cursor
-        Start of the page; None = at the beginning.
+        Start of the page; None means the beginning.
     kept
-        Other parameters of the query that the next page needs too; None = none.
+        Other parameters of the query that the next page needs too; None if there is none.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def next_page(
     last
         Sort key of the last entry of this one.
     kept
-        Other parameters of the query that the next page needs too; None = none.
+        Other parameters of the query that the next page needs too; None if there is none.
     """
     others = {name: value for name, value in (kept or {}).items() if value is not None}
     query = urlencode({**others, "limit": size, "cursor": encode_cursor(last)})
@@ -218,7 +218,7 @@ class ResponseHeader:
     description: str
     """What it says."""
     minimum: int | None = None
-    """Least value of a number; None = it is a text."""
+    """Least value of a number; None if it is a text."""
     required: bool = False
     """Whether every response has it."""
 
@@ -296,7 +296,7 @@ def responses(
 
 
 def json_body(schema: str, description: str) -> dict[str, Any]:
-    """Declare a body that a route parses by itself.
+    """Declare a body that a route parses itself.
 
     Parameters
     ----------

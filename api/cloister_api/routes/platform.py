@@ -62,7 +62,7 @@ async def get_readiness(
 
 
 def unready_reasons(state: State) -> list[str]:
-    """Return what requests would have to wait for; empty = they may be sent here."""
+    """Return what requests would wait for; empty if they may be sent here."""
     if state.shutdown.begun:
         return ["the facade ends"]
     if state.context is None:

@@ -35,9 +35,9 @@ class ApiKeyResponse(ResponseBody):
     disabled: bool
     """Whether it was switched off."""
     expires_at: Timestamp | None
-    """When it ceases to be valid; null = never."""
+    """When it ceases to be valid; null if never."""
     max_tokens: int | None
-    """How many tokens it may use in all; null = no cap."""
+    """How many tokens it may use in all; null means no cap."""
     metadata: dict[str, Any]
     """Free-form."""
     tokens_used: Count
@@ -53,7 +53,7 @@ class ApiKeyResponse(ResponseBody):
     created_at: Timestamp
     """When it was created."""
     last_used_at: Timestamp | None
-    """When it was last used; null = never."""
+    """When it was last used; null if never."""
 
 
 class AuditRowResponse(ResponseBody):
@@ -71,9 +71,9 @@ class AuditRowResponse(ResponseBody):
     """How it was attempted: with an admin key, in the dashboard, by a command of the installation,
     or by something that happened, such as a notice of the payment processor."""
     key_id: str | None
-    """Identifier of the admin key; null = none was used."""
+    """Identifier of the admin key; null if none was used."""
     session_id: str | None
-    """Identifier of the session of the dashboard; null = it was none."""
+    """Identifier of the session of the dashboard; null if it was none."""
     action: str
     """What was attempted, such as `container.create`."""
     target: str
@@ -290,7 +290,7 @@ class Transaction(ResponseBody):
     status: str
     """Such as `completed`."""
     invoice_url: Omittable[str] = None
-    """Where the invoice can be seen; on invoices alone."""
+    """Where the invoice can be seen; only on invoices."""
 
 
 class TransactionsResponse(ResponseBody):
@@ -377,7 +377,7 @@ Days = Annotated[int, Field(ge=1, le=3650), BeforeValidator(whole)]
 
 
 class PutMemberRequest(RequestBody):
-    """What somebody is to be in the organization."""
+    """Role that the user gets in the organization."""
 
     role: str = Field(json_schema_extra={"enum": [*Role]})
     """What the person may do: administrators everything, members read."""

@@ -59,7 +59,7 @@ class UsageMetric(StrEnum):
 
 
 class Effort(StrEnum):
-    """How much a model is to reason."""
+    """How much a model reasons."""
 
     LOW = "low"
     """Little."""
@@ -145,7 +145,7 @@ class Pricing(Part):
     cached_input_token_price_per_1m: Annotated[
         Number | None, Field(alias="cachedInputTokenPricePer1M", exclude_if=is_none)
     ] = None
-    """For a million cached input tokens; unset = as input tokens."""
+    """For a million cached input tokens; unset means the price of input tokens."""
 
 
 class CategoryBreakdown(Part):
@@ -183,7 +183,7 @@ class EndpointParams(Part):
     enable: Parameters
     """Parameters that switch it on."""
     disable: Parameters | None = None
-    """Parameters that switch it off; unset = it cannot be."""
+    """Parameters that switch it off; unset if it cannot be."""
 
 
 class ReasoningConfig(Part):
@@ -215,7 +215,7 @@ class ChatConfig(Part):
     intelligence: dict[Reasoning, Whole] | None = None
     """Scores by setting of reasoning."""
     reasoning_config: ReasoningConfig | None = None
-    """How reasoning is requested; unset = the model does not reason."""
+    """How reasoning is requested; unset if the model does not reason."""
 
 
 class ModelRecord(Part):
@@ -262,7 +262,7 @@ class ModelRecord(Part):
     tool_calling: Flag
     """Whether it calls tools."""
     chat: Flag | None = None
-    """Whether it chats; unset = when its type is chat."""
+    """Whether it chats; unset means if its type is chat."""
     experimental: Flag | None = None
     """Whether it may go without notice."""
     deprecated: Flag | None = None

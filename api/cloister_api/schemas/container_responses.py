@@ -52,7 +52,7 @@ class ContainerResponse(ResponseBody):
     current_tag: str
     """Tag that serves or last served; before the first is ready, the requested tag."""
     requested_tag: str
-    """Tag that is to run: what a start, an update or automatic updates bring; `current_tag` when
+    """Desired tag: what a start, an update or automatic updates bring; `current_tag` when
     nothing else is under way."""
     cpus: Count
     """Processors of the enclave."""
@@ -93,7 +93,7 @@ class ContainerResponse(ResponseBody):
     update_status: Omittable[UpdatePhase] = None
     """How far the update is."""
     update_type: Omittable[UpdateType] = None
-    """How the update takes over."""
+    """How the update is promoted."""
     preview_domain: Omittable[str] = None
     """Host name at which a staged update can be tried."""
     replaces: Omittable[Uuid] = None
@@ -210,7 +210,7 @@ class NamedSecretResponse(ResponseBody):
     name: str
     """Its name."""
     found: SecretOwner
-    """Who has it: one of the `organization` has to be in `secrets` of the create."""
+    """Who has it: one of the `organization` must be in `secrets` of the create."""
 
 
 class ReleaseVerdictResponse(ResponseBody):
@@ -247,7 +247,7 @@ class NameVerdictResponse(ResponseBody):
     name: str
     """The name."""
     internal_domain: Omittable[str] = None
-    """Host name that a new container of the name has; absent for what is no name."""
+    """Host name that a new container of the name has; absent if the name is invalid."""
     reason: Omittable[str] = None
     """Why it cannot."""
 

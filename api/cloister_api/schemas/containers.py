@@ -64,7 +64,7 @@ SECRET_PATTERN = r"^[A-Za-z0-9_-]+$"  # noqa: S105 - a pattern of names
 HOST_PATTERN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 """Names of Hosts."""
 HOST_OR_DEFAULT_PATTERN = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
-"""Names of Hosts, and empty = the default one."""
+"""Names of Hosts, and empty means the default one."""
 NUL_PATTERN = r"^[^\u0000]*$"
 """Texts without the character NUL."""
 _DASHED = "use lowercase letters, digits and hyphens, no hyphen at the ends"
@@ -139,15 +139,15 @@ class CreateContainerRequest(ContainerRequest):
     debug: bool = False
     """Whether it is a debug container."""
     staging: bool | None = None
-    """Whether updates wait for accept; None = the deployment's default."""
+    """Whether updates wait for accept; None means the deployment's default."""
     custom_domain: Domain | None = None
-    """Verified domain; None = the generated one alone."""
+    """Verified domain; None means only the generated one."""
     host: HostName | None = None
-    """Host to run on; None = the default one."""
+    """Host to run on; None means the default one."""
     gpus: Gpus | None = None
-    """GPU count; None = the file's."""
+    """GPU count; None means the file's."""
     replaces: Id | None = None
-    """Identifier of the container that this one takes over from; None = none."""
+    """Identifier of the container that this one takes over from; None if there is none."""
     disable_confidential: bool = False
     """Whether it runs without the TEE of the Host."""
 
@@ -156,32 +156,32 @@ class ContainerChanges(ContainerRequest):
     """What a relaunch may change, and a validate may ask about; what is left out stays as it is."""
 
     variables: Variables | None = None
-    """The whole new set; None = the present one."""
+    """The whole new set; None means the present one."""
     secrets: SecretNames | None = None
-    """The whole new list; None = the present one."""
+    """The whole new list; None means the present one."""
     ssh_keys: KeyNames | None = None
-    """The whole new list; None = the present one, and none without debug."""
+    """The whole new list; None means the present one, and none without debug."""
     debug: bool | None = None
-    """Debug or not; None = as it is."""
+    """Debug or not; None means unchanged."""
     staging: bool | None = None
-    """Staging or not; None = as it is."""
+    """Staging or not; None means unchanged."""
     gpus: Gpus | None = None
-    """New GPU count; None = as it is."""
+    """New GPU count; None means unchanged."""
     custom_domain: Annotated[str, StringConstraints(max_length=253)] | None = None
-    """New domain; empty = back to the generated one; None = as it is."""
+    """New domain; empty means back to the generated one; None means unchanged."""
     host: (
         Annotated[str, StringConstraints(max_length=253, pattern=HOST_OR_DEFAULT_PATTERN)] | None
     ) = None
-    """New host; empty = back to the default one; None = as it is."""
+    """New host; empty means back to the default one; None means unchanged."""
     disable_confidential: bool | None = None
-    """Without the TEE of the Host or with it; None = as it is, and with it without debug."""
+    """Without the TEE of the Host or with it; None means unchanged, and with it without debug."""
 
 
 class RelaunchRequest(ContainerChanges):
     """Body of POST …/relaunch and …/start: only what changes."""
 
     tag: Tag | None = None
-    """New tag; None = the present one."""
+    """New tag; None means the present one."""
 
 
 class AutoUpdateRequest(RequestBody):
@@ -215,7 +215,7 @@ class GithubConnectionRequest(RequestBody):
 
     @property
     def wanted(self) -> bool:
-        """Whether the container is to be connected."""
+        """Whether to connect the container."""
         return any((self.enabled, self.connected, self.github_app_connected))
 
 
@@ -227,11 +227,11 @@ class ValidateReleaseRequest(ContainerChanges):
     tag: Tag
     """Tag with a published release."""
     instance_name: Annotated[str, StringConstraints(max_length=253)] | None = None
-    """Name of the container that is meant; None = its name is not judged."""
+    """Name of the container that is meant; None if its name is not judged."""
     container_id: Id | None = None
-    """Container that is to be relaunched; None = none."""
+    """Container to relaunch; None if there is none."""
     replace_container_id: Id | None = None
-    """Container that is to be replaced; None = none."""
+    """Container to replace; None if there is none."""
 
 
 class ValidateNameRequest(RequestBody):
@@ -242,6 +242,6 @@ class ValidateNameRequest(RequestBody):
     debug: bool = False
     """Whether it is for a debug container."""
     custom_domain: Annotated[str, StringConstraints(max_length=1024)] | None = None
-    """Custom domain that is meant; None = none."""
+    """Custom domain that is meant; None if there is none."""
     container_id: Id | None = None
-    """Container that keeps its name in a relaunch; None = none."""
+    """Container that keeps its name in a relaunch; None if there is none."""

@@ -82,9 +82,9 @@ class CreateApiKeyRequest(RequestBody):
     name: KeyName
     """Name that usage is reported under."""
     expires_at: Annotated[datetime, BeforeValidator(moment)] | None = None
-    """When it ceases to be valid; None = never."""
+    """When it ceases to be valid; None if never."""
     max_tokens: Cap | None = None
-    """How many tokens it may use in all; None and 0 = no cap."""
+    """How many tokens it may use in all; None and 0 mean no cap."""
     metadata: Annotated[dict[str, Any], AfterValidator(fitting)] = Field(default_factory=dict)
     """Free-form; at most 5,120 bytes."""
 
@@ -95,20 +95,20 @@ class UpdateApiKeyRequest(RequestBody):
     key: str
     """Full value of the key."""
     name: KeyName | None = None
-    """New name; None = the present one."""
+    """New name; None means the present one."""
     max_tokens: Cap | None = None
-    """New cap; 0 = none; None = the present one."""
+    """New cap; 0 means no cap; None means the present one."""
 
 
 class ChangeApiKeyRequest(RequestBody):
     """Body of PATCH /api/keys/by-id/:id."""
 
     name: KeyName | None = None
-    """New name; None = the present one."""
+    """New name; None means the present one."""
     max_tokens: Cap | None = None
-    """New cap; 0 = none; None = the present one."""
+    """New cap; 0 means no cap; None means the present one."""
     disabled: bool | None = None
-    """Whether it is switched off; None = as it is."""
+    """Whether it is switched off; None means unchanged."""
 
 
 class KeyUsageRequest(RequestBody):

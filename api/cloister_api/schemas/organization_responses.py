@@ -51,7 +51,7 @@ class EntitlementsResponse(ResponseBody):
     private_registries: bool
     """The organization may keep registry credentials."""
     domain_suffixes: list[str]
-    """Suffixes that custom domains must be below; empty = no custom domains."""
+    """Suffixes that custom domains must be below; empty means no custom domains."""
     public_inference: bool
     """API keys of other organizations are admitted at the domains of this one."""
 
@@ -127,11 +127,11 @@ class SessionResponse(ResponseBody):
     via: Literal["key", "session"]
     """How the caller is known: by an admin key, or by a session of the dashboard."""
     key_id: Uuid | None
-    """Identifier of the admin key, as the audit trail has it; null = a session."""
+    """Identifier of the admin key, as the audit trail has it; null for a session."""
     session_id: Uuid | None
-    """Identifier of the session, as the audit trail has it; null = an admin key."""
+    """Identifier of the session, as the audit trail has it; null for an admin key."""
     expires_at: Timestamp | None
-    """When the admin key expires, or the session ends at the latest; null = never."""
+    """When the admin key expires, or the session ends at the latest; null if never."""
     organizations: list[MembershipResponse]
     """Organizations that the caller reaches: that of the admin key, or all that name the user."""
 
@@ -150,13 +150,13 @@ class AdminKeyResponse(ResponseBody):
     created_at: Timestamp
     """When it was created."""
     expires_at: Timestamp | None
-    """When it expires; null = never."""
+    """When it expires; null if never."""
     last_used_at: Timestamp | None
-    """When it was last used, a minute late at most; null = never."""
+    """When it was last used, a minute late at most; null if never."""
     revoked_at: Timestamp | None
-    """When it was revoked; null = it was not."""
+    """When it was revoked; null if it was not."""
     revoked_because: str | None
-    """Why it was revoked; null = it was not."""
+    """Why it was revoked; null if it was not."""
     valid: bool
     """Whether it counts now."""
 

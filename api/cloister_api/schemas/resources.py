@@ -20,7 +20,7 @@ from cloister_crds.kinds.secret import SECRET_NAME_PATTERN
 from cloister_crds.kinds.sshkey import KEBAB_PATTERN
 
 MOST_VALUE = 512 * 1024
-"""Longest value of a secret, in characters: it has to fit into a core Secret of 1 MiB."""
+"""Longest value of a secret, in characters: it must fit into a core Secret of 1 MiB."""
 
 Value = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VALUE)]
 
@@ -35,7 +35,7 @@ class CreateSecretRequest(RequestBody):
     value: Value = Field(repr=False)
     """The value."""
     repo: Repo | None = None
-    """Makes it a secret of this repository; None = of the organization."""
+    """Makes it a secret of this repository; None makes it one of the organization."""
 
 
 class UpdateSecretRequest(RequestBody):
@@ -105,9 +105,9 @@ class UpdateDeploymentRequest(RequestBody):
     tag: Tag
     """Tag to deploy."""
     staging: bool | None = None
-    """Whether the updates wait; None = the deployment's default."""
+    """Whether the updates wait; None means the deployment's default."""
     instance_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
-    """Containers to update; None = all of the deployment."""
+    """Containers to update; None means all of the deployment."""
     promote_release: bool = False
     """Refused: no source of repositories is written to."""
 
@@ -209,7 +209,7 @@ class DomainResponse(ResponseBody):
     verified: bool
     """Whether both records were found."""
     verified_at: Timestamp | None
-    """When they were; null = never."""
+    """When they were; null if never."""
     created_at: Timestamp
     """When it was added."""
     used_by: list[str]
@@ -223,11 +223,11 @@ class DomainResponse(ResponseBody):
     cname_target: str
     """Target of the CNAME record."""
     cname_configured: bool | None
-    """Whether the CNAME record was right at the last check; null = not checked yet."""
+    """Whether the CNAME record was right at the last check; null if not checked yet."""
     checked_at: Timestamp | None
-    """When DNS was last checked; null = not yet."""
+    """When DNS was last checked; null if not yet."""
     lost_at: Timestamp | None
-    """When it lost its verification; null = it did not, or is verified again."""
+    """When it lost its verification; null if it did not, or is verified again."""
     message: str
     """What the last check found and what to do; empty until the operator has seen the domain."""
 

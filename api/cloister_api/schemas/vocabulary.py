@@ -1,7 +1,7 @@
 """The API's words for what manifests call otherwise.
 
 A rule that holds at both doors has one sentence, in the contract or in the operator. Its references
-to fields are those of a manifest: ``spec.<field>``, or a name in camelCase. Whoever applies
+to fields are those of a manifest: ``spec.<field>``, or a name in camelCase. A reader who applies
 manifests reads them as they are; whatever the API shows passes through `in_api_words`.
 """
 
@@ -23,7 +23,7 @@ REFERENCE = re.compile(
         every="|".join(WORDS), camel="|".join(name for name in WORDS if not name.islower())
     )
 )
-"""A field of a manifest: after ``spec.``, or a name that is no other word."""
+"""A field of a manifest: after ``spec.``, or a name that is not another word."""
 ACTIONS = (
     (re.compile(r"[Ss]et spec\.state to Running to start it"), "start it"),
     (re.compile(r"Set spec\.promote to \S+, or accept the update,"), "Accept the update"),

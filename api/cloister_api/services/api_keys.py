@@ -49,7 +49,7 @@ class ApiKeyService:
         Parameters
         ----------
         limit
-            Keys at most; None = all.
+            Keys at most; None means all.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class ApiKeyService:
         Parameters
         ----------
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class ApiKeyService:
 
 
 def veiled(record: ApiKeyResponse) -> ApiKeyResponse:
-    """Return a record without the value, which a session is shown by a form alone."""
+    """Return a record without the value, which only a form shows to a session."""
     return record.model_copy(update={"key": masked(record.key)})
 
 

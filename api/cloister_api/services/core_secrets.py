@@ -1,4 +1,4 @@
-"""Core Secrets that the facade creates for values, beside the object that references them.
+"""Core Secrets that the facade creates for values, next to the object that references them.
 
 Values go from the request into a core Secret and nowhere else: no log, event, error or audit row.
 The value is written first, into a core Secret without an owner; then the object that references it
@@ -295,7 +295,7 @@ def encoded(values: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def owned_by(meta: Mapping[str, Any]) -> str:
-    """Return the uid of the object that a core Secret belongs to; empty = none."""
+    """Return the uid of the object that a core Secret belongs to; empty if there is none."""
     owners = meta.get("ownerReferences") or ()
     return next((str(each["uid"]) for each in owners if each.get("controller")), "")
 

@@ -48,7 +48,7 @@ UNKNOWN = ApiError(
 
 
 NO_ISSUER = unavailable(
-    "no issuer signs certificates here: the administrator has to set `certificates` in the "
+    "no issuer signs certificates here: the administrator must set `certificates` in the "
     "settings of the API",
     retry_after=LATEST,
 )
@@ -100,13 +100,13 @@ class Certificates:
         orders
             Orders in the ledger.
         settings
-            The issuer; None = there is none.
+            The issuer; None if there is none.
         authority
-            The own authority; None = another issuer signs.
+            The own authority; None if another issuer signs.
         permitted
             Which names an enclave may have certified now.
         reviews
-            Has the API server judge tokens; None = nobody signs.
+            Has the API server judge tokens; None if nobody signs.
         trigger
             Called when an order was queued.
         """
@@ -117,13 +117,13 @@ class Certificates:
         self._clock = clock
         self._settings = settings
         self.authority = authority
-        """The own authority; None = another issuer signs."""
+        """The own authority; None if another issuer signs."""
         self._permitted = permitted
         self._reviews = reviews
         self._trigger = trigger
 
     def authority_pem(self) -> str:
-        """Return the certificates that clients are to trust, PEM.
+        """Return the certificates that clients must trust, PEM.
 
         Raises
         ------
@@ -155,10 +155,10 @@ class Certificates:
             checked = read_request(csr)
         except RequestError as error:
             raise bad_request("csr", str(error)) from error
-        foreign = [name for name in checked.names if name not in enclave.hostnames]
-        if foreign:
+        unknown = [name for name in checked.names if name not in enclave.hostnames]
+        if unknown:
             raise forbidden(
-                f"{', '.join(foreign)}: not a host name of this enclave; it may request "
+                f"{', '.join(unknown)}: not a host name of this enclave; it may request "
                 f"{', '.join(enclave.hostnames) or 'none'}"
             )
         refusal = self._permitted.refusal(enclave, checked.names)
@@ -185,7 +185,7 @@ class Certificates:
         token = token.strip()
         said = read_pod_token(token) if scheme.lower() == "bearer" else None
         enclave = self._enclave_of(said.pod) if said is not None else None
-        # Whoever cannot read an Enclave does not know its uid, and costs the API server nothing.
+        # Users who cannot read an Enclave do not know its uid, and cost the API server nothing.
         if said is None or enclave is None or not said.is_for(enclave.uid):
             raise UNKNOWN
         if self._reviews is None:
@@ -195,7 +195,7 @@ class Certificates:
         return enclave
 
     def _enclave_of(self, pod: PodIdentity) -> CachedEnclave | None:
-        """Return the live Enclave of a Pod, which has its name; None = there is none."""
+        """Return the live Enclave of a Pod, which has its name; None if there is none."""
         entry = self._cache.enclaves.get(pod.name, pod.namespace)
         enclave = entry.value if entry is not None else None
         if enclave is None or not enclave.live or not enclave.signed:
@@ -370,7 +370,7 @@ class EnclaveCollateral:
     Parameters
     ----------
     per_hour
-        Requests of one enclave in an hour, and at once after a pause.
+        Requests of one enclave in an hour, and in one burst after a pause.
     monotonic
         Monotonic time in seconds.
     """

@@ -41,7 +41,7 @@ def has_version(version: str, match: str | None) -> bool:
     Parameters
     ----------
     match
-        The header: ``*``, or entity tags; a weak one matches nothing. None = any version.
+        The header: ``*``, or entity tags; a weak one matches nothing. None means any version.
     """
     if match is None or match.strip() == "*":
         return True
@@ -61,7 +61,7 @@ async def agreed(client: KubeClient, present: T, match: str | None, what: str) -
     present
         The object as the facade's cache has it, which may be stale.
     match
-        The header If-Match; None = any version.
+        The header If-Match; None means any version.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def precondition(present: Resource, match: str | None) -> dict[str, str]:
     present
         The object, from `agreed`.
     match
-        The header If-Match; None = any version.
+        The header If-Match; None means any version.
     """
     meta = {"uid": present.metadata.uid}
     if names_version(match):
@@ -139,7 +139,7 @@ async def patch_agreed(
     patch
         The changed keys, with `precondition`.
     match
-        The header If-Match; None = any version.
+        The header If-Match; None means any version.
 
     Returns
     -------
@@ -206,7 +206,7 @@ class CreateRequest:
     digest: str
     """Digest that retries of the request share, and no other request has."""
     retry_key: str | None
-    """Idempotency-Key of the client; None = none was sent."""
+    """Idempotency-Key of the client; None if none was sent."""
     action: str
     """Action of the create in the audit trail, such as ``secret.create``."""
 
@@ -221,7 +221,7 @@ class CreateRequest:
         body
             The body as JSON data, without what is secret in it.
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
         """
         content = msgspec.json.encode(body, order="deterministic")
         text = "\n".join((principal.caller, retry_key or "")).encode()

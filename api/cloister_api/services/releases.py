@@ -1,4 +1,4 @@
-"""Release webhooks: a forge notifies of a release, and followers of the repository check at once.
+"""Release webhooks: a forge reports a release, and followers of the repository check immediately.
 
 The webhook is only a trigger: whatever it contains, the release is looked up at the source.
 """
@@ -73,7 +73,7 @@ class WebhookError(Exception):
 
 
 def read_webhook_secret(path: Path | None) -> bytes | None:
-    """Read the secret that signs release webhooks; None = none is set.
+    """Read the secret that signs release webhooks; None if none is set.
 
     Raises
     ------
@@ -220,6 +220,6 @@ def repository_of(body: bytes) -> str:
         raise too_deep(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(
-            "", f"the body is no release event: {error}; send the webhook as application/json"
+            "", f"the body is not a release event: {error}; send the webhook as application/json"
         ) from error
     return event.repository.full_name

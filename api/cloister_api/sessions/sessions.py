@@ -133,7 +133,7 @@ class Sessions:
         Parameters
         ----------
         authenticated_at
-            When they last proved at the provider who they are, in UTC; None = it does not say, so
+            When they last proved at the provider who they are, in UTC; None if it does not say, so
             that nothing counts as recent.
         """
         proven = authenticated_at or NEVER
@@ -148,7 +148,7 @@ class Sessions:
         Parameters
         ----------
         subject
-            Subject at the provider; empty = nobody, as far as was seen.
+            Subject at the provider; empty means nobody, as far as was seen.
         """
         now = self._clock()
         if len(self._refused) == REFUSED and now - self._refused[0] < timedelta(minutes=1):
@@ -168,7 +168,7 @@ class Sessions:
         )
 
     async def end(self, session: SessionRow, *, because: str, request_id: str) -> None:
-        """End a session, at once in all replicas."""
+        """End a session, immediately in all replicas."""
         if await self._table.end(session.id, because=because, now=self._clock()):
             await self._record("session.end", session, request_id)
 
@@ -226,7 +226,7 @@ class Sessions:
 
 
 def is_over(session: SessionRow, now: datetime, settings: SessionSettings) -> bool:
-    """Return whether a session has ended, by itself or because somebody ended it."""
+    """Return whether a session has ended: it expired, or was ended."""
     idle = timedelta(minutes=settings.idle_minutes)
     return session.ended_at is not None or session.ends_at <= now or session.seen_at + idle <= now
 

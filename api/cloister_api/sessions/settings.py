@@ -20,7 +20,7 @@ class DashboardListenSettings(SettingsSection):
     host: str = "127.0.0.1"
     """Address to bind. Default 127.0.0.1."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8090
-    """Port to bind; 0 = a free one, reported in the output. Default 8090."""
+    """Port to bind; 0 means a free one, reported in the output. Default 8090."""
 
 
 class SessionSettings(SettingsSection):
@@ -76,7 +76,7 @@ class DashboardSettings(SettingsSection):
     streams: StreamSettings = Field(default_factory=StreamSettings)
     """How many pages are kept current."""
     oidc: OpenIdSettings | None = None
-    """The OpenID provider that signs people in; unset = one-time links alone."""
+    """The OpenID provider that signs people in; unset means only one-time links."""
 
     @field_validator("address")
     @classmethod
@@ -86,16 +86,16 @@ class DashboardSettings(SettingsSection):
         Raises
         ------
         ValueError
-            When it is no address, or neither https nor of this machine.
+            When it is not an address, or neither https nor of this machine.
         """
         try:
             parts = urlsplit(value)
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise ValueError(f"{value} is no address: {error}") from error
+            raise ValueError(f"{value} is not an address: {error}") from error
         if not is_host(host) or parts.username or parts.query or parts.fragment:
             raise ValueError(
-                f"{value} is no address; write one such as https://console.example.com"
+                f"{value} is not an address; write one such as https://console.example.com"
             )
         if parts.path not in {"", "/"}:
             raise ValueError(f"{value} has a path; the dashboard is the whole of its address")

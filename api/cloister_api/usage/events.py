@@ -25,7 +25,7 @@ AHEAD_US = 600_000_000
 LARGEST = 1_000_000_000
 """Largest quantity of one meter in one event."""
 ATTRIBUTE_BYTES = 4_096
-"""Largest attributes that are kept beside the model."""
+"""Largest attributes that are kept in addition to the model."""
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -65,11 +65,11 @@ class UsageEvent(msgspec.Struct, gc=False):
     operation: Operation
     """The operation."""
     meters: Annotated[list[Meter], msgspec.Meta(max_length=32)] | None
-    """Measured quantities; None = none, as Go writes an empty list."""
+    """Measured quantities; None if there is none, as Go writes an empty list."""
     request_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-    """Identifier of the request; None = not reported."""
+    """Identifier of the request; None if not reported."""
     api_key: Annotated[str, msgspec.Meta(max_length=500)] | None = None
-    """Regular key that is charged; None = none, the event stays unattributed."""
+    """Regular key that is charged; None if there is none, the event stays unattributed."""
     customer_requests: Quantity | None = None
     """Requests of the customer; an inner request counts 0. None: see `requests_of`."""
     attributes: msgspec.Raw = ABSENT
@@ -82,7 +82,7 @@ class Attributes(msgspec.Struct, gc=False):
     """The attributes that are read; the rest is kept as received."""
 
     model: Annotated[str, msgspec.Meta(max_length=253)] = ""
-    """Model; empty = none."""
+    """Model; empty if there is none."""
 
 
 class UsageReport(msgspec.Struct):
@@ -91,7 +91,7 @@ class UsageReport(msgspec.Struct):
     delivery_id: Identifier
     """Identifier of the delivery, the nonce of its signature."""
     events: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)] | None
-    """Events, not validated yet; None = none, as Go writes an empty list."""
+    """Events, not validated yet; None if there is none, as Go writes an empty list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +144,19 @@ class CountedEvent(msgspec.Struct, gc=False):
     operation: str
     """Operation."""
     model: str
-    """Model; empty = none."""
+    """Model; empty if there is none."""
     api_key: str | None
-    """Key that is charged, a secret; None = none."""
+    """Key that is charged, a secret; None if there is none."""
     tokens: tuple[int, int, int]
     """Input, output and cached input tokens."""
     requests: int
     """Requests of the customer."""
     others: dict[str, int] | None
-    """Quantities of other meters; None = none."""
+    """Quantities of other meters; None if there is none."""
     request_id: str | None
-    """Identifier of the request; None = not reported."""
+    """Identifier of the request; None if not reported."""
     attributes: str | None
-    """Attributes as received, JSON; None = none, or too large to keep."""
+    """Attributes as received, JSON; None if there is none, or too large to keep."""
 
     @override
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ class ReportSignature:
         return cls(*values)
 
     def check_form(self) -> None:
-        """Refuse what is no signature, whatever the body is.
+        """Refuse what is not a signature, whatever the body is.
 
         Raises
         ------

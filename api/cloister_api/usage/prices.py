@@ -37,7 +37,7 @@ class Price:
     meter: str
     """What is charged; ``request`` for each request of a customer."""
     model: str
-    """Model; empty = every model without a price of its own."""
+    """Model; empty means every model without a price of its own."""
     amount: int
     """Nano-dollars for a million of the meter, or for one request."""
 
@@ -116,7 +116,7 @@ def cost_of(
     tokens
         Input, output and cached input tokens; the cached ones are part of the input.
     others
-        Quantities of other meters; None = none.
+        Quantities of other meters; None if there is none.
     """
     given, made, cached = tokens
     parts = (given - cached) * rates.input + cached * rates.cached + made * rates.output
@@ -137,7 +137,7 @@ class Prices:
         self._times = [one.effective_from for one in self._lists]
 
     def at(self, occurred_at: int) -> PriceList | None:
-        """Return the list in effect at a time in microseconds; None = there was none yet.
+        """Return the list in effect at a time in microseconds; None if there was none yet.
 
         Of several lists with the same time the last imported one counts.
         """
@@ -289,7 +289,7 @@ async def import_prices(
 
 
 def price_count(connection: Connection) -> int:
-    """Return the number of the newest list; 0 = there is none."""
+    """Return the number of the newest list; 0 if there is none."""
     query = select(PRICE_VERSIONS.c.id).order_by(PRICE_VERSIONS.c.id.desc()).limit(1)
     return int(connection.execute(query).scalar() or 0)
 

@@ -81,7 +81,7 @@ class UsageQueries:
         Parameters
         ----------
         window
-            The window; None = all time.
+            The window; None means all time.
         now
             Present time in UTC.
         """
@@ -101,7 +101,7 @@ class UsageQueries:
         Parameters
         ----------
         window
-            The window; None = all time.
+            The window; None means all time.
         now
             Present time in UTC.
         """
@@ -262,7 +262,7 @@ def added(columns: Any) -> list[Any]:
 
 
 async def number_of(connection: AsyncConnection, organization_id: str) -> int | None:
-    """Return the number of an organization; None = it has no usage."""
+    """Return the number of an organization; None if it has no usage."""
     same = (NAMES.c.kind == "organization") & (NAMES.c.name == organization_id)
     return (await connection.execute(select(NAMES.c.id).where(same))).scalar()
 
@@ -284,7 +284,7 @@ async def key_names(connection: AsyncConnection, organization_id: str) -> dict[i
 MOST_GROUPS = 50
 """Groups that are shown one by one."""
 Group = tuple[str | None, str | None]
-"""Names of key and model; None = it is not grouped by that."""
+"""Names of key and model; None if it is not grouped by that."""
 
 
 class BreakdownBy(StrEnum):

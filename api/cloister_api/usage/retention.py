@@ -66,9 +66,9 @@ class DeadLetter:
     reason: str
     """Why it was not counted."""
     key: int | None
-    """Number of the API key that it names; None = none, or an unknown one."""
+    """Number of the API key that it names; None if there is none, or an unknown one."""
     event: str
-    """The event without its key, cut at `EVENT_LENGTH`; empty = it could not be read."""
+    """The event without its key, cut at `EVENT_LENGTH`; empty if it could not be read."""
 
 
 def keep(
@@ -194,7 +194,7 @@ MARK = SEQUENCES.c.name == "events_deleted"
 
 
 async def prune(engine: AsyncEngine, now: datetime, event_days: int) -> int:
-    """Delete expired events, dead letters, buckets and nonces; several facades may do so at once.
+    """Delete expired events, dead letters, buckets and nonces; several facades may do so.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def check(engine: Engine, now: datetime) -> list[str]:
     Returns
     -------
     list of str
-        The differences; empty = none.
+        The differences; empty if there is none.
     """
     if engine.dialect.name != "sqlite":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")

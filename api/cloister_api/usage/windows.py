@@ -18,7 +18,7 @@ class Level:
     seconds: int
     """Length of a bucket."""
     keep: int | None
-    """Seconds that buckets are kept, longer than any window needs; None = for ever."""
+    """Seconds that buckets are kept, longer than any window needs; None means forever."""
     by_key: bool = True
     """Whether there are sums by key."""
     points: bool = True
@@ -191,7 +191,7 @@ class BucketRun:
     end: int
     """Unix second after the last one."""
     sign: int
-    """1 = they are added, -1 = they are subtracted."""
+    """1 = they are added, -1 if they are subtracted."""
 
     @property
     def weight(self) -> float:
@@ -213,7 +213,7 @@ def cover(begin: int, end: int, levels: tuple[Level, ...] = KEY_LEVELS) -> list[
     end
         Unix second after it, a multiple of the least size, the present or soon after it.
     levels
-        Sizes of buckets, the smallest first; each is a multiple of the one before.
+        Sizes of buckets, the smallest first; each is a multiple of the previous one.
     """
     return _covered(begin, end, end, levels)[1]
 

@@ -282,7 +282,7 @@ def admit(fresh: list[tuple[VerifiedReport, ReportOutcome]], seen: Collection[by
 
 
 def inserted(connection: Connection, rows: list[tuple[Any, ...]]) -> bool:
-    """Insert events as if none was counted before; False = one was, and nothing is inserted.
+    """Insert events as if none was counted before; False means one was, and nothing is inserted.
 
     Retries are rare, so that checking for them first would cost each event a lookup.
     """
@@ -319,7 +319,7 @@ def write_sums(connection: Connection, collected: CollectedSums, change: int) ->
 
 
 def record_nonce(connection: Connection, delivery: VerifiedReport) -> bool:
-    """Record the nonce of a report; False = it was used with another body."""
+    """Record the nonce of a report; False if it was used with another body."""
     same = (DELIVERIES.c.reporter == delivery.reporter) & (DELIVERIES.c.nonce == delivery.nonce)
     digest = connection.execute(select(DELIVERIES.c.digest).where(same)).scalar()
     if digest is None:

@@ -81,7 +81,7 @@ class GpuInterval:
     memory: float
     """Memory in use in KiB on average."""
     memory_given: float
-    """Memory that they have, in KiB; 0 = unknown."""
+    """Memory that they have, in KiB; 0 if unknown."""
 
     @property
     def amounts(self) -> Amounts:
@@ -98,7 +98,7 @@ def gpu_interval_between(
     Parameters
     ----------
     before
-        The sample before; None = this is the first one.
+        The sample before; None if this is the first one.
     longest
         Seconds between two samples after which the time between is a gap.
 
@@ -168,7 +168,7 @@ def add_interval(
 ) -> None:
     """Spread what was used over the buckets of every size that the interval overlaps.
 
-    Its ends are rounded to whole milliseconds first: if each bucket's part were rounded by itself,
+    Its ends are rounded to whole milliseconds first: if each bucket's part were rounded on its own,
     used and given amounts would no longer match in a bucket of a few milliseconds.
 
     Parameters

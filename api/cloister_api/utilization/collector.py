@@ -142,7 +142,7 @@ class UtilizationCollector:
         return targets
 
     async def _usages(self, *, wanted: bool) -> Mapping[Place, PodUsage]:
-        """Ask the Metrics API for the usage of all enclaves; empty = it gives none."""
+        """Ask the Metrics API for the usage of all enclaves; empty if it gives none."""
         if not wanted:
             return {}
         try:

@@ -96,7 +96,7 @@ class GpuExporters:
         return [str(parsed.copy_with(host=address)) for address in found[:EXPORTERS]]
 
     async def _read(self, url: str, place: str, limit: asyncio.Semaphore) -> GpuReport | None:
-        """Query one exporter; None = it did not respond as one."""
+        """Query one exporter; None if it did not respond as one."""
         try:
             async with limit, asyncio.timeout(SECONDS):
                 report = read_gpus(await self._text(url, place))

@@ -47,7 +47,7 @@ class PodUsage:
     window: float
     """Length of the window in seconds."""
     containers: Mapping[str, ContainerUsage]
-    """By name; without those of which an amount is missing or is no quantity."""
+    """By name; without those of which an amount is missing or is not a quantity."""
 
 
 class _Metadata(msgspec.Struct):
@@ -82,7 +82,7 @@ def read_pod_metrics(content: bytes) -> Mapping[Place, PodUsage]:
     Raises
     ------
     ValueError
-        When the content is no list.
+        When the content is not a list.
     """
     try:
         items = msgspec.json.decode(content, type=_List).items or []
@@ -101,7 +101,7 @@ def read_pod_metrics(content: bytes) -> Mapping[Place, PodUsage]:
 
 
 def usage_of(pod: _Pod) -> PodUsage | None:
-    """Return what a Pod used; None = its window is no duration."""
+    """Return what a Pod used; None if its window is not a duration."""
     window = read_duration(pod.window)
     if window is None:
         return None
@@ -115,7 +115,7 @@ def usage_of(pod: _Pod) -> PodUsage | None:
 
 
 def quantity(text: str) -> float | None:
-    """Parse a quantity such as ``1500n``, ``64Mi`` or ``1e3``; None = it is none, or negative."""
+    """Parse a quantity such as ``1500n``, ``64Mi`` or ``1e3``; None if it is none, or negative."""
     match = QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -145,11 +145,11 @@ class GpuReading:
     """What one GPU, or one instance of it, was used for."""
 
     busy: float | None
-    """Share of time in use, from 0 to 1; None = it does not tell."""
+    """Share of time in use, from 0 to 1; None if it does not tell."""
     memory: float
     """Memory in use, in KiB."""
     memory_given: float
-    """Memory that it has, in KiB; 0 = it does not tell."""
+    """Memory that it has, in KiB; 0 if it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class GpuReport:
     """GPUs of each Pod. Several containers may have the same one."""
 
     def totals_of(self, place: Place) -> GpuTotals | None:
-        """Return the sum of a Pod's GPUs; None = it has none."""
+        """Return the sum of a Pod's GPUs; None if it has none."""
         gpus = self.pods.get(place)
         return GpuTotals.of(self.gpus[gpu] for gpu in gpus) if gpus else None
 

@@ -164,7 +164,7 @@ def number_of(connection: Connection, container: SeriesKey) -> int:
 def points_of(container: SeriesKey, window: Window, span: Span) -> Select[Any]:
     """Build the query of a series."""
     begin = (UTILIZATION.c.bucket // window.interval * window.interval).label("begin")
-    # Series of older releases have the identifier of the container alone as their name.
+    # Series of older releases have only the identifier of the container as their name.
     names = (name_of(container), container[1])
     numbers = select(NAMES.c.id).where(NAMES.c.kind == KIND, NAMES.c.name.in_(names))
     sums = [func.sum(UTILIZATION.c[name]).cast(BigInteger) for name in AMOUNTS]
@@ -204,12 +204,12 @@ def point(
 
 
 def gib(given: int, observed: int) -> float | None:
-    """Return memory in GB of 2^30 bytes from KiB-milliseconds; None = nothing was observed."""
+    """Return memory in GB of 2^30 bytes from KiB-milliseconds; None if nothing was observed."""
     return round(given / observed / GIB, 2) if observed else None
 
 
 def share(used: int, given: int) -> float | None:
-    """Return a utilization in percent; None = nothing was given."""
+    """Return a utilization in percent; None if nothing was given."""
     return round(100 * used / given, 2) if given else None
 
 

@@ -102,7 +102,7 @@ def test_a_link_for_no_user_is_refused(dashboard: Dashboard, user: str) -> None:
     given = ("session", "link", "--user", user, "--config", str(dashboard.settings))
     refused = run_command(*given, check=False)
     assert refused.returncode == 1
-    assert "is no user" in refused.stderr
+    assert "is not a user name" in refused.stderr
 
 
 def test_without_a_dashboard_nobody_gets_a_link(world: FacadeInstallation) -> None:

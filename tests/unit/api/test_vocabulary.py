@@ -122,8 +122,8 @@ def test_no_word_of_rest_is_said_at_manifests() -> None:
             "The container is stopped; start it.",
         ),
         (
-            "It waits. Set spec.promote to b, or accept the update, to let it take over.",
-            "It waits. Accept the update to let it take over.",
+            "It waits. Set spec.promote to b, or accept the update, to promote it.",
+            "It waits. Accept the update to promote it.",
         ),
         (
             "name another Host, or accept that with spec.acceptSharedNetwork.",

@@ -1,4 +1,4 @@
-"""Admin keys: for administrators alone, who signed in a short while ago where a value is at stake.
+"""Admin keys: only for administrators, who signed in a short while ago where a value is at stake.
 
 The value of a key is in no page: the form that reveals it is answered by the value as plain text,
 which no cache keeps.

@@ -90,7 +90,7 @@ def change_of(form: Form) -> dict[str, Any]:
 
 
 async def reveal(request: Request) -> Response:
-    """Return the value of a key as plain text, to its creator alone."""
+    """Return the value of a key as plain text, only to its creator."""
     number = request.path_params["number"]
 
     async def write(_: Form, __: AuditedWrite) -> Response:

@@ -60,7 +60,7 @@ def choices_of(request: Request) -> dict[str, Any]:
 
 
 def requested_of(form: Form) -> dict[str, Any]:
-    """Return what a form asks for, by the fields of the REST API.
+    """Return what a form requests, by the fields of the REST API.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def variables_of(text: str) -> dict[str, str]:
 
 
 def present(spec: ContainerSpec) -> dict[str, Any]:
-    """Return what a container asks for, by the fields of the REST API."""
+    """Return what a container requests, by the fields of the REST API."""
     return {
         "variables": {each.name: each.value for each in spec.variables},
         "secrets": list(spec.secrets),
@@ -161,7 +161,7 @@ def changes_of(form: Form, spec: ContainerSpec) -> dict[str, Any]:
 
 
 def container_manifest_of(name: str, namespace: str, changes: Mapping[str, Any]) -> str:
-    """Return changes as the part of a manifest that whoever manages the Container writes.
+    """Return changes as the part of a manifest that the Container's manager writes.
 
     Parameters
     ----------
@@ -185,14 +185,14 @@ def container_manifest_of(name: str, namespace: str, changes: Mapping[str, Any])
 
 
 def differs(name: str, value: Any, now: Mapping[str, Any]) -> bool:
-    """Return whether a field asks for something else; the order of lists does not count."""
+    """Return whether a field requests something else; the order of lists does not count."""
     if isinstance(value, list):
         return set(value) != set(now[name])
     return bool(value != now[name])
 
 
 async def show_settings(request: Request) -> Response:
-    """Show what the container asks for."""
+    """Show what the container requests."""
     return await settings_page(request, None)
 
 
@@ -204,7 +204,7 @@ async def settings_page(
     Parameters
     ----------
     form
-        What was typed; None = the container as it is.
+        What was typed; None means the container as it is.
     problem
         Why it was not done.
     """
@@ -233,7 +233,7 @@ async def settings_page(
 
 
 def manifest_if_managed(held: CachedContainer, form: Form | None, problem: ApiError | None) -> str:
-    """Return what a form asks for as a manifest, where somebody else manages it; else empty."""
+    """Return what a form requests as a manifest, where somebody else manages it; else empty."""
     meta = held.container.metadata
     if form is None or problem is None or problem.status != HTTPStatus.CONFLICT:
         return ""
@@ -311,9 +311,9 @@ async def new_page(
     Parameters
     ----------
     problem
-        Why nothing was created; None = nothing was to be.
+        Why nothing was created; None if nothing was requested.
     verdict
-        What was found about the release; None = it was not checked.
+        What was found about the release; None if it was not checked.
     """
     context, principal = context_of(request), principal_of(request)
     return render(

@@ -99,7 +99,7 @@ async def container_page(
     Parameters
     ----------
     problem
-        Why what a form asked for was not done; None = nothing was.
+        Why what a form requested was not done; None if nothing was requested.
     """
     context, principal = context_of(request), principal_of(request)
     held = await context.reader.get(
@@ -266,7 +266,7 @@ class Attempt:
 
 
 Do = Callable[[Attempt], Awaitable[CachedContainer | None]]
-"""Does something, and returns the container after it; None = it is gone."""
+"""Does something, and returns the container after it; None if it is gone."""
 
 
 async def stop(attempt: Attempt) -> CachedContainer:
@@ -287,7 +287,7 @@ async def relaunch(attempt: Attempt) -> CachedContainer:
 
 
 async def accept(attempt: Attempt) -> CachedContainer:
-    """Let the staged update take over."""
+    """Promote the staged update."""
     return await attempt.context.updater.accept(attempt.held)
 
 
@@ -306,7 +306,7 @@ async def delete(attempt: Attempt) -> None:
     """
     name = attempt.held.container.display_name
     if attempt.form.get("name") != name:
-        raise bad_request("name", f"name: write {name} to delete this container for good")
+        raise bad_request("name", f"name: write {name} to delete this container permanently")
     await attempt.context.updater.delete(attempt.principal, attempt.held)
 
 
@@ -328,7 +328,7 @@ def requested(form: Form) -> RelaunchRequest:
     Raises
     ------
     pydantic.ValidationError
-        When it is no tag.
+        When it is not a tag.
     """
     tag = form.get("tag")
     return RelaunchRequest(tag=tag) if tag else RelaunchRequest()
@@ -348,7 +348,7 @@ ACTIONS: dict[str, tuple[str, Do]] = {
 
 
 async def act(request: Request) -> Response:
-    """Do what a form asks for, and show the container; what is refused is said on its page."""
+    """Do what a form requests, and show the container; its page shows a refusal."""
     name, identifier = request.path_params["action"], request.path_params["id"]
     if name not in ACTIONS:
         raise ApiError(404, "NOT_FOUND", "nothing of this name can be done to a container")

@@ -46,7 +46,7 @@ ANYBODY = Member(user="NAME", role=Role.MEMBER)
 """Stands for a new member in an example."""
 
 Change = Callable[[Form], Awaitable[MembersChanged]]
-"""Does what a form asks for."""
+"""Does what a form requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Person:
     user: str
     """Name."""
     role: Role | None
-    """Role; None = not a member any more."""
+    """Role; None if not a member any more."""
     other_role: Role
     """The role that the person can get."""
     irreplaceable: bool
@@ -132,7 +132,7 @@ def page_after(slug: str, actor: str, user: str, done: MembersChanged, *, remove
     actor
         Who did it; after a demotion or removal of their own they see less.
     removed
-        Whether the person is no member after it.
+        Whether the person is not a member after it.
     """
     if removed and actor == user:
         return "/organizations?all"

@@ -24,12 +24,12 @@ from cloister_clients.kube import KubeError
 from cloister_crds.kinds.organization import Role
 
 Write = Callable[[Form, AuditedWrite], Awaitable[str | Response]]
-"""Does what a form asks for, and returns the address of the page after it, or a response."""
+"""Does what a form requests, and returns the address of the page after it, or a response."""
 Again = Callable[[Request, Form, ApiError], Awaitable[Response]]
 """Returns the page of a form with what was typed, and why that was not done."""
 
 Change = Callable[[Context, Principal, Form], Awaitable[str | None]]
-"""Does what a form asks for, and returns the identifier of what it made; None = nothing new."""
+"""Does what a form requests, and returns the identifier of what it made; None means nothing new."""
 
 START = "/session/start"
 """Path at which a sign-in by the provider begins."""
@@ -42,7 +42,7 @@ class SignInAgain:
     minutes: int
     """For how many minutes a sign-in is recent."""
     address: str
-    """Address of the link to the provider; empty = there is none, and a new one-time link is
+    """Address of the link to the provider; empty if there is none, and a new one-time link is
     needed."""
 
 
@@ -51,9 +51,9 @@ class LivePage:
     """How a page keeps itself current."""
 
     stream: str
-    """Address of its stream; empty = it has none."""
+    """Address of its stream; empty if it has none."""
     every: int
-    """Seconds after which it fetches itself in any case; 0 = never."""
+    """Seconds after which it fetches itself in any case; 0 if never."""
 
 
 def context_of(request: Request) -> Context:
@@ -87,7 +87,7 @@ def moment_of(request: Request) -> str:
 
 
 def require_admin(request: Request) -> None:
-    """Let administrators of the organization alone go on: members read.
+    """Admit only administrators of the organization: members read.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def require_recent(request: Request) -> None:
 
 
 def sign_in_again(request: Request, path: str) -> SignInAgain | None:
-    """Return how to sign in again for what needs a recent sign-in; None = there is no need."""
+    """Return how to sign in again for what needs a recent sign-in; None if there is no need."""
     if signed_in_recently(request):
         return None
     settings: DashboardSettings = request.app.state.settings
@@ -135,7 +135,7 @@ def start_address(path: str, *, recent: bool = False) -> str:
     path
         Page to go to afterwards.
     recent
-        Whether the person has to have proven a short while ago who they are.
+        Whether the person must have proven recently who they are.
     """
     query = {} if path == "/" else {"next": path}
     if recent:
@@ -168,12 +168,12 @@ def audited(request: Request, action: str, target: str, *, success: int = 200) -
 async def submit(
     request: Request, action: str, target: str, write: Write, again: Again, *, success: int = 200
 ) -> Response:
-    """Do what a form asks for, as an administrator, and go on to another page.
+    """Do what a form requests, as an administrator, and redirect to another page.
 
     Parameters
     ----------
     target
-        What it is done to; empty = the field ``name`` or ``domain`` of the form.
+        What it is done to; empty means the field ``name`` or ``domain`` of the form.
     again
         Returns the page with why it was not done.
     success
@@ -207,7 +207,7 @@ async def change(
     then: str,
     success: int = 200,
 ) -> Response:
-    """Do what a form asks for, as an administrator, and go on to a page of the organization.
+    """Do what a form requests, as an administrator, and redirect to a page of the organization.
 
     Parameters
     ----------
@@ -240,11 +240,11 @@ def render(
     Parameters
     ----------
     problem
-        Why something was not done, which decides the status; None = nothing was not.
+        Why something was not done, which decides the status; None if everything was.
     parts
         What the page shows, by the feed's names: it fetches itself when one of them changes.
     every
-        Seconds after which it fetches itself in any case; 0 = never.
+        Seconds after which it fetches itself in any case; 0 if never.
     """
     pages: Pages = request.app.state.pages
     shared: dict[str, Any] = {"session": request.scope["state"]["session"], "problem": problem}

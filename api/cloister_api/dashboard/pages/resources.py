@@ -361,12 +361,12 @@ async def update_deployment(request: Request) -> Response:
 
 
 def update_of(form: Form) -> UpdateDeploymentRequest:
-    """Return the update that a form asks for, of the ticked containers alone.
+    """Return the update that a form requests, only of the ticked containers.
 
     Raises
     ------
     pydantic.ValidationError
-        When it is no tag.
+        When it is not a tag.
     """
     wait = {"": None, "wait": True, "at-once": False}.get(form.get("staging"))
     return UpdateDeploymentRequest(

@@ -128,7 +128,7 @@ async def refused(request: Request, error: SignInRefused) -> Response:
 async def signed_in(
     request: Request, session: SessionRow, value: str, path: str = HOME
 ) -> Response:
-    """Put a new session in the place of the one before, and lead to a page."""
+    """Put a new session in place of the previous one, and redirect to a page."""
     context, state = context_of(request), request.scope["state"]
     if state["session"] is not None:
         because = "signed in again in the same browser"
@@ -160,7 +160,7 @@ async def use_link(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    """End the session, also of one that has just ended by itself."""
+    """End the session, also one that has just expired."""
     context = context_of(request)
     to = "/session"
     if request.scope["state"]["session"] is not None:
@@ -192,7 +192,7 @@ def attempt_cookie(request: Request) -> str:
 
 
 def keep(response: Response, name: str, value: str, seconds: int) -> None:
-    """Have the browser keep a cookie, for this host alone and out of reach of scripts."""
+    """Have the browser keep a cookie, only for this host and out of reach of scripts."""
     response.set_cookie(
         name, value, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax"
     )

@@ -62,12 +62,12 @@ def is_part(text: str) -> bool:
 
 
 class EventStream(Response):
-    """A response that goes on until its page, its session, its membership or the process ends.
+    """A response that continues until its page, its session, its membership or the process ends.
 
     Parameters
     ----------
     since
-        Moment of the feed at which the page was made; empty = now.
+        Moment of the feed at which the page was made; empty means now.
     is_member
         Returns whether the user's role is still what it was.
     """
@@ -118,7 +118,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _next(self, follower: Follower) -> str | None:
-        """Wait, and return the name of the next event; None = there is nothing to say."""
+        """Wait, and return the name of the next event; None if there is nothing to say."""
         try:
             async with asyncio.timeout(BEAT_SECONDS):
                 await follower.woken.wait()

@@ -37,13 +37,13 @@ class AdminKey:
     created_at: datetime
     """When it was created, in UTC."""
     expires_at: datetime | None
-    """When it expires, in UTC; None = never."""
+    """When it expires, in UTC; None if never."""
     revoked_at: datetime | None
-    """When it was revoked permanently, in UTC; None = it was not."""
+    """When it was revoked permanently, in UTC; None if it was not."""
     revoked_because: str | None
-    """Why it was revoked; None = it was not."""
+    """Why it was revoked; None if it was not."""
     last_used_at: datetime | None
-    """When it was last used, in UTC, about a minute late; None = never."""
+    """When it was last used, in UTC, about a minute late; None if never."""
 
     @classmethod
     def of(cls, row: RowMapping) -> Self:
@@ -79,7 +79,7 @@ class AdminKeys:
         now
             Present time in UTC.
         expires_at
-            When it expires; None = never.
+            When it expires; None if never.
 
         Returns
         -------
@@ -111,7 +111,7 @@ class AdminKeys:
         Parameters
         ----------
         organization
-            Slug; None = of all organizations.
+            Slug; None means all organizations.
         """
         query = select(ADMIN_KEYS).order_by(ADMIN_KEYS.c.created_at, ADMIN_KEYS.c.id)
         if organization is not None:
@@ -121,7 +121,7 @@ class AdminKeys:
         return [AdminKey.of(row) for row in rows]
 
     async def value(self, key_id: str) -> str | None:
-        """Return the value of a key, for its creator alone; None = no such key.
+        """Return the value of a key, only for its creator; None if there is no such key.
 
         Raises
         ------
@@ -209,9 +209,9 @@ class Reporter:
     created_at: datetime
     """When it was created, in UTC."""
     revoked_at: datetime | None
-    """When it was revoked permanently, in UTC; None = it was not."""
+    """When it was revoked permanently, in UTC; None if it was not."""
     secret: bytes | None = field(default=None, repr=False)
-    """What it signs with; None = not read."""
+    """What it signs with; None if not read."""
 
 
 class Reporters:
@@ -250,7 +250,7 @@ class Reporters:
         return [Reporter(row.id, row.created_at, row.revoked_at) for row in rows]
 
     async def find(self, name: str) -> Reporter | None:
-        """Return a reporter that was not revoked, with its secret; None = there is none.
+        """Return a reporter that was not revoked, with its secret; None if there is none.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Reporters:
         return Reporter(row.id, row.created_at, None, secret.encode())
 
     async def revoke(self, name: str, now: datetime) -> bool:
-        """Revoke a reporter permanently; False = there is none, or it was revoked before."""
+        """Revoke a reporter permanently; False if there is none, or it was revoked before."""
         change = (
             update(REPORTERS)
             .where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))

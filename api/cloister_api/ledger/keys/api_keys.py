@@ -39,21 +39,21 @@ class ApiKey:
     organization_id: str
     """Identifier of that Organization."""
     created_by: str
-    """User who created it and who alone may read its value."""
+    """User who created it; only they may read its value."""
     created_at: datetime
     """When it was created, in UTC."""
     expires_at: datetime | None
-    """When it expires, in UTC; None = never."""
+    """When it expires, in UTC; None if never."""
     max_tokens: int | None
-    """How many tokens it may use in all; None = no cap."""
+    """How many tokens it may use in all; None means no cap."""
     metadata: dict[str, Any]
     """Metadata that its creator stored with it."""
     disabled: bool
     """Whether an administrator switched it off."""
     deleted_at: datetime | None
-    """When it was deleted, in UTC; None = it was not."""
+    """When it was deleted, in UTC; None if it was not."""
     last_used_at: datetime | None
-    """When a check last succeeded, in UTC, about a minute late; None = never."""
+    """When a check last succeeded, in UTC, about a minute late; None if never."""
     input_tokens: int
     """Input tokens used."""
     output_tokens: int
@@ -109,13 +109,13 @@ class ApiKeys:
         now
             Present time in UTC.
         expires_at
-            When it expires; None = never.
+            When it expires; None if never.
         max_tokens
-            Cap; None = no cap.
+            Cap; None means no cap.
         metadata
             JSON text of an object.
         request
-            Digest of the request, by which a retry finds the key; None = not retryable.
+            Digest of the request, by which a retry finds the key; None if not retryable.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class ApiKeys:
             return ApiKey.of(made.mappings().one()), value
 
     async def made_by(self, request: str, organization_id: str) -> tuple[ApiKey, str] | None:
-        """Return the newest live key that a request made, and its value; None = there is none.
+        """Return the newest live key that a request made, and its value; None if there is none.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class ApiKeys:
         Parameters
         ----------
         limit
-            Keys at most; None = all.
+            Keys at most; None means all.
         """
         query = (
             records()
@@ -222,7 +222,7 @@ class ApiKeys:
         Parameters
         ----------
         organization
-            Slug; None = of all organizations.
+            Slug; None means all organizations.
         """
         query = records().where(API_KEYS.c.deleted_at.is_(None)).order_by(API_KEYS.c.id)
         if organization is not None:
@@ -232,11 +232,11 @@ class ApiKeys:
         return [ApiKey.of(row) for row in rows]
 
     async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
-        """Return the live key of an organization that has an index; None = there is none."""
+        """Return the live key of an organization that has an index; None if there is none."""
         return await self._one(API_KEYS.c.key_index == index, organization_id)
 
     async def numbered(self, number: int, organization_id: str) -> ApiKey | None:
-        """Return the live key of an organization that has a number; None = there is none."""
+        """Return the live key of an organization that has a number; None if there is none."""
         return await self._one(API_KEYS.c.id == number, organization_id)
 
     async def _one(self, which: ColumnElement[bool], organization_id: str) -> ApiKey | None:
@@ -250,12 +250,13 @@ class ApiKeys:
     async def values(
         self, organization_id: str, user: str, numbers: Collection[int] | None = None
     ) -> dict[int, str]:
-        """Return the values of a user's own live keys by number, for that user alone.
+        """Return the values of a user's own live keys by number, only for that user.
 
         Parameters
         ----------
         numbers
-            Numbers of keys, from the least to the greatest of which values are read; None = all.
+            Numbers of keys, from the least to the greatest of which values are read; None means
+            all.
 
         Raises
         ------

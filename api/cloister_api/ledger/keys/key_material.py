@@ -96,7 +96,7 @@ class KeyMaterial:
     sealing_key: bytes = field(repr=False)
     """Key that wraps the data keys; losing it makes sealed values unreadable."""
     previous_key: bytes | None = field(default=None, repr=False)
-    """Sealing key before the present one; None = no rotation is in progress."""
+    """Sealing key before the present one; None if no rotation is in progress."""
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -190,7 +190,7 @@ class KeyMaterial:
         return hmac.new(self.index_key, key.encode(), hashlib.sha256).digest()
 
     def seal(self, value: str, *, context: str) -> str:
-        """Seal a value so that it can be read in the same context alone.
+        """Seal a value so that it can be read only in the same context.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class KeyMaterial:
         Returns
         -------
         str or None
-            The re-sealed value; None = the present key sealed it already.
+            The re-sealed value; None if the present key sealed it already.
 
         Raises
         ------

@@ -48,7 +48,7 @@ class SessionRow:
     """A session."""
 
     id: str
-    """Identifier, which is no secret."""
+    """Identifier, which is not a secret."""
     user: str
     """User who signed in, as Organizations name their members."""
     method: SessionMethod
@@ -64,7 +64,7 @@ class SessionRow:
     ends_at: datetime
     """When it ends at the latest, in UTC."""
     ended_at: datetime | None
-    """When it was ended, in UTC; None = it was not."""
+    """When it was ended, in UTC; None if it was not."""
     ended_because: str | None
     """Why, for people."""
 
@@ -135,7 +135,7 @@ class SessionTable:
             return SessionRow.of(found.mappings().one()), value
 
     async def find(self, value: str) -> SessionRow | None:
-        """Return the session of a cookie's value, ended ones included; None = there is none."""
+        """Return the session of a cookie's value, ended ones included; None if there is none."""
         if not is_issued(value, self._material):
             return None
         query = select(SESSIONS).where(SESSIONS.c.token_index == self._material.index(value))
@@ -206,7 +206,7 @@ class SessionLinks:
         return token
 
     async def user(self, token: str, now: datetime) -> str | None:
-        """Return whom a link signs in; None = it is unknown, was used, or is too old."""
+        """Return whom a link signs in; None if it is unknown, was used, or is too old."""
         if not is_issued(token, self._material):
             return None
         query = select(SESSION_LINKS.c.user).where(*self._valid(token, now))
@@ -254,7 +254,7 @@ def new_token(material: KeySealer) -> str:
 
 
 def is_issued(token: str, material: KeySealer) -> bool:
-    """Return whether a value was issued by whoever has the key material."""
+    """Return whether a value was issued with the key material."""
     if not TOKEN.fullmatch(token):
         return False
     tag = tag_of(token[:RANDOM_CHARACTERS], material)

@@ -1,7 +1,7 @@
 """Which migrations a ledger has seen, and which releases can use it.
 
 A release uses what a later one has migrated while that says so, so that programs can be rolled
-back without the ledger, and replicas of two releases can run beside each other.
+back without the ledger, and replicas of two releases can run at the same time.
 """
 
 from sqlalchemy import Column, MetaData, String, Table, insert, inspect, select, update
@@ -28,7 +28,7 @@ EARLIER_VERSION = Table(
 
 
 def version_of(connection: Connection) -> str:
-    """Return the last migration that was applied to a ledger; empty = it is new."""
+    """Return the last migration that was applied to a ledger; empty if it is new."""
     tables = inspect(connection)
     for table in (VERSION, EARLIER_VERSION):
         if tables.has_table(table.name):

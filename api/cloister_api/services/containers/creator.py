@@ -56,7 +56,7 @@ class HostnameClaims:
         self._clock = clock
 
     async def holder(self, hostname: str) -> ClaimHolder | None:
-        """Return the holder of a host name; None = it is free.
+        """Return the holder of a host name; None if it is free.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class ContainerCreator:
         Parameters
         ----------
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
 
         Raises
         ------
@@ -365,7 +365,7 @@ def manifest_of(
 
 
 def holder_of(replaced: CachedContainer | None) -> ClaimHolder | None:
-    """Return the holder of the host names that are handed over; None = none are."""
+    """Return the holder of the host names that are handed over; None if none are."""
     if replaced is None:
         return None
     meta = replaced.container.metadata

@@ -64,7 +64,7 @@ class ContainerStatuses:
         return manager_records(held.owners, self._gitops, api_field)
 
     def _enclave(self, held: CachedContainer, name: str) -> CachedEnclave | None:
-        """Return the Enclave of a name, if it is the Container's; None = the cache has none."""
+        """Return the Enclave of a name, if it is the Container's; None if the cache has none."""
         meta = held.container.metadata
         entry = self._cache.enclaves.in_namespace(meta.namespace or "").get(name)
         if entry is None or entry.value.container_uid != meta.uid:
@@ -173,7 +173,7 @@ class ContainerReader:
         Parameters
         ----------
         token
-            Version that must be reached (X-Consistency-Token); None = whatever the cache has.
+            Version that must be reached (X-Consistency-Token); None means whatever the cache has.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class ContainerReader:
         Parameters
         ----------
         token
-            The version (X-Consistency-Token); None = whatever the cache has.
+            The version (X-Consistency-Token); None means whatever the cache has.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class ContainerReader:
         Parameters
         ----------
         at
-            resourceVersion of the write right after which they are listed; None = now.
+            resourceVersion of the write right after which they are listed; None means now.
 
         Raises
         ------
@@ -235,9 +235,9 @@ class ContainerReader:
         given
             Its identifier; any text from the path.
         token
-            Version that must be reached; None = whatever the cache has.
+            Version that must be reached; None means whatever the cache has.
         match
-            Header If-Match: versions that it may have; None = any.
+            Header If-Match: versions that it may have; None means any.
 
         Raises
         ------

@@ -71,7 +71,7 @@ def require_subscription(organization: Organization) -> None:
 
 
 def denial(problems: Iterable[Problem]) -> ApiError | None:
-    """Return why an organization may not make a request at all; None = it may.
+    """Return why an organization may not make a request at all; None if it may.
 
     Returns
     -------
@@ -90,12 +90,13 @@ def denial(problems: Iterable[Problem]) -> ApiError | None:
 def refused_change(
     problems: Iterable[Problem], *, retry_after: float | None = None
 ) -> ApiError | None:
-    """Return why a request is refused; None = it is not.
+    """Return why a request is refused; None if it is not.
 
     Parameters
     ----------
     retry_after
-        Seconds after which whoever did not respond wants to be asked again; None = it did not say.
+        Seconds after which the remote host that did not respond can be queried again; None if
+        unknown.
 
     Returns
     -------
@@ -181,7 +182,7 @@ def facts_of_create(
     spec
         Its spec.
     replaced
-        The container that it replaces, which does not count; None = none.
+        The container that it replaces, which does not count; None if there is none.
     """
     others = (held.container for held in cache.containers_of(principal.namespace))
     counting = counted(others, cache.running_of(principal.namespace))

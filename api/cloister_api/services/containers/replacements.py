@@ -50,12 +50,12 @@ class Replacements:
     async def replaced(
         self, principal: Principal, given: str | None, others: list[CachedContainer]
     ) -> CachedContainer | None:
-        """Return the container that a create is to replace.
+        """Return the container that a create replaces.
 
         Parameters
         ----------
         given
-            Its identifier; None = none is replaced.
+            Its identifier; None if none is replaced.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Replacements:
         return held
 
     def obstacle(self, held: CachedContainer, others: Iterable[CachedContainer]) -> str | None:
-        """Return why a container cannot be replaced; None = it can."""
+        """Return why a container cannot be replaced; None if it can."""
         name = held.container.display_name
         heir = successor(held.container, (other.container for other in others))
         if heir is not None:
@@ -132,5 +132,5 @@ class Replacements:
 
 
 def serves(container: Container) -> bool:
-    """Return whether a successor is ready, so that the one before it can go."""
+    """Return whether a successor is ready, so that its predecessor can be deleted."""
     return container.status.phase is ContainerPhase.READY and has_taken_over(container)

@@ -140,8 +140,8 @@ class Lookups:
         Raises
         ------
         ApiError
-            429 when the organization looks up too much at once, 503 when the source is not queried
-            at present or not in time.
+            429 when the organization has too many concurrent lookups, 503 when the source is not
+            queried at present or not in time.
         SourceError
             When there is no such repository, or the source does not respond.
         """
@@ -334,15 +334,15 @@ class ReleaseResolver:
         repo
             ``owner/name``.
         commit
-            Commit that it must be; None = whichever the tag points to.
+            Commit that it must be; None means whichever the tag points to.
         kept
             Whether the commit is the present release, which is read even if the tag moved.
 
         Raises
         ------
         ApiError
-            429 when the organization looks up too much at once, 503 when a source is not queried at
-            present or not in time.
+            429 when the organization has too many concurrent lookups, 503 when a source is not
+            queried at present or not in time.
         SourceError
             When there is no such release, or the source does not respond.
         KubeError

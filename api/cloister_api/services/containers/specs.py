@@ -53,7 +53,7 @@ def spec_of(body: CreateContainerRequest, *, replaces: str | None = None) -> Con
     Parameters
     ----------
     replaces
-        Object name of the container that it replaces; None = none.
+        Object name of the container that it replaces; None if there is none.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def changed_spec(spec: ContainerSpec, body: ContainerChanges) -> ContainerSpec:
     """Return the spec with what a body changes.
 
     A container that is no longer a debug one loses what only debug containers have, unless the body
-    asks for it.
+    requests it.
 
     Raises
     ------
@@ -130,12 +130,12 @@ def before_update(container: Container, enclaves: Iterable[Enclave]) -> RequestR
     Parameters
     ----------
     enclaves
-        Its enclaves; empty where no update is in progress beside what serves.
+        Its enclaves; empty if no update is in progress.
 
     Returns
     -------
     RequestRecord or None
-        None = there is no update that was not accepted, or nothing has served yet.
+        None if there is no update that was not accepted, or nothing has served yet.
     """
     status, wanted = container.status, requested(container)
     if not status.active_enclave:
@@ -181,7 +181,7 @@ def deployed_spec(
     Parameters
     ----------
     earlier
-        What served before an update that this ends; None = no update ends.
+        What served before an update that this ends; None if no update ends.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def deploying(
     Parameters
     ----------
     earlier
-        What served before an update that this ends; None = no update ends.
+        What served before an update that this ends; None if no update ends.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def deploying(
         and latest
         and named < release_order(latest.published_at, latest.tag)
     ):
-        # Else the later release would be deployed at once (spec 22.12).
+        # Else the later release would be deployed immediately (spec 22.12).
         changed["auto_update"] = False
     return spec_patch(before, after.model_copy(update=changed))
 
@@ -242,7 +242,7 @@ def cancelling(container: Container, earlier: RequestRecord) -> dict[str, Any]:
     staging = {"staging": _staging_before(container), "relaunch_staging": None}
     restored_spec = with_request(container.spec, earlier).model_copy(update=staging)
     patch = spec_patch(container.spec, restored_spec)
-    # Otherwise the cancelled release would be deployed again at once.
+    # Otherwise the cancelled release would be deployed again immediately.
     return {**patch, "autoUpdate": False} if _is_automatic(container, earlier) else patch
 
 

@@ -58,7 +58,7 @@ ATTEMPTS = 8
 """How often a patch is decided again after a conflict with a concurrent write."""
 
 Decide = Callable[[CachedContainer], Awaitable[dict[str, Any]]]
-"""Returns the changed keys of spec; empty = nothing to change. May raise ApiError.
+"""Returns the changed keys of spec; empty if there is nothing to change. May raise ApiError.
 
 It is called again after a conflict, so that whatever it reads is of the container that it is given:
 an update may have been promoted meanwhile."""
@@ -153,7 +153,7 @@ class ContainerUpdater:
         return await self._patch(held, decide)
 
     async def delete(self, principal: Principal, held: CachedContainer) -> None:
-        """Delete a container; it is gone for readers at once, its name when the teardown ends.
+        """Delete a container; it is gone immediately, its name is free after the teardown.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class ContainerUpdater:
         await self._reader.until_deleted(meta.uid)
 
     async def accept(self, held: CachedContainer) -> CachedContainer:
-        """Let the staged update take over, and wait a little for the switch.
+        """Promote the staged update, and wait a little for the switch.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class ContainerUpdater:
         return [one for one in enclaves if one.spec.container.uid == container.metadata.uid]
 
     async def _before_update(self, container: Container) -> RequestRecord | None:
-        """Return what served before an update that was not accepted; None = there is none."""
+        """Return what served before an update that was not accepted; None if there is none."""
         updating = shown_state(container).update is not None
         serves = bool(container.status.active_enclave)
         return before_update(
@@ -294,7 +294,7 @@ class ContainerUpdater:
         Parameters
         ----------
         ended
-            Returns what served before an update that this ends; None = the body changes what is
+            Returns what served before an update that this ends; None if the body changes what is
             requested.
 
         Raises
@@ -401,7 +401,7 @@ class ContainerUpdater:
         Raises
         ------
         ApiError
-            409 when a container that follows releases is to be disconnected, 400 when the
+            409 when a container that follows releases would be disconnected, 400 when the
             installation accepts no webhooks.
         KubeError
             When the cluster refuses or does not respond.

@@ -55,7 +55,7 @@ def excerpt(file: bytes, problems: Iterable[Problem]) -> dict[str, str]:
     Parameters
     ----------
     file
-        The file; what is no UTF-8 in it is replaced.
+        The file; bytes that are not UTF-8 are replaced.
     problems
         Problems; those without a place in the file have no lines.
     """
@@ -185,7 +185,7 @@ class Validation:
         return judged.model_copy(update=details)
 
     def _public_name(self, principal: Principal, facts: RequestFacts) -> str | None:
-        """Return the public host name of a request; None = its name is none."""
+        """Return the public host name of a request; None if its name is invalid."""
         if facts.spec.custom_domain:
             return facts.spec.custom_domain
         if not is_name(facts.name):
@@ -193,7 +193,7 @@ class Validation:
         return self._hostname(principal, facts.name, debug=facts.spec.debug)
 
     def _deadlines(self, config: ServiceConfig | None) -> DeadlinesResponse | None:
-        """Return how long an enclave of a file may take to start; None = there is no file."""
+        """Return how long an enclave of a file may take to start; None if there is no file."""
         if config is None:
             return None
         return DeadlinesResponse(
@@ -202,7 +202,7 @@ class Validation:
         )
 
     async def _named(self, principal: Principal, given: str | None) -> CachedContainer | None:
-        """Return the container that a body names; None = it names none."""
+        """Return the container that a body names; None if it names none."""
         return None if given is None else await self._reader.get(principal, given, None)
 
     async def _taken(
@@ -270,7 +270,7 @@ class Validation:
     async def _reason_against(
         self, principal: Principal, name: str, keeper: CachedContainer | None, *, debug: bool
     ) -> str | None:
-        """Return why a container cannot have a name; None = it can, or has it already."""
+        """Return why a container cannot have a name; None if it can, or has it already."""
         own = keeper.container.metadata.uid if keeper is not None else ""
         others = [held.container for held in self._cache.containers_of(principal.namespace)]
         for one in others:
@@ -291,7 +291,7 @@ class Validation:
     async def _reason_against_domain(
         self, principal: Principal, host: str, keeper: CachedContainer | None
     ) -> str | None:
-        """Return why a container cannot have a custom domain; None = it can."""
+        """Return why a container cannot have a custom domain; None if it can."""
         domain = find_domain(host, self._cache.domains_of(principal.namespace))
         if domain is None:
             return f"the organization has no domain {host}; add it and create its DNS records"
@@ -300,7 +300,7 @@ class Validation:
         return await self._reason_of_holder(host, keeper)
 
     async def _reason_of_holder(self, host: str, keeper: CachedContainer | None) -> str | None:
-        """Return that another container has a custom domain; None = none has it."""
+        """Return that another container has a custom domain; None if none has it."""
         holder = await self._claims.holder(host)
         if holder is not None and holder != holder_of(keeper):
             return f"another container has the domain {host}"

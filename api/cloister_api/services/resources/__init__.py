@@ -1,1 +1,1 @@
-"""What containers need beside themselves: deployments, secrets, SSH keys, domains, credentials."""
+"""Resources of containers: deployments, secrets, SSH keys, domains, credentials."""

@@ -118,7 +118,7 @@ class Deployments:
         default_staging
             Whether updates wait unless a container specifies it.
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------
@@ -152,8 +152,8 @@ class Deployments:
         Parameters
         ----------
         match
-            Header If-Match; None = any version. The deployment itself is not written, so that the
-            same version may be named again.
+            Header If-Match; None means any version. The deployment itself is not written, so that
+            the same version may be named again.
 
         Returns
         -------
@@ -214,7 +214,7 @@ class Deployments:
     def _targets(
         self, principal: Principal, deployment: Deployment, wanted: list[str] | None
     ) -> list[CachedContainer]:
-        """Return the targeted containers; of a replacement the new one alone, unless named.
+        """Return the targeted containers; of a replacement only the new one, unless named.
 
         Raises
         ------
@@ -231,11 +231,11 @@ class Deployments:
                 "instance_ids", "instance_ids: is empty; leave it out to update all containers"
             )
         known = {one.id for one in own}
-        foreign = sorted(set(wanted) - known)
-        if foreign:
+        unknown = sorted(set(wanted) - known)
+        if unknown:
             raise bad_request(
                 "instance_ids",
-                f"instance_ids: {foreign[0]} is not a container of this deployment; remove it",
+                f"instance_ids: {unknown[0]} is not a container of this deployment; remove it",
             )
         return [one for one in own if one.id in set(wanted)]
 
@@ -325,7 +325,7 @@ def result_of(
     Parameters
     ----------
     error
-        Why it was skipped or failed; None = it is updating.
+        Why it was skipped or failed; None if it is updating.
     """
     return DeploymentResult(
         container_id=held.id, name=held.container.display_name, status=status, error=error

@@ -76,12 +76,12 @@ class Domains:
     async def create(
         self, principal: Principal, body: CreateDomainRequest, retry_key: str | None
     ) -> VersionedRecord[DomainResponse]:
-        """Register a domain, and return the records that its owner has to create.
+        """Register a domain, and return the records that its owner must create.
 
         Parameters
         ----------
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Domains:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Domains:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------

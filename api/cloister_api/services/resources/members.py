@@ -58,9 +58,9 @@ class Change:
     decide: Callable[[Organization], tuple[Member, ...]]
     """Returns the members after it. May raise ApiError."""
     shown: str = ""
-    """Generation of the Organization on the page; empty = any."""
+    """Generation of the Organization on the page; empty means any."""
     entry: str | None = None
-    """Member whose entry no GitOps tool may manage; None = it may manage none of them."""
+    """Member whose entry no GitOps tool may manage; None if it may manage none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class MemberDesk:
         organization
             The Organization, as the cache or the server has it.
         user
-            The member whose entry is meant; None = any entry.
+            The member whose entry is meant; None means any entry.
         """
         if not isinstance(organization, OwnedOrganization):
             return []
@@ -144,7 +144,7 @@ class MemberDesk:
         Parameters
         ----------
         shown
-            Generation of the Organization on the page; empty = any.
+            Generation of the Organization on the page; empty means any.
 
         Raises
         ------
@@ -159,8 +159,8 @@ class MemberDesk:
     async def remove(self, principal: Principal, user: str, shown: str) -> MembersChanged:
         """Remove a member, whose admin keys end; to remove who is not there changes nothing.
 
-        Whoever was added by hand beside the members of a repository can only go this way. Takes
-        what `change_role` takes.
+        A member added by hand, in addition to those of a repository, can only be removed this way.
+        Takes what `change_role` takes.
 
         Raises
         ------
@@ -366,7 +366,7 @@ def member_of(user: str, role: str) -> Member:
 
 
 def named(organization: Organization, user: str) -> Member | None:
-    """Return the member with a name; None = there is none."""
+    """Return the member with a name; None if there is none."""
     return next((each for each in organization.spec.members if each.user == user), None)
 
 
@@ -376,7 +376,7 @@ def require_unchanged(shown: str, generation: int) -> None:
     Parameters
     ----------
     shown
-        Generation on the page; empty = any.
+        Generation on the page; empty means any.
 
     Raises
     ------

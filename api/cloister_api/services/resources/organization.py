@@ -205,7 +205,7 @@ class AdminKeyDesk:
         Parameters
         ----------
         days
-            Days until it expires; empty = it does not.
+            Days until it expires; empty if it does not.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class AdminKeyDesk:
         return key
 
     async def reveal(self, principal: Principal, key_id: str) -> str:
-        """Return the value of a key, for its creator alone.
+        """Return the value of a key, only for its creator.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class AdminKeyDesk:
         return value
 
     async def revoke(self, principal: Principal, key_id: str) -> None:
-        """Revoke a key permanently, whoever created it.
+        """Revoke a key permanently, also another user's.
 
         Raises
         ------
@@ -279,7 +279,7 @@ def is_valid(key: AdminKey, now: datetime) -> bool:
 
 
 def expiry_of(days: str, now: datetime) -> datetime | None:
-    """Return when a key of so many days expires; None = never.
+    """Return when a key of so many days expires; None if never.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class RegistryCredentials:
         Parameters
         ----------
         match
-            Header If-Match; None = any version, or none.
+            Header If-Match; None means any version, or none.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class RegistryCredentials:
     async def _live(
         self, principal: Principal, registry: RegistryName
     ) -> RegistryCredential | None:
-        """Return the object of a registry as the server has it; None = there is none."""
+        """Return the object of a registry as the server has it; None if there is none."""
         try:
             found = await self._client.get(
                 of(RegistryCredential), registry.value, principal.namespace
@@ -186,7 +186,7 @@ class RegistryCredentials:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------

@@ -86,7 +86,7 @@ class Secrets:
         Parameters
         ----------
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
 
         Raises
         ------
@@ -125,7 +125,8 @@ class Secrets:
             if made is not None:
                 await self._yield_to_earlier(made, body)
                 return await self._shown(principal, made)
-        # An interrupted attempt may have left its value without owner; another value is no retry.
+        # An interrupted attempt may have left its value without owner; another value is not a
+        # retry.
         earlier = await self._idempotency.earlier(Secret, name, principal.namespace, request)
         if earlier is None or not await self._core.adopt_equal(
             earlier, earlier.spec.secret_ref.name, values
@@ -151,8 +152,8 @@ class Secrets:
         page = await self._client.list(of(Secret), own.namespace, at=own.resource_version)
         for item in page.items:
             other = Secret.read(item).spec
-            foreign = item["metadata"]["uid"] != own.uid
-            if foreign and excludes(other, body.name, body.repo, self._cache.repositories):
+            differs = item["metadata"]["uid"] != own.uid
+            if differs and excludes(other, body.name, body.repo, self._cache.repositories):
                 await delete_agreed(self._client, made, None, "secret")
                 await self._core.delete_owned(made, made.spec.secret_ref.name)
                 # A list right after the refusal would otherwise show it: creation, then deletion.
@@ -168,7 +169,7 @@ class Secrets:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------
@@ -194,7 +195,7 @@ class Secrets:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------

@@ -65,12 +65,12 @@ class SSHKeys:
         Parameters
         ----------
         retry_key
-            Idempotency-Key of the client; None = none was sent.
+            Idempotency-Key of the client; None if none was sent.
 
         Raises
         ------
         ApiError
-            409 when the name is taken; 400 when the text is no public key that can be used; 403
+            409 when the name is taken; 400 when the text is not a supported public key; 403
             when the limit is reached.
         KubeError
             When the cluster refuses or does not respond.
@@ -122,7 +122,7 @@ class SSHKeys:
         Parameters
         ----------
         match
-            Header If-Match; None = any version.
+            Header If-Match; None means any version.
 
         Raises
         ------

@@ -91,7 +91,7 @@ class SignInAttempt(BaseModel):
     begun: datetime
     """When it began, in UTC."""
     max_age: int | None = None
-    """Seconds since the person last proved at the provider who they are; None = any."""
+    """Seconds since the person last proved at the provider who they are; None means any."""
 
     @property
     def challenge(self) -> str:
@@ -106,7 +106,7 @@ def safe_next(path: str) -> str:
     Parameters
     ----------
     path
-        What the address asks for. Anybody may have written it.
+        What the address requests. Anybody may have written it.
     """
     of_sign_in = path.partition("?")[0].rstrip("/") == "/session" or path.startswith("/session/")
     return path if PLACE.fullmatch(path) and not of_sign_in else "/"
@@ -182,12 +182,12 @@ def code_of(
     Raises
     ------
     SignInRefused
-        When it is no response to this attempt, of another provider, or an error.
+        When it is not a response to this attempt, of another provider, or an error.
     """
     given = dict(parameters)
     if len(given) < len(parameters):
         raise SignInRefused(RefusalReason.NOT_BEGUN, "a parameter of the response is repeated")
-    # Before anything else: what is no response to this attempt must not be read.
+    # Before anything else: what is not a response to this attempt must not be read.
     if not compare_digest(given.get("state", "").encode(), attempt.state.encode()):
         raise SignInRefused(RefusalReason.NOT_BEGUN, "the state is that of another attempt")
     named = given.get("iss")

@@ -53,7 +53,7 @@ class Tokens:
     id_token: str = field(repr=False)
     """ID token."""
     access_token: str | None = field(repr=False)
-    """What UserInfo is read with; None = the provider sent none."""
+    """What UserInfo is read with; None if the provider sent none."""
 
 
 @dataclass(slots=True)
@@ -61,16 +61,16 @@ class Kept(Generic[T]):
     """A document of the provider, as it was last read."""
 
     value: T | None = None
-    """The document; None = it was never read."""
+    """The document; None if it was never read."""
     read_at: datetime | None = None
     """When it was read, in UTC."""
     failed: tuple[datetime, SignInRefused] | None = None
-    """When it last could not be had, in UTC, and why; None = it could."""
+    """When it last could not be had, in UTC, and why; None if it could."""
     reading: asyncio.Task[None] | None = None
-    """Reads it, for all who wait; None = nobody does."""
+    """Reads it, for all who wait; None if nobody does."""
 
     def fresh(self, now: datetime, life: timedelta) -> T | None:
-        """Return the document while it is fresh; None = it has to be read.
+        """Return the document while it is fresh; None if it must be read.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class ProviderClient:
             keys = document.get("keys") if isinstance(document, dict) else None
             if not isinstance(keys, list):
                 raise SignInRefused(
-                    RefusalReason.MISUNDERSTOOD, "the provider's keys are no key set"
+                    RefusalReason.MISUNDERSTOOD, "the provider's keys are not a key set"
                 )
             return [key for key in keys if isinstance(key, dict)]
 
@@ -318,7 +318,7 @@ def parsed(what: str, response: HttpResponse) -> Any:
 
 
 def refusal_of(what: str, status: int, document: Any) -> SignInRefused:
-    """Build the refusal of a response that is no success."""
+    """Build the refusal of a response that is not a success."""
     word = document.get("error") if isinstance(document, dict) else None
     shown = f" and the error {ascii(word)[:120]}" if word is not None else ""
     detail = f"the {what} responded with status {status}{shown}"

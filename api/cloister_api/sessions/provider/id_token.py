@@ -35,7 +35,7 @@ class TokenHeader:
     algorithm: str
     """Algorithm, one of those that are accepted."""
     key_id: str | None
-    """Identifier of the key; None = it names none."""
+    """Identifier of the key; None if it names none."""
 
 
 def untrusted(detail: str) -> SignInRefused:
@@ -64,9 +64,9 @@ def header_of(token: str) -> TokenHeader:
 
 
 def key_for(header: TokenHeader, keys: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the key (RFC 7517) that a token names; None = it is not among them.
+    """Return the key (RFC 7517) that a token names; None if it is not among them.
 
-    A token that names none is of the one key that fits, where there is one alone.
+    A token that names none belongs to the matching key, if there is exactly one.
     """
     usable = [key for key in keys if fits(header, key)]
     if header.key_id is not None:
@@ -102,9 +102,9 @@ def claims_of(token: str, header: TokenHeader, key: Mapping[str, Any]) -> dict[s
     try:
         claims = parse_json(payload, most=MOST_VALUES)
     except ValueError as error:
-        raise untrusted("is no JSON") from error
+        raise untrusted("is not JSON") from error
     if not isinstance(claims, dict):
-        raise untrusted("is no object")
+        raise untrusted("is not an object")
     return claims
 
 
@@ -175,7 +175,7 @@ def moment(claims: Mapping[str, Any], name: str) -> datetime:
 def authenticated_at(
     claims: Mapping[str, Any], attempt: SignInAttempt, now: datetime
 ) -> datetime | None:
-    """Return when the person last proved at the provider who they are; None = it does not say.
+    """Return when the person last proved at the provider who they are; None if it does not say.
 
     Parameters
     ----------

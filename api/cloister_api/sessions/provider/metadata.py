@@ -29,9 +29,9 @@ class ProviderMetadata:
     jwks_uri: str
     """Where the keys are."""
     userinfo_endpoint: str | None
-    """Where further claims are; None = nowhere."""
+    """Where further claims are; None means nowhere."""
     end_session_endpoint: str | None
-    """Where people end their session at the provider; None = nowhere."""
+    """Where people end their session at the provider; None means nowhere."""
     names_issuer: bool
     """Whether the provider names itself in authorization responses (RFC 9207)."""
     secret_in_header: bool
@@ -57,7 +57,7 @@ def metadata_of(document: Any, settings: OpenIdSettings) -> ProviderMetadata:
         When it is that of another issuer, or of a provider that this client cannot use.
     """
     if not isinstance(document, dict):
-        raise misfit("is no object")
+        raise misfit("is not an object")
     if document.get("issuer") != settings.issuer:
         shown = ascii(document.get("issuer"))[:200]
         raise misfit(f"has the issuer {shown}; dashboard.oidc.issuer is {settings.issuer!r}")

@@ -32,7 +32,7 @@ class RefusalReason(StrEnum):
     """The claim cannot be the name of a user."""
 
 
-LOGGED = "Whoever runs this installation finds the reason in the log of the API."
+LOGGED = "The operator of this installation finds the reason in the log of the API."
 SENTENCES = {
     RefusalReason.BUSY: "Too many people sign in at this moment. Try again in a minute.",
     RefusalReason.DECLINED: "{name} did not sign you in, or you declined. Try again.",
@@ -48,11 +48,11 @@ SENTENCES = {
     RefusalReason.OTHER_PROVIDER: "The response did not come from {name}. Begin again here, and "
     "follow no link of others.",
     RefusalReason.TOO_LATE: "That sign-in took longer than ten minutes. Begin it again.",
-    RefusalReason.UNREACHABLE: "{name} does not respond. Try again; if it stays so, ask whoever "
-    "runs this installation.",
+    RefusalReason.UNREACHABLE: "{name} does not respond. Try again; if this persists, ask the "
+    "operator of this installation.",
     RefusalReason.UNTRUSTED: "What {name} says of you cannot be trusted. " + LOGGED,
     RefusalReason.UNUSABLE_NAME: "{name} knows you by a name that no member of an organization can "
-    "have: 1 to 253 characters without spaces or accents. Ask whoever runs this installation.",
+    "have: 1 to 253 characters without spaces or accents. Ask the operator of this installation.",
 }
 """What each reason means, and what to do."""
 
@@ -67,11 +67,11 @@ class SignInRefused(Exception):  # noqa: N818 - says what happened
         self.detail = detail
         """For the log: what exactly; never a code, a token or a secret."""
         self.subject = subject
-        """Whom the provider vouched for; empty = nobody, as far as was seen."""
+        """Whom the provider vouched for; empty means nobody, as far as was seen."""
 
 
 def sentence(word: str, name: str) -> str:
-    """Return what to tell people of a failed sign-in; empty = there is no such reason.
+    """Return what to tell people of a failed sign-in; empty if there is no such reason.
 
     Parameters
     ----------

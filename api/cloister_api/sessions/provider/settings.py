@@ -61,7 +61,7 @@ class OpenIdSettings(SettingsSection):
     username_prefix: Annotated[str, Field(pattern=r"^[!-~]{0,100}$")] = ""
     """What stands before it in spec.members, as in kube-apiserver. Default nothing."""
     ca_file: Path | None = None
-    """PEM file with the only certificate authorities to trust; unset = the public ones."""
+    """PEM file with the only certificate authorities to trust; unset means the public ones."""
     allow_private: tuple[str, ...] = ()
     """Hosts of the provider, ``host`` or ``host:port``, that may have private addresses."""
     timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
@@ -89,17 +89,17 @@ class OpenIdSettings(SettingsSection):
         Raises
         ------
         ValueError
-            When it is no such address.
+            When it is not such an address.
         """
         try:
             parts = urlsplit(value)
             host = parts.hostname or ""
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"{value} is no address: {error}") from error
+            raise ValueError(f"{value} is not an address: {error}") from error
         if port == 0 or not is_host(host) or parts.username or "?" in value or "#" in value:
             raise ValueError(
-                f"{value} is no issuer; write what the provider's document "
+                f"{value} is not an issuer; write what the provider's document "
                 "/.well-known/openid-configuration has as issuer, such as https://id.example.com"
             )
         if parts.scheme == "https" or (parts.scheme == "http" and is_local(host)):

@@ -39,8 +39,8 @@ class SignInSlots:
     """The sign-ins that wait.
 
     Where there is no room, the one that has waited longest gives way, of the address that has the
-    most: a sign-in that the provider completes takes a moment, and whoever sends many displaces
-    their own.
+    most: a sign-in that the provider completes takes a moment, and a client that sends many
+    displaces their own.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class SignInSlots:
 
 
 AT_ONCE = 64
-"""Sign-ins that may wait for the provider at once, by replica."""
+"""Sign-ins that may wait for the provider concurrently, by replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SignedIn:
     subject: str
     """Subject at the provider."""
     authenticated_at: datetime | None
-    """When they last proved at the provider who they are, in UTC; None = it does not say."""
+    """When they last proved at the provider who they are, in UTC; None if it does not say."""
     next: str
     """Path of the page to go to."""
 
@@ -147,7 +147,7 @@ class ProviderSignIn:
         path
             Page to go to afterwards; what is not of this dashboard becomes `/`.
         max_age
-            Seconds since the person last proved who they are, at most; None = any.
+            Seconds since the person last proved who they are, at most; None means any.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class ProviderSignIn:
         parameters
             Names and values of the query with which the provider sent the browser back.
         cookie
-            Value of the cookie that binds the sign-in to this browser; empty = it sent none.
+            Value of the cookie that binds the sign-in to this browser; empty if it sent none.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class ProviderSignIn:
             return await self._believed(tokens, attempt)
 
     async def sign_out_address(self, sender: str = "") -> str | None:
-        """Return where people end their session at the provider; None = nowhere, as far as known.
+        """Return where people end their session at the provider; None if unknown.
 
         No ID token is kept that could be sent along, so the provider asks the person.
         """

@@ -167,10 +167,10 @@ def test_a_token_beyond_the_limit_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("payload", "told"),
     [
-        (b"[]", "is no object"),
-        (b"text", "is no JSON"),
-        (b"[" * 5000, "is no JSON"),
-        (json.dumps({"groups": ["g"] * 600}).encode(), "is no JSON"),
+        (b"[]", "is not an object"),
+        (b"text", "is not JSON"),
+        (b"[" * 5000, "is not JSON"),
+        (json.dumps({"groups": ["g"] * 600}).encode(), "is not JSON"),
     ],
 )
 def test_signed_nonsense_is_not_believed(payload: bytes, told: str) -> None:

@@ -107,7 +107,7 @@ def test_another_document_is_refused(changes: dict[str, Any], told: str) -> None
 
 @pytest.mark.parametrize("document", [None, [], "text", 1])
 def test_what_is_no_object_is_refused(document: Any) -> None:
-    with pytest.raises(SignInRefused, match="is no object"):
+    with pytest.raises(SignInRefused, match="is not an object"):
         metadata_of(document, settings_with())
 
 
@@ -143,13 +143,13 @@ def test_the_browser_is_sent_with_everything(max_age: int | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"issuer": "id.example.test"}, "is no issuer"),
-        ({"issuer": "https://"}, "is no issuer"),
-        ({"issuer": "https://ada@id.example.test"}, "is no issuer"),
-        ({"issuer": "https://id.example.test?x"}, "is no issuer"),
-        ({"issuer": "https://id.example.test#x"}, "is no issuer"),
-        ({"issuer": "https://id.example.test:0"}, "is no issuer"),
-        ({"issuer": "https://id.example.test:99999"}, "is no address"),
+        ({"issuer": "id.example.test"}, "is not an issuer"),
+        ({"issuer": "https://"}, "is not an issuer"),
+        ({"issuer": "https://ada@id.example.test"}, "is not an issuer"),
+        ({"issuer": "https://id.example.test?x"}, "is not an issuer"),
+        ({"issuer": "https://id.example.test#x"}, "is not an issuer"),
+        ({"issuer": "https://id.example.test:0"}, "is not an issuer"),
+        ({"issuer": "https://id.example.test:99999"}, "is not an address"),
         ({"issuer": "http://id.example.test"}, "neither https nor http on 127.0.0.1"),
         ({"issuer": "ftp://localhost"}, "neither https nor http on 127.0.0.1"),
         ({"scopes": ["email"]}, "openid is missing"),
