@@ -183,7 +183,7 @@ async def test_tokens_are_refused_even_where_an_account_may_make_every_secret(he
             verdict = await held.api.post(place, secret("steal", kind, **VALUES))
             assert_denied(verdict, "ValidatingAdmissionPolicy")
         verdict = await held.api.post(place, secret("steal", **VALUES))
-        assert_denied(verdict, "namespaces of organizations alone")
+        assert_denied(verdict, "only in the namespaces of organizations")
     finally:
         await held.admin.delete(f"{BINDING.format(SYSTEM)}/everything")
 
@@ -265,7 +265,7 @@ async def test_the_operator_claims_devices_for_an_enclave_alone(held: Held) -> N
     every = device_claim({"exactly": {**gpu, "adminAccess": True}}, **ENCLAVES)
     assert_denied(await held.operator.post(place, every), "another one may have")
     nobodys = device_claim({"exactly": gpu}, **OWN)
-    assert_denied(await held.operator.post(place, nobodys), "of enclaves alone")
+    assert_denied(await held.operator.post(place, nobodys), "ResourceClaims of enclaves")
     good = device_claim({"exactly": gpu}, **ENCLAVES)
     made = await held.operator.post(place, good, dryRun="All")
     assert made.accepted, made.message
@@ -302,7 +302,7 @@ async def test_the_facade_changes_only_what_is_its_own(held: Held) -> None:
     made = await held.api.post(f"{KINDS}/containers", body, dryRun="All")
     assert made.accepted, made.message
     elsewhere = "/apis/cloister.dev/v1alpha1/namespaces/default/containers"
-    assert_denied(await held.api.post(elsewhere, body), "namespaces of organizations alone")
+    assert_denied(await held.api.post(elsewhere, body), "only in the namespaces of organizations")
 
 
 async def test_the_facade_writes_billing_and_no_other_status(held: Held) -> None:
@@ -315,7 +315,7 @@ async def test_the_facade_writes_billing_and_no_other_status(held: Held) -> None
     }
     await held.admin.apply(body, path)
     counts = {"status": {"counts": {"containers": 3}}}
-    assert_denied(await held.api.patch(f"{path}/status", counts), "billing alone")
+    assert_denied(await held.api.patch(f"{path}/status", counts), "only billing")
     paid = {"status": {"billing": {"containerSubscription": True}}}
     written = await held.api.patch(f"{path}/status", paid)
     assert written.accepted, written.message

@@ -486,7 +486,9 @@ async def test_the_operator_only_ends_organizations_and_their_namespaces(people:
     path, guard = "/apis/cloister.dev/v1alpha1/organizations/led", "cloister.dev/namespace"
     await people.admin.apply(ours("Organization", "led", {"namespace": "org-led"}), path)
     change = {"spec": {"limits": {"containers": 1000}}, "metadata": {"finalizers": [guard]}}
-    assert_refused(await people.operator.patch(path, change), f"{guard} and status alone")
+    assert_refused(
+        await people.operator.patch(path, change), f"only the finalizer {guard} and status"
+    )
     del change["spec"]
     assert (await people.operator.patch(path, change)).accepted
     space, labels = "/api/v1/namespaces/led", {"cloister.dev/organization": "led"}
