@@ -23,6 +23,26 @@ SPOKEN: Final = re.compile(rf"\b(?:{'|'.join(FIRST_WORDS)})\b")
 """The same words wherever they are: only files that have one are parsed for docstrings."""
 DIALECT: Final = re.compile(r"\banew\b|\bis (?:none|no [a-z]+) of\b")
 """Turns of phrase that are not English: "again", "is not one of", "there is no"."""
+PLAIN: Final = {
+    r"\b[Ww]hoever\b": "anyone who can",
+    r"\b[Aa]lone\b": "only",
+    r"\b[Aa]t once\b": "immediately, or concurrently",
+    r"(?<!\| )\b(?:None|[Ee]mpty|[Uu]nset) = (?![\w.]*[(_.])[a-z]\w*": "None if, or None means",
+    r"\b[Bb]eside\b": "next to, or in addition to",
+    r"\b[Bb]y itself\b": "automatically, or on its own",
+    r"\bfor good\b": "permanently",
+    r"\b[Gg]oes on\b": "continues",
+    r"\b[Tt]akes over\b": "is promoted, or receives",
+    r"\b[Aa]sks for\b": "requests",
+    r"\b(?:[Hh]as|[Hh]ave) to\b": "must",
+    r"(?<!here )\b(?:is|are) no (?!longer\b|more\b)[a-z]+": "is not a",
+}
+"""Phrases that readers stumble over, and the terms of the field."""
+PLAIN_SOURCES: Final = ("api/cloister_api", "operator/cloister_operator", "crds")
+"""Folders whose modules and templates are without them."""
+PLAIN_DOCS: Final[tuple[str, ...]] = ()
+"""Folders whose documents are without them."""
+_ANY_OF_PLAIN: Final = re.compile("|".join(PLAIN))
 
 
 def check(root: Path) -> list[Finding]:
@@ -35,6 +55,8 @@ def check(root: Path) -> list[Finding]:
         found += check_docstrings(place, text)
     for path in [*texts, *_other_texts(root)]:
         found += check_phrases(path, (root / path).read_text(encoding="utf-8"))
+    for path in _plain_texts(root):
+        found += check_plain(path, (root / path).read_text(encoding="utf-8"))
     return sorted(found)
 
 
@@ -43,6 +65,32 @@ def _other_texts(root: Path) -> Iterator[Path]:
         paths = (root / folder).glob(pattern) if folder == "." else (root / folder).rglob(pattern)
         for path in sorted(paths):
             yield path.relative_to(root)
+
+
+def _plain_texts(root: Path) -> Iterator[Path]:
+    folders = [(folder, ("*.py", "*.html")) for folder in PLAIN_SOURCES]
+    folders += [(folder, ("*.md",)) for folder in PLAIN_DOCS]
+    for folder, patterns in folders:
+        for pattern in patterns:
+            for path in sorted((root / folder).rglob(pattern)):
+                yield path.relative_to(root)
+
+
+def check_plain(place: Path, text: str) -> Iterator[Finding]:
+    """Refuse the phrases of `PLAIN`.
+
+    Parameters
+    ----------
+    place
+        Path relative to the checkout.
+    """
+    # Most files have none: one search of the whole text is enough for them.
+    if not _ANY_OF_PLAIN.search(text):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, better in PLAIN.items():
+            for phrase in re.finditer(pattern, line):
+                yield Finding(place, number, f'"{phrase[0]}"; write "{better}"')
 
 
 def check_phrases(place: Path, text: str) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.house.naming import check_classes, check_docstrings, check_phrases
+from dev.house.naming import check_classes, check_docstrings, check_phrases, check_plain
 
 
 def test_a_second_public_class_of_one_name_is_found() -> None:
@@ -52,3 +52,40 @@ def test_phrases_that_are_not_english_are_found(phrase: str) -> None:
 def test_plain_phrases_pass() -> None:
     text = "It is written again, is not one of them, and there is no name.\n"
     assert not list(check_phrases(Path("docs/page.md"), text))
+
+
+@pytest.mark.parametrize(
+    ("phrase", "better"),
+    [
+        ("Whoever may write", "anyone"),
+        ("read by the API alone", "only"),
+        ("two lookups at once", "concurrently"),
+        ("the key; None = there is none", "None if"),
+        ("Unset = the default one", "means"),
+        ("the note beside an image", "next to"),
+        ("it continues by itself", "automatically"),
+        ("it failed for good", "permanently"),
+        ("the old release goes on", "continues"),
+        ("the new one takes over", "promoted"),
+        ("what spec asks for", "requests"),
+        ("a user has to change it", "must"),
+        ("the body: it is no form", "is not a"),
+    ],
+)
+def test_phrases_that_are_not_plain_are_found(phrase: str, better: str) -> None:
+    (finding,) = check_plain(Path("api/cloister_api/one.py"), f'"""A module.\n\n{phrase}."""\n')
+    assert finding.line == 3
+    assert better in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key: str | None = field(repr=False)",
+        "unset = unset_variables(container)",
+        "found: dict[str, str] | None = start",
+        "There is no name, and it is no longer needed.",
+    ],
+)
+def test_code_and_plain_sentences_pass(text: str) -> None:
+    assert not list(check_plain(Path("api/cloister_api/one.py"), text))
