@@ -111,8 +111,8 @@ class OperatorValues(PodValues):
     """The operator."""
 
     replicas: Annotated[int, Field(ge=0)] = 2
-    """Replicas: one leads, the others follow the cluster and take over. 0 is for maintenance:
-    nothing starts, updates or ends, and what serves goes on."""
+    """Replicas: one leads, the others follow the cluster as standbys. 0 is for maintenance:
+    nothing starts, updates or ends, and running enclaves continue to serve."""
     service_account: AccountValues = AccountValues(name="cloister-operator")
     """Its account."""
     resources: dict[str, Any] = Field(default_factory=lambda: resources("100m", "256Mi"))
@@ -212,7 +212,7 @@ class KeysValues(ValuesSection):
 
     existing_secret: Annotated[str, Field(pattern=OPTIONAL_NAME)] = ""
     """Secret with the keys `key-material` (`cloister admin-key init`) and `installation-key` (32
-    random bytes). Empty: the chart makes both once and keeps them; it has to see the cluster for
+    random bytes). Empty: the chart makes both once and keeps them; it must see the cluster for
     that, so `helm template` and Argo CD need a Secret here."""
 
 
@@ -220,7 +220,7 @@ class AuthorityValues(ValuesSection):
     """An own certificate authority for enclaves."""
 
     enabled: bool = False
-    """Whether the API signs the certificates of enclaves by it; clients have to trust it. Set
+    """Whether the API signs the certificates of enclaves by it; clients must trust it. Set
     `operator.settings.apiAddress` and `.signedCertificates` too."""
     existing_secret: Annotated[str, Field(pattern=OPTIONAL_NAME)] = ""
     """Secret of type kubernetes.io/tls with certificate and key. Empty: the chart makes it once and

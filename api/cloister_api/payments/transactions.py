@@ -176,9 +176,9 @@ def transactions(
     invoices are not transactions.
     """
     by_payment: dict[str, list[Charge]] = {}
-    alone: dict[str, Charge] = {}
+    unpaired: dict[str, Charge] = {}
     for charge in charges:
-        alone[charge.id] = charge
+        unpaired[charge.id] = charge
         for name in (charge.id, charge.payment_intent):
             if name is not None:
                 by_payment.setdefault(name, []).append(charge)
@@ -191,11 +191,11 @@ def transactions(
             for charge in by_payment.get(name or "", ())
         }
         for name in paying:
-            alone.pop(name, None)
+            unpaired.pop(name, None)
         if invoice.status != "draft":
             refunded = sum(charge.amount_refunded for charge in paying.values())
             listed.append((invoice.created, invoice_record(invoice, refunded)))
-    listed += [(charge.created, charge_record(charge)) for charge in alone.values()]
+    listed += [(charge.created, charge_record(charge)) for charge in unpaired.values()]
     listed.sort(key=lambda each: (each[0], each[1].id), reverse=True)
     return [record for _, record in listed]
 

@@ -147,7 +147,7 @@ class CreateContainerRequest(ContainerRequest):
     gpus: Gpus | None = None
     """GPU count; None means the file's."""
     replaces: Id | None = None
-    """Identifier of the container that this one takes over from; None if there is none."""
+    """Identifier of the container that this one replaces; None if there is none."""
     disable_confidential: bool = False
     """Whether it runs without the TEE of the Host."""
 

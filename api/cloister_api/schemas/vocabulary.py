@@ -19,7 +19,7 @@ WORDS = {
 } | {"publicKey": "public_key"}
 """Fields by their names in a manifest."""
 REFERENCE = re.compile(
-    r"\bspec\.(?P<path>{every})\b|\b(?P<alone>{camel})\b".format(
+    r"\bspec\.(?P<path>{every})\b|\b(?P<bare>{camel})\b".format(
         every="|".join(WORDS), camel="|".join(name for name in WORDS if not name.islower())
     )
 )
@@ -42,4 +42,4 @@ def in_api_words(sentence: str) -> str:
     if "spec." in sentence:
         for pattern, words in ACTIONS:
             sentence = pattern.sub(words, sentence)
-    return REFERENCE.sub(lambda found: WORDS[found["path"] or found["alone"]], sentence)
+    return REFERENCE.sub(lambda found: WORDS[found["path"] or found["bare"]], sentence)

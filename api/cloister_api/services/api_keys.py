@@ -128,7 +128,7 @@ class ApiKeyService:
             index = self._material.index(value)
             key = await self._keys.find(index, principal.organization_id)
         if key is None:
-            # The value must not be in a response, let alone in a log.
+            # The value must not be in a response, and not in a log.
             raise not_found("API key")
         return key
 

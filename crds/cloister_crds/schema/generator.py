@@ -157,11 +157,11 @@ class _Rewriter:
         if name in self._open:
             raise self._error(field, f"{name} holds itself; structural schemas have no recursion")
         target = dict(self._definitions[name])
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        rules = [*target.get(VALIDATIONS, ()), *beside.pop(VALIDATIONS, ())]
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        rules = [*target.get(VALIDATIONS, ()), *siblings.pop(VALIDATIONS, ())]
         if rules:
             target[VALIDATIONS] = rules
-        target.update(beside)
+        target.update(siblings)
         self._open.append(name)
         if "properties" in target:
             self._models.append(str(target.get("title", name)))
@@ -179,12 +179,12 @@ class _Rewriter:
         if "anyOf" not in schema:
             return schema
         branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
-        beside = {key: value for key, value in schema.items() if key != "anyOf"}
+        siblings = {key: value for key, value in schema.items() if key != "anyOf"}
         if len(branches) == 1:
-            rules = [*branches[0].get(VALIDATIONS, ()), *beside.pop(VALIDATIONS, ())]
-            return {**branches[0], **beside, **({VALIDATIONS: rules} if rules else {})}
+            rules = [*branches[0].get(VALIDATIONS, ()), *siblings.pop(VALIDATIONS, ())]
+            return {**branches[0], **siblings, **({VALIDATIONS: rules} if rules else {})}
         if sorted(str(branch.get("type")) for branch in branches) == ["integer", "string"]:
-            return {**beside, INT_OR_STRING: True}
+            return {**siblings, INT_OR_STRING: True}
         raise self._error(field, "a union of types has no structural form; choose one type")
 
     @staticmethod

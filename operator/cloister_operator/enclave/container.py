@@ -73,8 +73,8 @@ def has_exact_limit(container: ContainerConfig, containers: Sequence[ContainerCo
         return True
     if _CHANGES_USER in container.cap_add:
         return False
-    alone = all(each is container or not _may_share(container, each) for each in containers)
-    return alone and _is_named(container) and not _may_be_root(container)
+    unshared = all(each is container or not _may_share(container, each) for each in containers)
+    return unshared and _is_named(container) and not _may_be_root(container)
 
 
 def _is_named(container: ContainerConfig) -> bool:

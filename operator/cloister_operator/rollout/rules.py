@@ -203,9 +203,9 @@ def starting_candidate_is_awaited(state: RolloutState) -> RolloutPlan | None:
     if live is None:
         return None
     is_up = live.status.phase is EnclavePhase.STARTED
-    beside = state.serving is not None
+    updates = state.serving is not None
     updating = "StopFirst" if live.spec.stop_first else "Updating"
-    usual = updating if beside else "Starting" if is_up else "Deploying"
+    usual = updating if updates else "Starting" if is_up else "Deploying"
     step = "its health checks run" if is_up else "its Pod is not up yet"
     return RolloutPlan(
         progress=ContainerPhase.STARTED if is_up else ContainerPhase.DEPLOYING,

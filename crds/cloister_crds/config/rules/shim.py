@@ -69,7 +69,7 @@ def _read_origins(spot: Spot) -> tuple[str, ...] | None:
         return None
     origins: dict[str, None] = {}
     for item in items:
-        origin = _read_origin(item, alone=len(items) == 1)
+        origin = _read_origin(item, single=len(items) == 1)
         if origin is not None and origin in origins:
             item.warn("DuplicateEntry", f"{origin} is listed twice: list it once")
         elif origin is not None:
@@ -77,9 +77,9 @@ def _read_origins(spot: Spot) -> tuple[str, ...] | None:
     return tuple(origins)
 
 
-def _read_origin(spot: Spot, *, alone: bool) -> str | None:
+def _read_origin(spot: Spot, *, single: bool) -> str | None:
     text = spot.text("an origin such as https://app.example.com")
-    if text is None or (text == "*" and alone):
+    if text is None or (text == "*" and single):
         return text
     if text == "*":
         message = "* allows all origins: write only it, or remove it"

@@ -35,15 +35,15 @@ def pod_resources(config: ServiceConfig, host: Host) -> dict[str, Any]:
     memory_share = overcommit.memory_percent if overcommit else _FULL
     cpu = config.cpus * _MILLI
     # Models are in memory in addition to what the file requests, and are never overcommitted.
-    beside = sizing.overhead_memory_mb + models_memory(config) // _MEBI
+    overhead = sizing.overhead_memory_mb + models_memory(config) // _MEBI
     return {
         "limits": {
             "cpu": f"{cpu + sizing.overhead_cpu_milli}m",
-            "memory": f"{config.memory + beside}Mi",
+            "memory": f"{config.memory + overhead}Mi",
         },
         "requests": {
             "cpu": f"{_share(cpu, cpu_share) + sizing.overhead_cpu_milli}m",
-            "memory": f"{_share(config.memory, memory_share) + beside}Mi",
+            "memory": f"{_share(config.memory, memory_share) + overhead}Mi",
         },
     }
 

@@ -277,9 +277,9 @@ def _final(
     return {"match": match, **route} if match else route
 
 
-def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **beside: Any) -> str:
+def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **further: Any) -> str:
     """Write an error of the API as JSON, its braces escaped from Caddy's placeholders."""
-    text = json.dumps({"error": {"message": message, "type": kind, **(more or {})}, **beside})
+    text = json.dumps({"error": {"message": message, "type": kind, **(more or {})}, **further})
     return text.replace("{", "\\{").replace("}", "\\}")
 
 
