@@ -68,12 +68,11 @@ def _other_texts(root: Path) -> Iterator[Path]:
 
 
 def _plain_texts(root: Path) -> Iterator[Path]:
-    folders = [(folder, ("*.py", "*.html")) for folder in PLAIN_SOURCES]
-    folders += [(folder, ("*.md",)) for folder in PLAIN_DOCS]
-    for folder, patterns in folders:
-        for pattern in patterns:
-            for path in sorted((root / folder).rglob(pattern)):
-                yield path.relative_to(root)
+    places = [(folder, pattern) for folder in PLAIN_SOURCES for pattern in ("*.py", "*.html")]
+    places += [(folder, "*.md") for folder in PLAIN_DOCS]
+    for folder, pattern in places:
+        for path in sorted((root / folder).rglob(pattern)):
+            yield path.relative_to(root)
 
 
 def check_plain(place: Path, text: str) -> Iterator[Finding]:
