@@ -197,6 +197,8 @@ async def serve_installation(
                     app.state.metrics.registry.register(HostGpuMetrics(context.gpus))
                     app.state.metrics.registry.register(context.state_metrics)
                     app.state.metrics.registry.register(CollateralMetrics(context.collateral.cache))
+                    # Services are built from these settings; a restart is simpler than changing all
+                    # of them.
                     await either(published.changed(installation), stop)
                     if not stop.is_set():
                         logger.warning("the operator's settings changed; the facade starts again")

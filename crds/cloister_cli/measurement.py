@@ -114,6 +114,7 @@ def _measurement(name: str, raw: bytes, inputs: dict[str, Any]) -> Measurement:
         sys.exit(DIFFERENT)
     host = profile(read_host(inputs["host"]).spec, without_tee=inputs["without_tee"])
     documents = read_documents(inputs["documents"])
+    # Without it the result would be a valid measurement of another enclave.
     if gets_rules(host) and POD_DOCUMENT not in documents:
         _unreadable(
             f"{inputs['documents']} has no {POD_DOCUMENT}, which an enclave with a machine of its "

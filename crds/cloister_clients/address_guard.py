@@ -172,8 +172,10 @@ class Guard:
             raise HostUnknown(f"the host {host} could not be resolved: {error}") from error
         if not found:
             raise HostUnknown(f"the host {host} has no address")
+        # A host that the administrator allows may have any address.
         if named(host, port, self.allow_private):
             return found
+        # Every address must be public: the connection may use any of them.
         for text in found:
             if not is_public(ipaddress.ip_address(text.partition("%")[0])):
                 what = "is" if text == host else f"leads to {text}, which is"
@@ -244,6 +246,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         last: Exception | None = None
         for number, address in enumerate(addresses, 1):
             wait = timeout
+            # Only the last address gets the whole timeout, so that a dead one costs little.
             if number < len(addresses) and (timeout is None or timeout > NEXT_SECONDS):
                 wait = NEXT_SECONDS
             try:

@@ -39,6 +39,7 @@ def custom_resource_definition(kind: type[Resource]) -> dict[str, Any]:
         "schema": {"openAPIV3Schema": _schema(kind)},
         "additionalPrinterColumns": [_column(column) for column in kind.COLUMNS],
     }
+    # With the subresource a writer of spec cannot change status, nor the other way round.
     if "status" in kind.model_fields:
         version["subresources"] = {"status": {}}
     names: dict[str, Any] = {

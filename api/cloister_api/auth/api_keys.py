@@ -227,6 +227,7 @@ class ApiKeyCache:
         """
         key = await self._find(value)
         places = () if domain is None else (self._hosts.owner(domain),)
+        # A proxy may have another name; only one that an organization serves limits the key.
         if requested_host is not None and requested_host != domain:
             place = self._hosts.owner(requested_host)
             places = places if place is None else (*places, place)
@@ -238,6 +239,7 @@ class ApiKeyCache:
             wait = consume(key, self._rate, asyncio.get_running_loop().time())
             if wait:
                 raise rate_limited(wait)
+        # Written in bulk later: a write for each check would bound the rate of checks.
         self._uses[key.id] = now
 
     async def _find(self, value: str) -> CachedApiKey:

@@ -142,6 +142,7 @@ def restore(file: Path, place: Place, material: KeyMaterial) -> Sums | None:
 
     def copy(source: Connection, target: Connection) -> Sums | None:
         if any(has_rows(target, table) for table in IN_USE):
+            # An interrupted restore is repeated: a complete copy is a success.
             if has_all(source, target):
                 return None
             raise LedgerError(

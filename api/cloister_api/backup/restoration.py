@@ -86,6 +86,8 @@ class Hold:
         }
         try:
             await (
+                # Both writes fail on a concurrent change, so that an operator cannot take the Lease
+                # between.
                 self._client.create(LEASE, body)
                 if lease is None
                 else self._client.replace(LEASE, body)
@@ -220,6 +222,7 @@ class Restoration:
             When the cluster refuses or does not respond.
         """
         kinds = {name: ref for name, ref in KEPT_KINDS.items() if name not in BEFORE}
+        # Enclaves are not in a backup, but a cluster that has some is not empty.
         for ref in (*kinds.values(), of(Enclave)):
             try:
                 async with aclosing(self._client.list_pages(ref, limit=1)) as pages:

@@ -224,6 +224,7 @@ class AcmeAccount:
         except AcmeError:
             raise
         except messages.Error as error:
+            # The session may be stale: the next call opens the account again.
             self._client = None
             raise AcmeError(
                 f"the authority answered {error.code or error.typ}: {error.detail or error.title}",

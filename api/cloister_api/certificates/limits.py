@@ -58,6 +58,7 @@ def next_order(
             continue
         renewal = order.id in renewals
         wait = (
+            # An order that was submitted counts already, so finishing it needs no permission.
             None if order.order_url else permitted_at(limits, order, due.sent, now, renewal=renewal)
         )
         if wait is None:
@@ -106,6 +107,7 @@ def permitted_at(
     ]
     waits = [(freed(limits.names, limits.names.count, same, now), "")]
     for what, limit, those in counted:
+        # Part of each limit is kept for renewals, whose certificates are in use.
         reserve = 0 if renewal else limit.count * RENEWALS_PERCENT // 100
         waits.append((freed(limit, limit.count - reserve, [one.at for one in those], now), ""))
         if not renewal:

@@ -155,6 +155,7 @@ def restore(
                     restoration = Restoration(client, archive, namespace)
                     hold = Hold(client, namespace, lease)
                     await check_restorable(restoration, hold, archive)
+                    # After all checks and before the first write.
                     if dry_run:
                         return []
                     return await restored(restoration, hold, archive, settings)

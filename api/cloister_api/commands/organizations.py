@@ -115,6 +115,7 @@ async def restore_identifiers(
                 refused.append(f"{kind.INFO.kind} {'/'.join(filter(None, place))}: {problem}")
             elif places[place].identifier != identifier:
                 await write(client, places[place], identifier)
+                # A later entry of the backup must not get the same identifier.
                 holders[identifier] = places[place]
                 written += 1
     return written, refused

@@ -114,6 +114,7 @@ def dashboard_app(
         },
     )
     app.state.api, app.state.pages, app.state.settings = api, pages, settings
+    # Built at its first use, since the context exists only while the API runs.
     app.state.feed = functools.cache(lambda: feed_of(api, settings, shutdown))
 
     def error_page(error: ApiError, request_id: str, session: SessionRow | None) -> Response:

@@ -213,11 +213,13 @@ class DashboardGuard:
         response = ResponseSender(send, request_id, self._shutdown)
         response.more += SECURITY_HEADERS
         stream = is_stream(scope["path"])
+        # A stream lasts as long as its page is open, and would always count as running.
         running = contextlib.nullcontext() if stream else self._metrics.running.track_inprogress()
         with running:
             try:
                 await self._serve(scope, headers, receive, response)
             except ApiError as error:
+                # A response that has begun cannot become an error page.
                 if response.status:
                     raise
                 page = self._error_page(error, request_id, state["session"])

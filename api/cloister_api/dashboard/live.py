@@ -168,6 +168,7 @@ class Feed:
         self._by_session.setdefault(session_id, set()).add(follower)
         self._by_user[user] += 1
         self._by_namespace.setdefault(namespace, set()).add(follower)
+        # After registration, so that no change is lost between page and stream.
         if since:
             follower.mark(self._missed(since, namespace, follower.parts))
         try:

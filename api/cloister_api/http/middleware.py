@@ -323,6 +323,7 @@ class RequestGuard:
             principal = await door(scope, headers)
         scope["state"]["principal"] = principal
         try:
+            # Counted before the body is read: a refused request costs no memory.
             response.more += self._take(principal, writes=scope["method"] not in SAFE_METHODS)
         except ApiError:
             self._metrics.limited()

@@ -252,6 +252,7 @@ def document(routers: Iterable[APIRouter]) -> dict[str, Any]:
         app.include_router(router)
     made = app.openapi()
     schemas = made["components"]["schemas"]
+    # FastAPI declares its own errors, which the API never returns.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas.update(parsed_by_msgspec())

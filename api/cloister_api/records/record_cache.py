@@ -70,6 +70,7 @@ class RecordCache:
         content = encode(
             container_record(container, organization, deployment, self._settings, links)
         )
+        # Dropped as a whole: records are rebuilt at the next list.
         if len(self._kept) >= MAX_RECORDS:
             self._kept.clear()
         self._kept[uid] = CachedRecord(container, organization, deployment, links, content)

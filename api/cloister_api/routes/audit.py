@@ -159,6 +159,7 @@ async def list_audit_rows(
         organization=principal.slug,
         organization_id=principal.organization_id,
         present_since=principal.organization.metadata.creation_timestamp,
+        # One more than the page shows whether another page follows.
         limit=limit + 1,
         actor=actor,
         action=action,

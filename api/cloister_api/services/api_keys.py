@@ -85,6 +85,7 @@ class ApiKeyService:
         metadata = compact(body.metadata)
         content = {**body.model_dump(mode="json", exclude={"metadata"}), "metadata": metadata}
         digest = None
+        # A retry is recognised before limits and billing, which may have changed since.
         if retry_key is not None:
             digest = CreateRequest.of(principal, content, retry_key, "api_key.create").digest
             earlier = await self._keys.made_by(digest, principal.organization_id)

@@ -188,6 +188,7 @@ async def check_access(
     accounts = {
         program: f"system:serviceaccount:{system}:{name}" for program, name in names.items()
     }
+    # The accounts of the product cannot impersonate each other.
     if user in accounts.values():
         (program,) = (each for each, account in accounts.items() if account == user)
         return [await _check(client, program, user, system, organization)]

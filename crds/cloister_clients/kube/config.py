@@ -139,6 +139,7 @@ class KubeConfig:
         chosen = entry(document, "contexts", "context", name, path)
         cluster = entry(document, "clusters", "cluster", chosen.get("cluster"), path)
         user = entry(document, "users", "user", chosen["user"], path) if "user" in chosen else {}
+        # Before anything of the entry is read: settings that switch verification off are not used.
         refuse_unsafe(cluster, user, path)
         server = cluster.get("server")
         if not server:
@@ -300,6 +301,7 @@ def credentials_of(user: dict[str, Any], path: Path) -> TokenSource:
     ConfigError
         When an exec plugin speaks another version than this client.
     """
+    # As in kubectl, the file wins over a token of the entry: it is renewed.
     if user.get("tokenFile"):
         return TokenFile(path.parent / user["tokenFile"])
     if user.get("token"):
@@ -315,6 +317,7 @@ def credentials_of(user: dict[str, Any], path: Path) -> TokenSource:
     command = str(plugin.get("command") or "")
     if not command:
         raise ConfigError(f"{path}: exec plugin has no command")
+    # Relative to the kubeconfig, as kubectl resolves it; a bare name is searched in PATH.
     if "/" in command:
         command = str((path.parent / command).resolve())
     return ExecPlugin(

@@ -149,6 +149,7 @@ class ExecPlugin:
 
     async def _run(self) -> bytes:
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {}}
+        # A service has no terminal, so a plugin must not prompt.
         info["spec"] = {"interactive": False}
         env = {**os.environ, **self.env, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         try:
@@ -170,6 +171,7 @@ class ExecPlugin:
                 out, err = await process.communicate()
         except BaseException as error:
             process.kill()
+            # Also when the caller is cancelled: a process left behind would stay a zombie.
             await process.wait()
             if isinstance(error, TimeoutError):
                 raise CredentialError(

@@ -60,6 +60,7 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
         if not place.is_dir():
             raise StoreError(f"{place} (the {what}) is not a directory")
     try:
+        # Inside the store, so that the renames below are atomic on one file system.
         with tempfile.TemporaryDirectory(dir=store, prefix=".pack-") as scratch:
             image = Path(scratch) / "image"
             mpk = _make(repo, directory, image)
@@ -69,6 +70,7 @@ def pack(repo: str, directory: Path, store: Path, *, name: str | None = None) ->
             fresh.write_text(yaml.safe_dump(note, sort_keys=False), encoding="utf-8")
             image.chmod(0o444)
             image.replace(final)
+            # The note follows its image: a reader that finds it finds the image too.
             fresh.replace(final.with_suffix(NOTE))
     except OSError as error:
         raise StoreError(f"the store cannot be written: {error}") from error

@@ -143,6 +143,7 @@ class RegistryAuthenticator:
         AddressRefused
             When the guard refuses the token server.
         """
+        # Bearer first: a token is limited to one repository and a short time.
         for challenge in challenges:
             if challenge.scheme == "bearer" and "realm" in challenge.parameters:
                 value, life = await self._token(audience, challenge.parameters)
@@ -158,6 +159,7 @@ class RegistryAuthenticator:
                     f"{_named(audience)} wants a kind of credentials that is not spoken here"
                 )
             value, life = _basic(audience.credentials), 3600.0
+        # The margin keeps a token from expiring between its use and its arrival.
         self._kept[audience] = (value, life - MARGIN)
         return value
 

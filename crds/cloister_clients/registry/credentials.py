@@ -214,6 +214,7 @@ def credentials_in(
     for key, entry in entries:
         host = "docker.io" if key == _DOCKER_HUB_KEY else _host_of(key)
         pair = _pair(entry) if isinstance(entry, dict) else None
+        # Entries for other hosts are skipped: a document of docker login often has several.
         if pair is not None and any(host == each or _matches(host, each) for each in allowed):
             found.append(Credentials((host,), *pair))
     if not found:

@@ -87,6 +87,7 @@ def parse_reference(text: str) -> ImageReference:
     ReferenceInvalid
         When a part does not follow the grammar; the message names the part.
     """
+    # The length first: the rest of the text is quoted in messages.
     if len(text) > _MAX_TEXT:
         raise ReferenceInvalid(f"the image {text[:80]!r}... is too long for a reference")
     rest, at, digest = text.partition("@")
@@ -103,6 +104,7 @@ def parse_reference(text: str) -> ImageReference:
         )
     registry, repository = _split_registry(rest)
     _check_registry(text, registry)
+    # Docker Hub serves its official images below this name.
     if registry == DOCKER_HUB and "/" not in repository:
         repository = f"library/{repository}"
     if len(repository) > _MAX_NAME or not all(

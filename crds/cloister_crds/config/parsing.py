@@ -121,12 +121,14 @@ def parse(raw: bytes, *, rules: Rules = Rules()) -> ParsedConfig:  # noqa: B008 
     if document.root is not None:
         config = validate(document.root, report)
     problems = [*report.problems, *_size_problems(raw, rules)]
+    # A size problem is found after validation and must still withhold the normalised form.
     if any(one.severity is Severity.ERROR for one in problems):
         config = None
     if config is not None and rules.variables is not None:
         for problem in variable_problems(config, rules.variables):
             line, column = report.spots.get(problem.field, (None, None))
             problems.append(replace(problem, line=line, column=column))
+    # Rules report in their own order; a reader goes through the file from the top.
     problems.sort(key=lambda one: (one.line or 0, one.column or 0))
     return ParsedConfig(raw, digest, config, tuple(problems))
 

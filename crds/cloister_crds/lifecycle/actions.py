@@ -157,6 +157,7 @@ def refusal(
             instead = "it is being deleted; create another one"
         during = " while an update is in progress" if state is ActionState.UPDATING else ""
         return f"{action} is not possible in state {phase}{during}: {instead}"
+    # The table knows states of a container only; accept depends on how far the update is.
     if action is ApiAction.ACCEPT and update is not UpdatePhase.READY:
         if update is UpdatePhase.FAILED:
             return (
@@ -167,6 +168,7 @@ def refusal(
             f"the update is {update} and cannot be accepted yet: wait until its status is ready, "
             "or cancel it"
         )
+    # The update deletes the present release first, so there is nothing to return to.
     if action is ApiAction.CANCEL and gpus > 1:
         return (
             f"cancel is not possible with {gpus} GPUs, whose update deletes the present "

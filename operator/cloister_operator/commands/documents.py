@@ -117,6 +117,7 @@ def documents(
         service=known.service,
         release=True,
     )
+    # Validated as the file of a release: a placeholder digest has no image to look up.
     config = parse(raw, rules=rules).config
     if config is None:
         _end(INVALID, f"{file} is invalid: `cloister config check {file}` says why")

@@ -167,6 +167,8 @@ def _documents(
         documents[CERTIFICATE_KEY] = certificate_document(settings.api, plan.host.spec)
     if gated:
         documents[GATE_KEY] = gate_document(plan, settings)
+    # Only parts that the enclave has get a document: an absent part leaves the measurement
+    # unchanged.
     texts = {name: _written(document) for name, document in documents.items()}
     if signed or gated:
         texts[AUTHORITIES_KEY] = settings.api.authorities if settings.api is not None else ""

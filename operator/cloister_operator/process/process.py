@@ -184,6 +184,7 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
         metrics=metrics,
         checks=(lambda: _election_unhealthy_reason(election, settings),),
     )
+    # Health is served before the election: a standby is live and can be scraped.
     health.start()
     logger.info("health and metrics on %s:%d", settings.health.host, health.port)
     election.start()
@@ -205,6 +206,7 @@ def _run_event_loop(
 
     async def main() -> int:
         try:
+            # Kinds that a Gateway needs are looked up once: their version decides what is watched.
             gateway = await _find_gateway(settings, kube)
         except GatewayKindsMissing as missing:
             logger.critical("%s", missing)

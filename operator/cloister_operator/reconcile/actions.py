@@ -82,6 +82,8 @@ async def apply_action(
                 await _create_enclave(context, key, observed, action)
             except EnclaveRefused as refused:
                 logger.warning("%s: %s", key.text, refused)
+                # Remembered, so that the next decision reports the refusal instead of another
+                # attempt.
                 context.memory.refuse(observed.container, action.spec.revision, str(refused))
                 context.queue.add(key)
         case DeleteEnclave():
@@ -231,6 +233,7 @@ async def _ensure_enclave(
     """Create the Enclave by POST; one of that name that is ours is adopted."""
     container = observed.container
     signed = {"signedCertificate": True} if context.settings.signed_certificates else {}
+    # The annotation lets later reconciles of the Enclave continue this trace.
     traced = trace_annotation(traceparent(), FIRST_GENERATION)
     body = {
         "metadata": {
@@ -251,6 +254,7 @@ async def _ensure_enclave(
         with translated_refusal(f"the Enclave {action.name}"):
             return Enclave.read(await context.writer.create(key, ENCLAVE, body))
     except AlreadyExists as taken:
+        # An earlier reconcile may have created it and failed before the cache showed it.
         found = await context.writer.refresh(ENCLAVE, key.namespace, action.name)
         if found is None:
             raise

@@ -107,6 +107,7 @@ async def load_children(context: ProcessContext, key: Key, enclave: Enclave) -> 
         When the server cannot be reached.
     """
     name, namespace = enclave.metadata.name, enclave.metadata.namespace
+    # Usually just built for the ConfigMap; otherwise, as after a restart, it is built again.
     built = context.memory.take_built(enclave)
     if built is None or not _is_current(context, built):
         try:
@@ -115,6 +116,7 @@ async def load_children(context: ProcessContext, key: Key, enclave: Enclave) -> 
             raise ChildrenMissing(f"{name} has no ConfigMap") from missing
         _check_owner(found, enclave, CONFIG_MAP)
         built = await build_children(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+        # Deleted and created again, because an immutable ConfigMap cannot be changed.
         if not built.is_published_by(found):
             uid, config_map = found["metadata"]["uid"], built.plan.config_map
             await context.writer.delete(key, CONFIG_MAP, namespace or "", config_map, uid=uid)

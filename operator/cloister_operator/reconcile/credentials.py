@@ -68,6 +68,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
         context.models.read(Secret, each)
         for each in context.store.entries(SECRET_KIND, key.namespace)
     )
+    # Of two Secrets with one name the older one counts, so a newer one cannot take its place.
     older = excluded_by(secret, others, context.decision.repositories)
     if older is not None:
         finding = name_taken(secret, older)
@@ -84,6 +85,7 @@ async def reconcile_secret(context: ProcessContext, key: Key) -> Result:
             ),
         }
     )
+    # Throttled: a change of one Container can change the users of many Secrets.
     result = await write_status_throttled(
         context, key, SECRET_KIND, secret.status.wire(), status.wire()
     )
@@ -229,6 +231,7 @@ async def reconcile_credential(context: ProcessContext, key: Key) -> Result:
         await context.writer.patch_status(
             key, REGISTRY_CREDENTIAL, key.namespace, key.name, {"status": patch}
         )
+    # Core Secrets are not watched: what is missing is looked for again after a while.
     return Result(None if check.finding.status else _RECHECK, wrote=bool(patch))
 
 

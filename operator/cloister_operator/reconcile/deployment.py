@@ -36,6 +36,7 @@ async def reconcile_deployment(context: ProcessContext, key: Key) -> Result:
     if is_paused(deployment) or deployment.metadata.deletion_timestamp is not None:
         return DONE
     phases = _phases(context, key, deployment)
+    # A Deployment that a user created stays without Containers.
     if not phases and deployment.metadata.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
         return await _collect_garbage(context, key, deployment)
     generation = deployment.metadata.generation

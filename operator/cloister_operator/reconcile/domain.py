@@ -98,6 +98,7 @@ async def reconcile_route(context: ProcessContext, key: Key) -> Result:
     if context.store.get(CONTAINER, namespace, name) is not None:
         return DONE
     try:
+        # The cache may lag: ask the server before a route that serves is deleted.
         context.store.put(CONTAINER, await context.client.get(CONTAINER, name, namespace))
     except NotFound:
         logger.info("%s: its container is gone", key.text)

@@ -37,6 +37,7 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         return DONE
     nodes = sum(_fits(host, each.decode()) for each in context.store.entries(NODE))
     generation = host.metadata.generation
+    # A missing RuntimeClass comes first: without it no Pod of the Host can be created.
     finding = await _missing_class(context, host)
     if finding is None:
         finding = _finding(host, nodes, await context.cluster_network.read())
@@ -54,6 +55,7 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
         }
     )
     written = await write_status_throttled(context, key, HOST, host.status.wire(), status.wire())
+    # Neither is watched, so that only another look shows when they are there.
     waits = finding.reason in {"NoResolver", "RuntimeClassMissing"}
     if waits or context.settings.api_address is not None:
         return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)

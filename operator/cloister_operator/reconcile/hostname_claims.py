@@ -99,6 +99,7 @@ def claim_of(
     entry = context.store.get(CLAIM, "", hostname)
     if entry is not None:
         return context.models.read(HostnameClaim, entry)
+    # Generated names need no claim as an object: the name itself identifies the Container.
     named = organization and container_named_in(
         hostname,
         organization=organization.metadata.name,

@@ -88,11 +88,13 @@ async def end_organization(
         return None
     labels = _labels_of_namespace(context, organization)
     if labels is not None and labels.get(ORGANIZATION_LABEL) == distinct_label(key.name):
+        # The cache is read first; the server is queried only when nothing seems to be left.
         waits = _waits_for(context, organization) or await _still_has(context, organization)
         if waits:
             return ConditionUpdate("Ready", False, "AwaitingContainers", waits)
         if labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
             return await _delete_namespace(context, key, organization)
+        # An adopted namespace is its owner's: only the operator's own objects are removed.
         await delete_isolation(context, key, organization)
     others = (each for each in organization.metadata.finalizers if each != ORGANIZATION_FINALIZER)
     logger.info("%s: nothing is left of it", key.text)
@@ -268,6 +270,7 @@ async def _namespace(
                 key, NAMESPACE, build_namespace(organization.metadata.name, name)
             )
         except AlreadyExists:
+            # It was created meanwhile: its labels decide below.
             await context.writer.refresh(NAMESPACE, "", name)
         entry = context.store.get(NAMESPACE, "", name)
     if entry is None:
@@ -276,6 +279,7 @@ async def _namespace(
         )
     metadata = entry.decode()["metadata"]
     wanted = distinct_label(organization.metadata.name)
+    # Without the label a namespace could be taken from its owner by naming it.
     if metadata.get("labels", {}).get(ORGANIZATION_LABEL) != wanted:
         message = (
             f"Namespace {name} exists and is not this organization's; label it "

@@ -131,6 +131,7 @@ def release_need(state: RolloutState) -> NeedRelease:
 
 def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts) -> Admission:
     facts = replace(facts, release=release)
+    # Before any lookup: a file that is refused needs no queries of registries.
     refusal = _refusal(errors_of(file_problems(facts)), state)
     if refusal is not None:
         return refusal
@@ -165,6 +166,7 @@ def _of_release(state: RolloutState, facts: RequestFacts, release: ReleaseFacts)
     refusal = _refusal(errors_of(file_problems(known)), state)
     if refusal is not None:
         return refusal
+    # Image problems come first: creating a value does not fix them.
     waiting = _waiting_for_values(results, state)
     if waiting is not None:
         return waiting

@@ -108,9 +108,11 @@ def evaluate_enclave(
         one.
     """
     before = enclave.status
+    # Final: a Pod that is being deleted would otherwise look like a failure.
     if before.phase in _OVER or enclave.metadata.deletion_timestamp is not None:
         return before
     facts = _facts(before, pod)
+    # A sidecar knows the cause; the loss of the Pod is only what follows from it.
     failure = _sidecar_failure(before, pod) or _loss(before, pod)
     if failure is None and refused and pod is None:
         failure = ("EnclaveRefused", refused)
@@ -151,9 +153,11 @@ def reevaluate_after(
     for each in pod.containers if pod is not None else ():
         if each.started_at is None or each.state is not ContainerStateName.RUNNING:
             continue
+        # A container that was restarted counts as started once it has run steadily.
         if each.restart_count:
             times.append(each.started_at + STEADY)
     broken = _failed_container(pod) if pod is not None else None
+    # The agent explains a failed boot a moment after the container has exited.
     if broken is not None and broken.ended_at is not None:
         times.append(broken.ended_at + EXPLANATION_TIME)
     waits = [wait for at in times if (wait := due(at, now)) is not None]
@@ -438,6 +442,7 @@ def _settled(
             "phase": phase,
             "reason": reason,
             "message": message,
+            # The first time counts: a restart of a container does not move it.
             "started_at": facts.started_at or (now if is_up else None),
             "ready_at": facts.ready_at or (now if ready else None),
             "conditions": merge(

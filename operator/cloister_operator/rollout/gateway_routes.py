@@ -92,6 +92,7 @@ def routed_condition(state: RolloutState, wanted: Mapping[str, str]) -> Conditio
         return None
     place = f"{gateway.namespace}/{gateway.name}"
     facts = {host: state.observed.routes.get(host) for host in wanted}
+    # A refusal comes first: it needs an action, while a pending route may be confirmed soon.
     for host, route in facts.items():
         if route is not None and route.state is RouteState.REFUSED:
             cause = f"The gateway does not route {host}: {route.message.rstrip('.')}. "

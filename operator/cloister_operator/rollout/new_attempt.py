@@ -73,6 +73,7 @@ def recreate_deletes_the_present_release(state: RolloutState) -> RolloutPlan | N
 def first_attempt(state: RolloutState, admitted: AdmissionGranted) -> CreateEnclave:
     """Return the first Enclave of the wanted request."""
     attempt = state.next_attempt_number(state.revision)
+    # With Recreate there is no preview: the old release is deleted before the new one starts.
     recreate = needs_recreate(state, admitted)
     config, release, request = admitted.config, admitted.release, state.wanted
     spec = EnclaveSpec(
@@ -175,6 +176,7 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
         and each.metadata.name not in state.observed.incomplete
     ]
     if older:
+        # Copied, because the tag may have moved since: attempts of one request run the same file.
         return CreateEnclave(
             name=enclave.metadata.name,
             spec=spec,
@@ -195,6 +197,7 @@ def completed_attempt(state: RolloutState, enclave: Enclave) -> CreateEnclave | 
     if not isinstance(result, Known) or not isinstance(result.value, ReleaseFacts):
         return None
     release = result.value
+    # Another file than the recorded one must not run under its digest.
     if release.digest != spec.config_digest or release.config is None:
         return None
     refs, _ = bind(

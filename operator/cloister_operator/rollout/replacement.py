@@ -24,11 +24,13 @@ def replaced_container_deletes_its_enclaves(state: RolloutState) -> RolloutPlan 
     if new is None:
         return None
     ready = condition(state.status.conditions, "Ready")
+    # Remembered in status, since a successor that is stopped no longer looks promoted.
     was_replaced = ready is not None and ready.reason == "Replaced"
     if not (was_replaced or has_taken_over(new)):
         return None
     text = f"Container {new.metadata.name} has taken over from this one"
     until = _drained_at(state, new)
+    # Clients may still resolve to it: it serves until all know the new one.
     if state.serving is not None and state.now < until:
         return RolloutPlan(
             progress=ContainerPhase.STOPPING,

@@ -102,6 +102,7 @@ def person_of(
     role = member.role if member is not None else None
     other = Role.MEMBER if role is Role.ADMIN else Role.ADMIN
     admins = [each.user for each in organization.spec.members if each.role is Role.ADMIN]
+    # Without an administrator nobody could change the organization any more.
     irreplaceable = admins == [user]
     possible = member is not None and not irreplaceable
     manifests = []

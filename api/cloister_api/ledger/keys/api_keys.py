@@ -272,6 +272,7 @@ class ApiKeys:
         )
         if numbers is not None:
             least, greatest = min(numbers, default=0), max(numbers, default=0)
+            # A range keeps the number of bound parameters constant.
             query = query.where(API_KEYS.c.id.between(least, greatest))
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).all()

@@ -126,6 +126,7 @@ class SessionTable:
         }
         own = SESSIONS.c.user == user
         order = (SESSIONS.c.ended_at.is_not(None), SESSIONS.c.created_at.desc())
+        # One less than the most, since the new session is inserted below.
         newest = select(SESSIONS.c.id).where(own).order_by(*order).limit(MOST - 1)
         async with self._engine.begin() as connection:
             await connection.execute(delete(SESSIONS).where(SESSIONS.c.ends_at < now - KEPT))

@@ -158,6 +158,7 @@ def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
     if top is None:
         return None
     sections: tuple[Section, ...] = top.get("containers", ())
+    # Rules that compare sections run after all sections were read.
     networks.check_version(top)
     containers.check_names(sections)
     for container in sections:
@@ -168,6 +169,7 @@ def validate(root: Node, report: ProblemReport) -> ServiceConfig | None:
     way_in: Section | None = top.get("shim")
     names = [container.get("name") for container in sections]
     built_shim = shim.check_shim(way_in, names) if way_in else {}
+    # The model is only built from a file without errors: it has no form for a wrong value.
     if any(problem.severity == "error" for problem in report.problems):
         return None
     values = {

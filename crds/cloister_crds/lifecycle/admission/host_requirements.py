@@ -80,6 +80,7 @@ def assigned_gpus(config: ServiceConfig, count: int) -> dict[str, tuple[int, ...
             continue
         taken = named.union(*assigned.values())
         free = [number for number in range(count) if number not in taken]
+        # When too few are free, containers share the first ones; sharing is judged elsewhere.
         source = free if len(free) >= each.gpus else range(each.gpus)
         assigned[each.name] = tuple(source[: each.gpus])
     return assigned
@@ -174,6 +175,7 @@ def gpu_problems(config: ServiceConfig, host: Host, given: int | None) -> Iterat
                 f"{path} (container {container.name}) requests {wanted}; the enclave has {count} "
                 f"GPUs. Change {field} or the container's gpus.",
             )
+    # A device plugin hands each GPU to one container; only resource claims can be shared.
     shared = shared_gpus(assigned)
     if shared and count and gpu is not None and gpu.device_class is None:
         users = [each for each, numbers in assigned.items() if set(numbers) & set(shared)]

@@ -35,6 +35,7 @@ def confidentiality_conditions(
         Status of the enclave that serves; None if none does.
     """
     name, spec = host.metadata.name, host.spec
+    # Nothing about secrets is reported here: without a TEE nobody expects them to be sealed.
     if spec.tee is TEE.NONE:
         text = (
             f"Host {name} has no trusted execution environment: the node's operator can read "

@@ -51,6 +51,7 @@ def build_network_policy(
     cluster_dns = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     }
+    # Special-purpose ranges, such as private addresses, are excluded.
     public = [
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(map(str, BLOCKED_IPV4))}},
         {"ipBlock": {"cidr": str(GLOBAL_UNICAST), "except": list(map(str, BLOCKED_IPV6))}},
@@ -62,6 +63,7 @@ def build_network_policy(
         }
         for each in resolvers
     ]
+    # Empty while the name of the API does not resolve.
     to_api = [
         {
             "to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in api.addresses],

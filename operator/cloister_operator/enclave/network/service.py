@@ -104,6 +104,7 @@ def build_tls_route(
         Manifest for server-side apply. An owner in another namespace is not possible (Kubernetes,
         "Owners and Dependents"): the annotation names the Container.
     """
+    # Without a section the route attaches to every listener that accepts it.
     section = {"sectionName": gateway.section} if gateway.section else {}
     place = container.metadata.namespace
     backend = {"name": service, "namespace": place, "port": HTTPS_PORT}

@@ -160,6 +160,7 @@ def shim_config(
 def _cors_routes(shim: Shim) -> list[dict[str, Any]]:
     """Return the routes for requests with an Origin header, and only for those."""
     origins = shim.origins
+    # Scripts in browsers read no header of a response that is not exposed.
     exposed = {"Access-Control-Expose-Headers": [NONCE_HEADER]} if shim.ehbp is not None else {}
     with_origin: dict[str, Any] = {"header": {"Origin": ["*"]}}
     routes: list[dict[str, Any]] = []
@@ -167,6 +168,7 @@ def _cors_routes(shim: Shim) -> list[dict[str, Any]]:
         allowed = [{"vars": {_ORIGIN: list(origins)}}] if origins else []
         refused = {**with_origin, "not": allowed} if allowed else with_origin
         body = _error("CORS origin not allowed.", "invalid_request_error")
+        # Refused before any other route, so that the upstream never sees such a request.
         routes.append(_final([refused], 403, body))
     wanted = {"header": {"Access-Control-Request-Headers": ["*"]}}
     routes.append(
