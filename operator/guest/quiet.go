@@ -13,7 +13,7 @@ import (
 // nothing is discarded.
 //
 // The host of a confidential machine may not read what runs there: except in debug enclaves, the rules
-// of the machine's agent refuse logs. A pipe that nobody reads fills, and then its writer blocks forever.
+// of the machine's agent refuse logs. A pipe without a reader fills, and then its writer blocks forever.
 func discardHiddenOutput() error {
 	measurement, err := measured.Load()
 	if err != nil || !measurement.HidesOutput() {

@@ -49,7 +49,7 @@ type maker struct {
 	snp         *teetest.SNP
 	tdx         *teetest.TDX
 	certificate *x509.Certificate
-	foreign     *x509.Certificate // of somebody else, with the same names
+	foreign     *x509.Certificate // of another party, with the same names
 	initdata    string            // of an enclave with SNP, as the operator writes it
 	measurement string
 	// answers are the vendors', by their content: they sign each once.

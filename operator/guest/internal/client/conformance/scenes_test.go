@@ -264,7 +264,7 @@ func (m *maker) unread(bases map[string]base) []vector {
 	return append(made, m.of(tdx, bases, levels)...)
 }
 
-// otherMaker is a document whose collateral somebody else signed.
+// otherMaker is a document whose collateral another party signed.
 func (m *maker) otherMaker(tee string, bases map[string]base) vector {
 	m.t.Helper()
 	stranger, err := teetest.NewTDX(now.AddDate(-1, 0, 0))

@@ -79,7 +79,7 @@ func (f *forge) get(ctx context.Context, path, accept string) ([]byte, error) {
 	case response.StatusCode == http.StatusNotFound:
 		return nil, nil
 	case response.StatusCode == http.StatusUnauthorized:
-		return nil, failed("set or renew tokenFile of --source", "the forge wants credentials for %s", f.repo)
+		return nil, failed("set or renew tokenFile of --source", "the forge requires credentials for %s", f.repo)
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusForbidden:
 		return nil, failed("wait, or set tokenFile of --source: with a token more requests are allowed", "the forge refuses the request for %s (%s)", f.repo, response.Status)
 	case response.StatusCode >= 300 && response.StatusCode < 400:

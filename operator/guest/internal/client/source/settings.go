@@ -82,7 +82,7 @@ func (s Settings) check() error {
 	case err != nil || base.Host == "":
 		return fmt.Errorf("base: %q is not an address such as https://git.example.com", s.Base)
 	case base.User != nil:
-		return errors.New("base: it holds credentials; put the token into tokenFile")
+		return errors.New("base: it contains credentials; put the token into tokenFile")
 	case base.RawQuery != "" || base.Fragment != "":
 		return errors.New("base: it has a query or fragment; write only the address")
 	case base.Scheme == "http" && slices.Contains(s.PlainHTTP, base.Host):
@@ -111,7 +111,7 @@ func (s Settings) token() (string, error) {
 	token := strings.TrimSpace(string(content))
 	for _, each := range token {
 		if each < 0x21 || each > 0x7e {
-			return "", failed("check tokenFile of --source", "the token holds characters that no token has")
+			return "", failed("check tokenFile of --source", "the token contains characters that are not allowed in tokens")
 		}
 	}
 	return token, nil

@@ -31,12 +31,12 @@ func checkInitdata(text []byte, measurement string, enclave measuredFields, algo
 				return fmt.Errorf("its %s: %w", name, err)
 			}
 			if digest := digestOf(pod); enclave.Documents[podDocument] != digest {
-				return fmt.Errorf("its %s is for another Pod: %s, the measurement says %q", name, digest, enclave.Documents[podDocument])
+				return fmt.Errorf("its %s is for another Pod: %s, the measurement has %q", name, digest, enclave.Documents[podDocument])
 			}
 			content = rules
 		}
 		if digest := digestOf(content); digests[name] != digest {
-			return fmt.Errorf("its file %q has the digest %s, the measurement says %q", name, digest, digests[name])
+			return fmt.Errorf("its file %q has the digest %s, the measurement has %q", name, digest, digests[name])
 		}
 	}
 	if len(read.Data) != len(digests) {

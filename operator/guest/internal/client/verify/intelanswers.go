@@ -38,7 +38,7 @@ func (a *issuedAnswers) check(body []byte) error {
 		return err
 	}
 	if a.now.Before(issued) {
-		return fmt.Errorf("an answer of Intel's is of the future: %s", issued.Format(time.RFC3339))
+		return fmt.Errorf("a response from Intel is dated in the future: %s", issued.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func issueDate(body []byte) (time.Time, error) {
 	}
 	answer, err := strictjson.Decode[map[string]json.RawMessage](body)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("an answer of Intel's cannot be read: %w", err)
+		return time.Time{}, fmt.Errorf("a response from Intel cannot be read: %w", err)
 	}
 	_, isSigned := answer["signature"]
 	for _, name := range []string{"tcbInfo", "enclaveIdentity"} {
@@ -63,9 +63,9 @@ func issueDate(body []byte) (time.Time, error) {
 			IssueDate time.Time `json:"issueDate"`
 		}
 		if err := json.Unmarshal(signed, &dated); err != nil {
-			return time.Time{}, fmt.Errorf("an answer of Intel's cannot be read: %w", err)
+			return time.Time{}, fmt.Errorf("a response from Intel cannot be read: %w", err)
 		}
 		return dated.IssueDate, nil
 	}
-	return time.Time{}, errors.New("an answer of Intel's has other fields than what Intel signed and its signature")
+	return time.Time{}, errors.New("a response from Intel has fields other than the signed one and its signature")
 }

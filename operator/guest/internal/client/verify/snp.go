@@ -162,7 +162,7 @@ func readList(body []byte, now time.Time) (*x509.RevocationList, error) {
 	case err != nil:
 		return nil, fmt.Errorf("AMD's revocation list cannot be read: %w", err)
 	case now.Before(list.ThisUpdate):
-		return nil, errors.New("AMD's revocation list is of the future")
+		return nil, errors.New("AMD's revocation list is dated in the future")
 	case now.After(list.NextUpdate):
 		return nil, fmt.Errorf("AMD's revocation list was to be replaced at %s", list.NextUpdate.Format(time.RFC3339))
 	}

@@ -61,7 +61,7 @@ type measuredFields struct {
 
 // Check returns nil if the document proves what is expected, else a *Failure.
 func Check(document []byte, want Expected) (err error) {
-	// The libraries that read evidence trust the sizes in it in places: anybody could end a verifier, and a
+	// The libraries that read evidence trust the sizes in it in places: anyone could end a verifier, and a
 	// proxy with it, by a few bytes.
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -116,7 +116,7 @@ func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), 
 }
 
 // checkMeasurement returns what of the measurement document decides the verdict. It must be the expected
-// one, of an enclave into which nobody may log.
+// one, of an enclave without logins.
 func checkMeasurement(document string, want Expected) (measuredFields, error) {
 	const step = "measurement"
 	if found := sha256.Sum256([]byte(document)); found != want.Measurement {

@@ -245,7 +245,7 @@ func (c Spec) validateMounts() error {
 			problems = append(problems, fmt.Errorf("limits: %q is not known", name))
 		}
 		if limit.Soft < -1 || limit.Hard < -1 || (limit.Hard >= 0 && (limit.Soft < 0 || limit.Soft > limit.Hard)) {
-			problems = append(problems, fmt.Errorf("limits[%s]: soft %d must lie within hard %d", name, limit.Soft, limit.Hard))
+			problems = append(problems, fmt.Errorf("limits[%s]: soft %d must be within hard %d", name, limit.Soft, limit.Hard))
 		}
 	}
 	return errors.Join(problems...)

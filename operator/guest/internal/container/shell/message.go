@@ -127,7 +127,7 @@ func (s Start) check() error {
 		return fmt.Errorf("the command is longer than %d bytes or contains a zero byte", MaxCommand)
 	}
 	if s.Files && (s.Command != "" || s.Terminal != nil) {
-		return errors.New("the file server takes no command and no terminal")
+		return errors.New("the file server does not take a command or a terminal")
 	}
 	if len(s.Environment) > MaxEnvironment {
 		return fmt.Errorf("%d variables, at most %d", len(s.Environment), MaxEnvironment)

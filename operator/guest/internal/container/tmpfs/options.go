@@ -137,7 +137,7 @@ func CheckPath(target string, forbidden ...string) error {
 	}
 	for _, one := range append([]string{"/proc", "/sys"}, forbidden...) {
 		if target == one || strings.HasPrefix(target, one+"/") || strings.HasPrefix(one, target+"/") {
-			return fmt.Errorf("%q would hide or lie in %s", target, one)
+			return fmt.Errorf("%q would hide %s or be inside it", target, one)
 		}
 	}
 	return nil

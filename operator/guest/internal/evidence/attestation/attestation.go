@@ -25,7 +25,7 @@ const maxConcurrent = 2
 // ErrNoKey is returned until the enclave has generated its keys.
 var ErrNoKey = errors.New("the enclave has not generated its keys yet")
 
-// Dummy is the report without a TEE: no processor signs it, and anybody can forge it.
+// Dummy is the report without a TEE: no processor signs it, and anyone can forge it.
 type Dummy struct {
 	// ReportData is what evidence would bind, in hexadecimal digits.
 	ReportData string `json:"report_data"`

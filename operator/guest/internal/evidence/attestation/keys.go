@@ -71,7 +71,7 @@ func Presented(ctx context.Context, shim netip.AddrPort, hostnames []string, hos
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	conn, err := dialer.DialContext(ctx, "tcp", shim.String())
 	if err != nil {
-		return nil, fmt.Errorf("%w: the shim completes no handshake for %s: %w", ErrNoKey, host, withoutAddress(err))
+		return nil, fmt.Errorf("%w: the shim does not complete a handshake for %s: %w", ErrNoKey, host, withoutAddress(err))
 	}
 	defer conn.Close()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil

@@ -115,7 +115,7 @@ func (s *service) get(ctx context.Context, path string, reportData []byte) ([]by
 	}
 	found, err := io.ReadAll(io.LimitReader(response.Body, maxEvidence+1))
 	if err != nil {
-		return nil, fmt.Errorf("the attestation service broke off its response: %w", err)
+		return nil, fmt.Errorf("the attestation service aborted its response: %w", err)
 	}
 	if len(found) == 0 || len(found) > maxEvidence {
 		return nil, fmt.Errorf("the attestation service returned %d bytes; evidence has between 1 and %d", len(found), maxEvidence)

@@ -143,7 +143,7 @@ func (a Address) validateHost() error {
 		return err
 	}
 	if _, err := netip.ParseAddr(base.Hostname()); err != nil && len(a.ConnectTo) == 0 {
-		return fmt.Errorf("no address of %s is known, and sidecars query no name server", base.Hostname())
+		return fmt.Errorf("no address of %s is known, and sidecars do not query a name server", base.Hostname())
 	}
 	return nil
 }

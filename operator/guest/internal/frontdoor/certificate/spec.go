@@ -82,7 +82,7 @@ func (d Spec) Validate() error {
 	for name, value := range map[string]string{"tokenFile": d.TokenFile, "directory": d.Directory} {
 		add(!path.IsAbs(value), "%s: needs an absolute path", name)
 	}
-	add(d.ShimStore != "" && !strings.HasPrefix(path.Clean(d.ShimStore), path.Clean(d.Directory)+"/"), "shimStore: must lie in directory")
+	add(d.ShimStore != "" && !strings.HasPrefix(path.Clean(d.ShimStore), path.Clean(d.Directory)+"/"), "shimStore: must be in directory")
 	add(d.TerminationFile != "" && !path.IsAbs(d.TerminationFile), "terminationFile: needs an absolute path")
 	if d.Collateral != nil {
 		if err := d.Collateral.Validate(); err != nil {

@@ -44,7 +44,7 @@ func openIdentity(spec Spec) (identity, error) {
 		found.private, err = hpke.DHKEM(ecdh.X25519()).NewPrivateKey(content)
 	}
 	if err != nil {
-		return identity{}, fmt.Errorf("the key for encrypted bodies cannot be had: %w", err)
+		return identity{}, fmt.Errorf("the key for encrypted bodies cannot be obtained: %w", err)
 	}
 	public := hex.EncodeToString(found.public()) + "\n"
 	return found, atomicfile.Write(filepath.Join(spec.Directory, PublicKeyFile), []byte(public), 0o644)

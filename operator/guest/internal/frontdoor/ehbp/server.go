@@ -28,7 +28,7 @@ const (
 	memoryLimit = 96 << 20
 )
 
-// silent is nobody's log: messages of net/http may quote what a client sent.
+// silent is a log that discards its messages: messages of net/http may quote what a client sent.
 var silent = log.New(io.Discard, "", 0)
 
 // server serves the shim.

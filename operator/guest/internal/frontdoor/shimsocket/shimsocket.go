@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Listen creates a socket, in place of that of a previous process. Its mode lets everybody connect: only
+// Listen creates a socket, in place of that of a previous process. Its mode allows all to connect: only
 // the containers that may have its directory mounted.
 func Listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -16,7 +16,7 @@ func Listen(path string) (net.Listener, error) {
 	}
 	listener, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("the socket for the shim cannot be had: %w", err)
+		return nil, fmt.Errorf("the socket for the shim cannot be created: %w", err)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		listener.Close()

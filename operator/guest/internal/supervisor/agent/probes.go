@@ -162,7 +162,7 @@ func (a *agent) isReady(now time.Time) bool {
 	return true
 }
 
-// broadcast wakes everybody who waits.
+// broadcast wakes all that wait.
 type broadcast struct {
 	mutex sync.Mutex
 	// waited is closed by the next send.

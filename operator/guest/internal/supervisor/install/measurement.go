@@ -122,7 +122,7 @@ func published(directory, name string) string {
 	return filepath.Join(directory, measured.PublishedName, name)
 }
 
-// write writes a file of the guest's directory, which everybody may read.
+// write writes a file of the guest's directory, which all users may read.
 func write(directory, name string, content []byte) error {
 	return place(bytes.NewReader(content), filepath.Join(directory, name), readable)
 }
