@@ -198,7 +198,6 @@ async def running(
         base = Infrastructure(settings, installation, clock, client, cache, engine, audit)
         admin_keys = admin_keys_of(base, material)
         await admin_keys.refresh()
-        # Registered after the engine, so that it runs before the engine is disposed.
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)
         stack.push_async_callback(resolver.aclose)
@@ -240,7 +239,6 @@ async def running(
                 *accounts.loops,
                 *certificate_loops(base, orders, queue, expiry),
                 *([paying.run()] if paying.set_up else []),
-                # Services registered their listeners when they were built, and miss no change.
                 *(reflector.run() for reflector in cache.all),
             )
         )

@@ -195,7 +195,6 @@ class ProcessContext:
         OSError
             When a file that the settings name cannot be read.
         """
-        # All parts share the client's clock, which follows the API server.
         client = KubeClient(
             kube, field_manager=FIELD_MANAGER, user_agent=USER_AGENT, observe=metrics.requested
         )
