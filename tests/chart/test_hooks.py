@@ -18,6 +18,7 @@ Rendered = dict[tuple[str, str, str], dict[str, Any]]
 SQLITE = LEAST | {"keys": {"existingSecret": "own-keys"}}
 HOOK = "helm.sh/hook"
 CHECK = "cloister-upgrade-check"
+CLASSES = ["system-cluster-critical"]
 
 
 def hooks(rendered: Rendered, event: str) -> Rendered:
@@ -93,8 +94,9 @@ def test_an_upgrade_begins_with_a_check_of_the_settings_to_come(
     assert gone == {"before-hook-creation,hook-succeeded"}
     data = found["ConfigMap", "elsewhere", CHECK]["data"]
     for program in ("operator", "api"):
-        present = full["ConfigMap", "elsewhere", f"cloister-{program}"]["data"]
-        assert yaml.safe_load(data[f"{program}.yaml"]) == yaml.safe_load(present[f"{program}.yaml"])
+        template = full["Deployment", "elsewhere", f"cloister-{program}"]["spec"]["template"]
+        present = template["metadata"]["annotations"]["cloister.dev/settings"]
+        assert yaml.safe_load(data[f"{program}.yaml"]) == yaml.safe_load(present)
         (tmp_path / f"{program}.yaml").write_text(data[f"{program}.yaml"])
     read_settings(tmp_path / "operator.yaml")
     ApiSettings.read(tmp_path / "api.yaml")
@@ -120,15 +122,36 @@ def test_the_check_of_an_upgrade_has_the_rights_that_it_needs(full: Rendered) ->
             "apiGroups": ["apiextensions.k8s.io"],
             "resources": ["customresourcedefinitions"],
             "verbs": ["get"],
-        }
+        },
+        {
+            "apiGroups": ["scheduling.k8s.io"],
+            "resources": ["priorityclasses"],
+            "resourceNames": CLASSES,
+            "verbs": ["get"],
+        },
     ]
-    assert found["Role", "elsewhere", CHECK]["rules"] == [
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]}
-    ]
+    of_deployments, *of_files = found["Role", "elsewhere", CHECK]["rules"]
+    assert of_deployments == {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "verbs": ["list"],
+    }
+    mounted = {(each["resources"][0], name) for each in of_files for name in each["resourceNames"]}
+    assert mounted == {
+        ("secrets" if "secret" in source else "configmaps", each["name"])
+        for program in ("operator", "api")
+        for volume in full["Deployment", "elsewhere", f"cloister-{program}"]["spec"]["template"][
+            "spec"
+        ]["volumes"]
+        for source in volume.get("projected", {}).get("sources", ())
+        for each in source.values()
+    }
+    assert {verb for each in of_files for verb in each["verbs"]} == {"get"}
     (container,) = spec["containers"]
     command, *arguments = container["args"]
     context = upgrade_check.make_context(command, arguments)
     assert context.params["namespace"] == "elsewhere"
+    assert list(context.params["priority_classes"]) == CLASSES
     mounts = {each["mountPath"] for each in container["volumeMounts"]}
     assert mounts == {str(context.params["settings"])}
 

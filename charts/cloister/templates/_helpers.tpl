@@ -208,8 +208,10 @@ capabilities:
 {{- end -}}
 {{- define "cloister.volumes" -}}
 - name: config
-  configMap:
-    name: cloister-{{ .program }}
+  downwardAPI:
+    items:
+    - path: {{ .program }}.yaml
+      fieldRef: {fieldPath: "metadata.annotations['cloister.dev/settings']"}
 {{- if .files }}
 - name: files
   projected:

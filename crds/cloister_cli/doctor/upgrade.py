@@ -6,6 +6,7 @@ The chart runs it, by the new image, before anything of an upgrade is written.
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,13 @@ import yaml
 
 from cloister_cli.doctor.command import cluster_options
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError, NotFound
-from cloister_clients.kube.kinds import CUSTOM_RESOURCE_DEFINITION, KindRef
+from cloister_clients.kube.kinds import (
+    CONFIG_MAP,
+    CUSTOM_RESOURCE_DEFINITION,
+    PRIORITY_CLASS,
+    SECRET,
+    KindRef,
+)
 from cloister_clients.settings import SettingsError
 from cloister_crds.crd_manifests import manifests
 from cloister_crds.kinds.meta import GROUP
@@ -26,6 +33,9 @@ OURS: Final = "app.kubernetes.io/part-of=cloister"
 """Label of what the chart makes."""
 SETTINGS_READERS: Final = "cloister.settings"
 """Group of entry points that read the settings of a program, by program."""
+MOUNTED: Final = re.compile(r"/etc/cloister/files/(secret|configMap)/([^/\"]+)/([^/\"]+)")
+"""Path at which the chart mounts a key of a Secret or ConfigMap."""
+TLS_ROUTES: Final = "tlsroutes.gateway.networking.k8s.io"
 MAJOR_MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -36,17 +46,29 @@ MAJOR_MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory with the new settings, operator.yaml and api.yaml.",
 )
+@click.option(
+    "--priority-class",
+    "priority_classes",
+    multiple=True,
+    help="PriorityClass of the programs, which must exist; may be repeated.",
+)
 def upgrade_check(
-    kubeconfig: Path | None, context: str | None, namespace: str, settings: Path | None
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    settings: Path | None,
+    priority_classes: tuple[str, ...],
 ) -> None:
-    """Fail when this version cannot follow the one that runs, or cannot read its settings.
+    """Fail when this version cannot follow the one that runs, or its settings cannot be used.
 
-    It changes nothing.
+    They must be readable, and the Secrets, ConfigMaps and kinds that they name must exist. It
+    changes nothing.
     """
     wrong = settings_refusals(settings) if settings else []
+    wanted = Prerequisites.of(settings, priority_classes)
     try:
         config = KubeConfig.load(kubeconfig, context)
-        wrong += asyncio.run(cluster_refusals(config, namespace))
+        wrong += asyncio.run(cluster_refusals(config, namespace, wanted))
     except (ConfigError, KubeError) as error:
         raise click.ClickException(f"the upgrade could not be checked: {error}") from error
     if wrong:
@@ -78,8 +100,80 @@ def settings_refusals(folder: Path) -> list[str]:
     return wrong
 
 
-async def cluster_refusals(config: KubeConfig, namespace: str) -> list[str]:
-    """Return why this version cannot follow what the cluster has.
+@dataclass(frozen=True, slots=True)
+class Prerequisites:
+    """What the new settings name in the cluster."""
+
+    files: frozenset[tuple[str, str, str]] = frozenset()
+    """Keys of Secrets and ConfigMaps that the chart mounts: kind, name and key."""
+    priority_classes: tuple[str, ...] = ()
+    """PriorityClasses of the programs."""
+    gateway: bool = False
+    """Whether requests are routed by a Gateway."""
+
+    @classmethod
+    def of(cls, folder: Path | None, priority_classes: tuple[str, ...]) -> "Prerequisites":
+        """Read them from the settings, which `settings_refusals` judges."""
+        texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))] if folder else []
+        try:
+            settings = [yaml.safe_load(text) for text in texts]
+        except yaml.YAMLError:
+            return cls(priority_classes=priority_classes)
+        return cls(
+            frozenset(match.groups() for text in texts for match in MOUNTED.finditer(text)),  # type: ignore[misc]  # three groups
+            priority_classes,
+            any(isinstance(each, dict) and each.get("gateway") for each in settings),
+        )
+
+    async def refusals(self, client: KubeClient, namespace: str) -> list[str]:
+        """Return what is missing.
+
+        Raises
+        ------
+        KubeError
+            When the server does not respond, or refuses.
+        """
+        missing = []
+        for kind, name, key in sorted(self.files):
+            ref = SECRET if kind == "secret" else CONFIG_MAP
+            found = await _found(client, ref, name, namespace)
+            if found is None:
+                missing.append(
+                    f"the {ref.kind} {name} does not exist in the namespace {namespace}, and the "
+                    f"values name its key {key}; create it, or correct the values"
+                )
+            elif key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}:
+                missing.append(
+                    f"the {ref.kind} {name} has no key {key}, which the values name; add it, or "
+                    "correct the values"
+                )
+        missing += [
+            f"the PriorityClass {name} does not exist; create it, or correct priorityClassName in "
+            "the values"
+            for name in self.priority_classes
+            if await _found(client, PRIORITY_CLASS, name) is None
+        ]
+        if self.gateway and await _found(client, CUSTOM_RESOURCE_DEFINITION, TLS_ROUTES) is None:
+            missing.append(
+                f"operator.settings.gateway is set, and the cluster has no kind {TLS_ROUTES}; "
+                "install the CRDs of the Gateway API, or leave the setting out"
+            )
+        return missing
+
+
+async def _found(
+    client: KubeClient, ref: KindRef, name: str, namespace: str | None = None
+) -> dict[str, Any] | None:
+    try:
+        return await client.get(ref, name, namespace)
+    except NotFound:
+        return None
+
+
+async def cluster_refusals(
+    config: KubeConfig, namespace: str, prerequisites: Prerequisites
+) -> list[str]:
+    """Return why this version cannot follow what the cluster has, or what is missing there.
 
     Raises
     ------
@@ -87,7 +181,7 @@ async def cluster_refusals(config: KubeConfig, namespace: str) -> list[str]:
         When the server does not respond, or refuses.
     """
     async with KubeClient(config, field_manager=AGENT, user_agent=AGENT) as client:
-        wrong = []
+        wrong = await prerequisites.refusals(client, namespace)
         page = await client.list(DEPLOYMENT, namespace, label_selector=OURS)
         for each in page.items:
             labels = each["metadata"]["labels"]

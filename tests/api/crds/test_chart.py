@@ -216,6 +216,30 @@ def test_an_upgrade_is_refused_with_a_sentence(own_cluster: local.Cluster, insta
     assert check().returncode == 0
 
 
+def test_an_upgrade_is_refused_while_what_its_settings_name_is_missing(
+    own_cluster: local.Cluster, installed: Helm, tmp_path: Path
+) -> None:
+    files = "/etc/cloister/files"
+    key, other = f"{files}/secret/cloister-keys/key-material", f"{files}/secret/cloister-keys/other"
+    ledger = {"urlFile": f"{files}/secret/nosuch/url", "keyMaterial": key, "sealed": other}
+    (tmp_path / "api.yaml").write_text(json.dumps({"ledger": ledger}))
+    (tmp_path / "operator.yaml").write_text(json.dumps({"gateway": {"name": "public"}}))
+    failed = run_command(
+        *("upgrade-check", "--kubeconfig", str(own_cluster.kubeconfig)),
+        *("--settings", str(tmp_path), "--priority-class", "urgent"),
+        check=False,
+    )
+    assert failed.returncode == 1
+    for sentence in (
+        "the Secret nosuch does not exist in the namespace cloister-system",
+        "the Secret cloister-keys has no key other",
+        "the PriorityClass urgent does not exist",
+        "the cluster has no kind tlsroutes.gateway.networking.k8s.io",
+    ):
+        assert sentence in failed.stderr
+    assert "key-material" not in failed.stderr
+
+
 def test_a_second_installation_is_refused(own_cluster: local.Cluster, installed: Helm) -> None:
     own_cluster.kubectl("create", "namespace", "second", check=False)
     other = Helm(installed.folder, own_cluster.kubeconfig, namespace="second")
