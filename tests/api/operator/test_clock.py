@@ -20,6 +20,7 @@ from datetime import timedelta
 from cloister_clients import clock
 right = clock.utc_now
 clock.utc_now = lambda: right() + timedelta(seconds={seconds})
+clock.ServerClock.__init__.__defaults__ = (clock.utc_now,)
 """
 """Python runs it at its start ("site", sitecustomize), before anything reads the time."""
 
