@@ -73,14 +73,13 @@ async def look_for_counts(context: ProcessContext) -> bool:
 
 
 async def await_counted_kinds(context: ProcessContext) -> None:
-    """Wait for the counts, then have the guards of all namespaces applied again."""
+    """Wait for the counts, then have the quotas of all namespaces applied again."""
     delays = itertools.chain(itertools.repeat(_POLL, _POLLS), itertools.repeat(_RARE_POLL))
     for delay in delays:
         await asyncio.sleep(delay)
         if await look_for_counts(context):
             break
     logger.info("the cluster counts the kinds that quotas name")
-    context.memory.forget_applied()
     for entry in context.store.entries(ORGANIZATION):
         context.queue.add(Key("Organization", entry.namespace, entry.name), low_priority=True)
 
