@@ -54,14 +54,39 @@ def leader(place: LocalInstallation) -> str:
 
 
 def refuse_wrong_settings(place: LocalInstallation) -> None:
-    """Upgrade to settings with which the operator does not start: the release goes back."""
+    """Upgrade to settings with which the operator does not start, with and without a way back.
+
+    The Pods of before go on with their own settings, also when their processes start again.
+    """
     settings = {**place.values["operator"]["settings"], "gateway": {"name": "missing"}}
     values = place.write_values(operator={"settings": settings})
+    refused = place.helm.run("upgrade", "cloister", place.chart, "--values", values)
+    assert "has no kind tlsroutes.gateway.networking.k8s.io" in refused.stderr
+    # Without the check, the new operator does not start.
+    values = place.write_values(operator={"settings": settings}, checks={"upgrade": False})
     asked = ("upgrade", "cloister", place.chart, "--values", values)
+    failed = place.helm.run(*asked, "--wait", "--timeout=20s")
+    assert failed.returncode != 0
+    kubectl = place.cluster.kubectl
+    command = ("get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=operator", "-ojson")
+
+    def restarts() -> dict[str, int]:
+        """Return how often each operator that is ready has started again."""
+        found = json.loads(kubectl(*command))["items"]
+        return {
+            each["metadata"]["name"]: status["restartCount"]
+            for each in found
+            for status in each["status"].get("containerStatuses", ())
+            if status["ready"]
+        }
+
+    (name, *_) = restarts()
+    kubectl("exec", "-n", SYSTEM, name, "--", "python3", "-c", "import os; os.kill(1, 15)")
+    until_sync(lambda: restarts().get(name), within=PATIENCE, what="an operator that started again")
     failed = place.helm.run(*asked, "--rollback-on-failure", "--timeout=30s")
     assert failed.returncode != 0
-    shown = place.cluster.kubectl("get", "configmap", "cloister-operator", "-n", SYSTEM, "-oyaml")
-    assert "gateway" not in shown
+    shown = kubectl("get", "deployment", "cloister-operator", "-n", SYSTEM, "-oyaml")
+    assert '"gateway"' not in shown
 
 
 def create_container(place: LocalInstallation) -> None:
