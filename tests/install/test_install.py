@@ -89,6 +89,20 @@ def refuse_wrong_settings(place: LocalInstallation) -> None:
     assert '"gateway"' not in shown
 
 
+def refuse_wrong_ledger(place: LocalInstallation) -> None:
+    """Switch to a database whose Secret does not exist: the API of before goes on, and upgrades."""
+    values = place.write_values(
+        ledger={"postgresql": {"existingSecret": "nosuch"}}, checks={"upgrade": False}
+    )
+    asked = ("upgrade", "cloister", place.chart, "--values", values)
+    failed = place.helm.run(*asked, "--wait", "--rollback-on-failure", "--timeout=30s")
+    assert failed.returncode != 0
+    kubectl = place.cluster.kubectl
+    kubectl("rollout", "status", "deployment/cloister-api", "-n", SYSTEM, "--timeout=120s")
+    shown = json.loads(kubectl("get", "deployment", "cloister-api", "-n", SYSTEM, "-ojson"))
+    assert shown["status"]["readyReplicas"] == shown["spec"]["replicas"] == 1
+
+
 def create_container(place: LocalInstallation) -> None:
     """Create an Organization, a key in the API's Pod, and a Container, and wait until it serves."""
     kubectl = place.cluster.kubectl
@@ -128,6 +142,7 @@ def test_from_nothing_to_a_container_and_back(place: LocalInstallation) -> None:
     assert pods() == before
 
     refuse_wrong_settings(place)
+    refuse_wrong_ledger(place)
     assert pods() == before
 
     # Deletion is refused with the Container's name, and nothing has gone.
