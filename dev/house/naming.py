@@ -40,8 +40,8 @@ PLAIN: Final = {
 """Phrases that readers stumble over, and the terms of the field."""
 PLAIN_SOURCES: Final = ("api/cloister_api", "operator/cloister_operator", "crds")
 """Folders whose modules and templates are without them."""
-PLAIN_DOCS: Final = ("docs", "docs/runbooks")
-"""Folders whose own documents are without them; those of folders below may quote older words."""
+QUOTING: Final = "docs/decisions"
+"""The documents that may quote older words; all others are without them."""
 _ANY_OF_PLAIN: Final = re.compile("|".join(PLAIN))
 
 
@@ -70,9 +70,10 @@ def _other_texts(root: Path) -> Iterator[Path]:
 def _plain_texts(root: Path) -> Iterator[Path]:
     places = [(folder, pattern) for folder in PLAIN_SOURCES for pattern in ("*.py", "*.html")]
     found = [path for folder, pattern in places for path in (root / folder).rglob(pattern)]
-    found += [path for folder in PLAIN_DOCS for path in (root / folder).glob("*.md")]
+    found += (root / "docs").rglob("*.md")
     for path in sorted(found):
-        yield path.relative_to(root)
+        if not path.is_relative_to(root / QUOTING):
+            yield path.relative_to(root)
 
 
 def check_plain(place: Path, text: str) -> Iterator[Finding]:
