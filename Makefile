@@ -160,6 +160,10 @@ lint: venv ## Format, rules, types, layers, dependencies, the house's own checks
 	  || $(BIN)/deptry dev tests --non-dev-dependency-groups dev --ignore DEP002
 	@$(BIN)/python -m dev.house check
 
+.PHONY: lock
+lock: $(UV) ## Renew uv.lock after a change of pyproject.toml
+	@$(UV) lock --quiet
+
 .PHONY: audit
 audit: venv ## Known vulnerabilities of what is locked; needs pypi.org and vuln.go.dev (or GOVULNDB=…)
 	@UV_PROJECT_ENVIRONMENT=.venv-audit $(UV) sync --quiet --frozen --no-install-project --only-group audit
@@ -218,7 +222,7 @@ images-lock: venv ## Renew images/base.lock, the Debian packages of the images' 
 
 .PHONY: release
 release: venv ## A release into a registry and a folder (VERSION=…, REGISTRY=host/path, OUTPUT=folder, DOWNLOADS=its address; signed by COSIGN_KEY)
-	@$(BIN)/python -m dev.release $(or $(VERSION),$(error name the version: make release VERSION=0.2.0 REGISTRY=host/path)) --uv $(UV) --registry $(or $(REGISTRY),$(error name the registry: make release VERSION=$(VERSION) REGISTRY=host/path)) $(if $(OUTPUT),--output $(OUTPUT)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS))
+	@$(BIN)/python -m dev.release $(or $(VERSION),$(error name the version: make release VERSION=0.3.0-rc.1 REGISTRY=host/path)) --uv $(UV) --registry $(or $(REGISTRY),$(error name the registry: make release VERSION=$(VERSION) REGISTRY=host/path)) $(if $(OUTPUT),--output $(OUTPUT)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS))
 
 .PHONY: bench
 bench: venv ## Run the benchmarks; results as ratios

@@ -1,8 +1,6 @@
 """An earlier release, rebuilt from its commit: what an upgrade begins with."""
 
-import contextlib
 import os
-import re
 import shutil
 import tempfile
 import tomllib
@@ -28,25 +26,21 @@ PREFIXES = ("MAKE", "MFLAGS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 @dataclass(frozen=True, slots=True)
 class EarlierRelease:
-    """A release of this repository's past."""
+    """A release of this repository's past.
+
+    Attributes
+    ----------
+    commit
+        All 40 digits.
+    """
 
     version: str
     commit: str
 
     @classmethod
-    def read(cls, path: Path = DECLARED, repository: Path = ROOT) -> "EarlierRelease":
-        """Read which release it is, and find its commit.
-
-        That is the one of its tag, ``v`` and the version, or where no tag is in this clone the last
-        one that has the version in ``pyproject.toml``.
-
-        Raises
-        ------
-        ImageError
-            When the history in this clone does not reach back to that version.
-        """
-        version = tomllib.loads(path.read_text())["version"]
-        return cls(version=version, commit=_commit_of(version, repository))
+    def read(cls, path: Path = DECLARED) -> "EarlierRelease":
+        """Read which release it is."""
+        return cls(**tomllib.loads(path.read_text()))
 
     @property
     def folder(self) -> Path:
@@ -84,7 +78,7 @@ class EarlierRelease:
         except ImageError as error:
             raise ImageError(
                 f"commit {self.commit} of release {self.version} is not in this clone: "
-                "`git fetch --unshallow --tags` brings it"
+                "`git fetch --unshallow` brings it"
             ) from error
         run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, checkout])
         run(["git", "checkout", "--quiet", "--detach", self.commit], cwd=checkout)
@@ -104,25 +98,6 @@ class EarlierRelease:
                     f"is {self.version} its version?"
                 )
             made.rename(self.folder / made.name)
-
-
-def _commit_of(version: str, repository: Path) -> str:
-    """Return the commit of a version."""
-
-    def git(*arguments: str) -> str:
-        return run(["git", *arguments], cwd=repository).decode().strip()
-
-    with contextlib.suppress(ImageError):
-        return git("rev-parse", "--verify", "--quiet", f"refs/tags/v{version}^{{commit}}")
-    declared = f'^version = "{re.escape(version)}"$'
-    changed = git("log", "-1", "--format=%H", "--first-parent", "-G", declared, "pyproject.toml")
-    with contextlib.suppress(ImageError):
-        # The next version came with that commit.
-        return git("rev-parse", "--verify", "--quiet", f"{changed}^")
-    raise ImageError(
-        f"release {version} is not in the history of this clone: "
-        "`git fetch --unshallow --tags` brings it"
-    )
 
 
 def _environment() -> dict[str, str]:

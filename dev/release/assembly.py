@@ -17,7 +17,7 @@ from dev.images import digests, registry
 from dev.images.build import IMAGES, Build
 from dev.images.release import ROOT, Release
 from dev.release import chart_registry, plugin
-from dev.release.changelog import section
+from dev.release.changelog import changes_of
 from dev.release.errors import ReleaseError
 from dev.release.signing import Signer
 from dev.release.verifier import write_programs
@@ -107,7 +107,7 @@ class Assembly:
         values.unlink()
         for bill in sorted((build.target / "sbom").glob("*.cdx.json")):
             shutil.copyfile(bill, folder / bill.name)
-        changes = section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+        changes = changes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
         (folder / "CHANGES.md").write_text(f"# Cloister {version}\n\n{changes}", encoding="utf-8")
         archive = folder / f"kubectl-cloister-{version}.tar.gz"
         (wheel,) = (build.target / "wheel").glob("*.whl")

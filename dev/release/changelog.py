@@ -17,6 +17,11 @@ def section(changelog: str, version: str) -> str:
     return ""
 
 
+def changes_of(changelog: str, version: str) -> str:
+    """Return what a release changes; of a pre-release without a section what is unreleased."""
+    return section(changelog, version) or unreleased(changelog)
+
+
 def unreleased(changelog: str) -> str:
     """Return what has changed since the last version; empty = nothing."""
     return section(changelog, "Unreleased")

@@ -81,12 +81,15 @@ def refusals(checkout: Checkout, version: str, output: Path) -> Iterator[str]:
     if core(version) != checkout.version:
         yield (
             f"pyproject.toml says {checkout.version}, not {core(version)}: write that there, run "
-            "`make crds`, and commit"
+            "`make lock crds`, and commit"
         )
     if checkout.changed:
         shown = ", ".join(checkout.changed[:3])
         yield f"the checkout differs from its commit ({shown}): commit it, or release from a clone"
-    if not section(checkout.changelog, version):
+    if version != core(version):
+        # A pre-release has what comes next, finished or not.
+        pass
+    elif not section(checkout.changelog, version):
         yield (
             f"CHANGELOG.md has no section {version}, or nothing in it: begin one with "
             f"`## {version}`, and put there what is under `## Unreleased`"

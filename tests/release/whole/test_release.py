@@ -39,7 +39,7 @@ TAG = "v1.0.0"
 SYSTEM = "cloister-system"
 POD_USER = 65532
 SECRET = "a-password-of-a-test"
-PLACE, PAGES_VERSION = "registry.example.com/cloister", "0.2.0"
+PLACE, PAGES_VERSION = "registry.example.com/cloister", "0.3.0-rc.1"
 """What the pages name in the place of the reader's registry and version."""
 
 

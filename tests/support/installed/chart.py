@@ -32,7 +32,7 @@ class Chart:
 
     @property
     def has_dashboard(self) -> bool:
-        """Whether its values know the dashboard, which 0.1.0 did not have."""
+        """Whether its values know the dashboard, which 0.2.0 did not have."""
         with tarfile.open(self.package) as packed:
             file = packed.extractfile("cloister/values.schema.json")
             return file is not None and b'"dashboard"' in file.read()

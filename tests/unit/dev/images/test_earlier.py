@@ -1,6 +1,5 @@
 """The release that tests upgrade from."""
 
-import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -8,53 +7,25 @@ from pathlib import Path
 import pytest
 
 from dev.cluster.processes import Progress
-from dev.images.earlier import DECLARED, EarlierRelease
+from dev.images.earlier import EarlierRelease
 from dev.images.errors import ImageError
+from dev.images.release import ROOT, project_version
+from dev.release.changelog import HEADING
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """Return a clone with two commits of 0.1.0 and one of 0.2.0."""
-    git("init", "--quiet", folder=tmp_path)
-    for version, text in (("0.1.0", "first"), ("0.1.0", "last"), ("0.2.0", "next")):
-        (tmp_path / "pyproject.toml").write_text(f'version = "{version}"\n')
-        (tmp_path / "code").write_text(text)
-        git("add", ".", folder=tmp_path)
-        git("commit", "--quiet", "--message", text, folder=tmp_path)
-    return tmp_path
+def test_the_declared_commit_is_of_the_declared_version() -> None:
+    declared = EarlierRelease.read()
+    text = subprocess.check_output(
+        ["git", "show", f"{declared.commit}:pyproject.toml"], cwd=ROOT, text=True
+    )
+    assert tomllib.loads(text)["project"]["version"] == declared.version
+    assert declared.package.name == f"cloister-{declared.version}.tgz"
 
 
-def git(*arguments: str, folder: Path) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.test", "-c", "commit.gpgsign=false")
-    return subprocess.check_output(["git", *who, *arguments], cwd=folder, text=True).strip()
-
-
-def declared(folder: Path, version: str) -> Path:
-    """Return a declaration of a version."""
-    path = folder / "release.toml"
-    path.write_text(f'version = "{version}"\n')
-    return path
-
-
-def test_without_a_tag_it_is_the_last_commit_of_the_version(repository: Path) -> None:
-    found = EarlierRelease.read(declared(repository, "0.1.0"), repository)
-    assert found.commit == git("rev-parse", "HEAD^", folder=repository)
-    assert found.package.name == "cloister-0.1.0.tgz"
-
-
-def test_a_tag_wins(repository: Path) -> None:
-    git("tag", "--annotate", "--message", "one", "v0.1.0", "HEAD^^", folder=repository)
-    found = EarlierRelease.read(declared(repository, "0.1.0"), repository)
-    assert found.commit == git("rev-parse", "HEAD^^", folder=repository)
-
-
-def test_a_version_that_the_history_lacks_is_named_with_the_remedy(repository: Path) -> None:
-    with pytest.raises(ImageError, match=r"release 0\.0\.1 is not in the history .*unshallow"):
-        EarlierRelease.read(declared(repository, "0.0.1"), repository)
-
-
-def test_the_declared_one_is_a_version() -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", tomllib.loads(DECLARED.read_text())["version"])
+def test_it_is_the_newest_release_of_the_changelog() -> None:
+    version, declared = project_version(), EarlierRelease.read().version
+    released = [each["name"] for each in HEADING.finditer((ROOT / "CHANGELOG.md").read_text())]
+    assert next(each for each in released if each not in {"Unreleased", version}) == declared
 
 
 def test_a_commit_that_is_not_in_the_clone_is_named_with_the_remedy(

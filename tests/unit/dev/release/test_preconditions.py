@@ -1,12 +1,14 @@
 """What is refused before a release, and what of the changelog goes into one."""
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dev.release.changelog import section, unreleased
+from dev.images.release import ROOT, project_version
+from dev.release.changelog import changes_of, section, unreleased
 from dev.release.preconditions import Checkout, look, refusals
 
 CHANGELOG = """\
@@ -44,7 +46,12 @@ def test_what_is_no_version_is_refused(version: str, tmp_path: Path) -> None:
     ("checkout", "version", "sentence"),
     [
         (RIGHT, "0.3.0", "pyproject.toml says 0.2.0, not 0.3.0: write that there"),
-        (RIGHT, "0.2.0-rc.1", "CHANGELOG.md has no section 0.2.0-rc.1, or nothing in it"),
+        (RIGHT, "0.3.0-rc.1", "pyproject.toml says 0.2.0, not 0.3.0: write that there"),
+        (
+            replace(RIGHT, changelog="## Unreleased\n\n- New.\n"),
+            "0.2.0",
+            "CHANGELOG.md has no section 0.2.0, or nothing in it",
+        ),
         (replace(RIGHT, changed=("a", "b")), "0.2.0", "differs from its commit (a, b): commit it"),
         (replace(RIGHT, tags=frozenset({"v0.2.0"})), "0.2.0", "the tag v0.2.0 exists"),
         (
@@ -67,8 +74,26 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pre_release_is_of_the_version_that_it_comes_before(tmp_path: Path) -> None:
-    checkout = replace(RIGHT, changelog=CHANGELOG.replace("0.2.0 (2026-11-25)", "0.2.0-rc.1"))
-    assert list(refusals(checkout, "0.2.0-rc.1", tmp_path)) == []
+    assert list(refusals(RIGHT, "0.2.0-rc.1", tmp_path)) == []
+
+
+def test_a_pre_release_needs_no_finished_changelog(tmp_path: Path) -> None:
+    changelog = CHANGELOG.replace("Unreleased\n", "Unreleased\n\n- New.\n")
+    checkout = replace(RIGHT, version="0.3.0", changelog=changelog)
+    assert list(refusals(checkout, "0.3.0-rc.1", tmp_path)) == []
+    assert changes_of(changelog, "0.3.0-rc.1") == "- New.\n"
+    assert changes_of(changelog, "0.2.0") == "### Added\n\n- A thing.\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md", "docs/images.md", "Makefile"])
+def test_the_pages_name_the_version_that_this_checkout_can_release(
+    page: str, tmp_path: Path
+) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:--version |VERSION=|version=)(\d\S*)", text))
+    assert named
+    checkout = replace(look(ROOT, project_version()), changed=())
+    assert [list(refusals(checkout, each, tmp_path)) for each in named] == [[]] * len(named)
 
 
 def test_a_checkout_says_what_it_is(tmp_path: Path) -> None:
