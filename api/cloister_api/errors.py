@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from cloister_api.ledger.availability import is_away
 from cloister_api.schemas.containers import PATTERN_WORDS
 from cloister_api.schemas.forms import ContainerUser, Detail, ErrorCode, ErrorResponse
 from cloister_api.schemas.keys import KEY_PATTERN_WORDS
@@ -227,6 +228,13 @@ def from_kube(error: KubeError) -> ApiError:
         )
     # The server's message may name objects of the platform; it is only in the log.
     return ApiError(500, "INTERNAL_ERROR", "the cluster refused a request of the facade")
+
+
+def from_ledger(error: Exception) -> ApiError | None:
+    """Translate an error of the ledger that nobody expected; None if it is a fault."""
+    if not is_away(error):
+        return None
+    return unavailable("the database of the API does not respond at present; try again")
 
 
 def from_validation(error: RequestValidationError) -> ApiError:

@@ -9,6 +9,7 @@ from math import ceil
 
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, UnknownKeyLimit, consume
 from cloister_api.errors import ApiError
+from cloister_api.ledger.availability import poll_backoff
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeySealer
 
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of the counter."""
+RETRY = poll_backoff(POLL_SECONDS)
+"""Delays between polls that fail."""
 MISS_SECONDS = 0.05
 """Least time between two polls because of cache misses: guessing must not load the ledger."""
 USE_SECONDS = 60.0
@@ -102,15 +105,17 @@ class AdminKeyCache:
     async def run(self) -> None:
         """Poll the ledger until cancelled."""
         loop = asyncio.get_running_loop()
-        written = loop.time()
+        written, failures = loop.time(), 0
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(RETRY.jittered(failures) if failures else POLL_SECONDS)
             try:
                 await self.refresh()
                 if loop.time() - written > USE_SECONDS:
                     written = loop.time()
                     await self.write_uses()
+                failures = 0
             except Exception:  # the ledger may be locked or unreachable for a while
+                failures += 1
                 logger.exception("the ledger cannot be read; cached keys stay in use")
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit, consume
 from cloister_api.cache import BY_EARLIER_LABEL, BY_HOSTNAME, BY_LABEL, BY_NAMESPACE, ClusterCache
 from cloister_api.errors import ApiError
+from cloister_api.ledger.availability import poll_backoff
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, KeySealer, well_formed
 from cloister_api.ledger.leases import BEAT_SECONDS, Replicas
@@ -168,6 +169,8 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """Seconds between two polls of the counters."""
+RETRY = poll_backoff(POLL_SECONDS)
+"""Delays between polls that fail."""
 MISS_SECONDS = 0.05
 """Least time between two polls because of cache misses: guessing must not load the ledger."""
 USE_SECONDS = 60.0
@@ -339,8 +342,9 @@ class ApiKeyCache:
         """Poll the ledger until cancelled."""
         loop = asyncio.get_running_loop()
         written = beaten = loop.time()
+        failures = 0
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(RETRY.jittered(failures) if failures else POLL_SECONDS)
             try:
                 await self.refresh()
                 if loop.time() - beaten > BEAT_SECONDS:
@@ -349,7 +353,9 @@ class ApiKeyCache:
                 if loop.time() - written > USE_SECONDS:
                     written = loop.time()
                     await self.write_uses()
+                failures = 0
             except Exception:  # the ledger may be locked or unreachable for a while
+                failures += 1
                 logger.exception("the ledger cannot be read; cached keys stay in use")
 
 

@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
-from cloister_api.errors import ApiError, forbidden
+from cloister_api.errors import ApiError, forbidden, from_ledger
 from cloister_api.http.access_log import CURRENT_REQUEST, log_request, route_of
 from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import (
@@ -224,11 +224,12 @@ class DashboardGuard:
                     raise
                 page = self._error_page(error, request_id, state["session"])
                 await page(scope, receive, response.send)
-            except Exception:
+            except Exception as error:
                 logger.exception("request %s failed", request_id)
                 if response.status:
                     raise
-                page = self._error_page(FAILED, request_id, state["session"])
+                refusal = from_ledger(error) or FAILED
+                page = self._error_page(refusal, request_id, state["session"])
                 await page(scope, receive, response.send)
             finally:
                 seconds = clock() - begun

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache
 from cloister_api.errors import unavailable
+from cloister_api.ledger.availability import is_away
 from cloister_clients.kube import Reflector
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import Resource
@@ -307,7 +308,8 @@ class SessionWatch:
         try:
             over = await self._over(sessions)
         except (SQLAlchemyError, OSError) as error:
-            logger.warning("it is not known which sessions last: %s", error)
+            if not is_away(error):
+                logger.warning("it is not known which sessions last: %s", error)
             return
         self._feed.end_sessions(over)
 

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 from typing_extensions import override
 
+from cloister_api.ledger.availability import is_news
 from cloister_clients.telemetry import JsonFormatter, LineFormatter, LogFormat
 from cloister_clients.tracing.spans import NO_SPAN, SpanKind, TraceSpan, is_on, span, trace_id
 
@@ -40,6 +41,7 @@ def configure_logging(level: str, form: LogFormat = LogFormat.TEXT) -> None:
     """Write all log records to standard error, one line each, with the id of their request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_RequestIdFilter())
+    handler.addFilter(is_news)
     json_lines = form is LogFormat.JSON
     handler.setFormatter(JsonFormatter() if json_lines else LineFormatter(_FORMAT))
     root = logging.getLogger()

@@ -16,7 +16,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.errors import ApiError, error_response, forbidden, unavailable, wrong_method
+from cloister_api.errors import (
+    ApiError,
+    error_response,
+    forbidden,
+    from_ledger,
+    unavailable,
+    wrong_method,
+)
 from cloister_api.http.access_log import (
     CURRENT_REQUEST,
     describe_response,
@@ -294,11 +301,12 @@ class RequestGuard:
                 if response.status:
                     raise
                 await error_response(error, request_id)(scope, receive, response.send)
-            except Exception:
+            except Exception as error:
                 logger.exception("request %s failed", request_id)
                 if response.status:
                     raise
-                await error_response(FAILED, request_id)(scope, receive, response.send)
+                refusal = from_ledger(error) or FAILED
+                await error_response(refusal, request_id)(scope, receive, response.send)
             finally:
                 seconds = clock() - begun
                 self._metrics.completed(scope["method"], route_of(scope), response.status, seconds)

@@ -7,11 +7,14 @@ keys, variables or secrets.
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists, insert, select
+from sqlalchemy import ColumnElement, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables import AUDIT
 
+BEGUN = "begun"
+"""Result of a write whose end is not recorded: it is in progress, or the facade was killed or the
+ledger away before it ended."""
 COMMAND_LINE = "command line: "
 """What the actor of a command begins with, before the user of the machine."""
 
@@ -35,7 +38,7 @@ class AuditRow:
     target: str
     """Identifier of what it was done to; its name where it has none yet."""
     result: str
-    """HTTP status and code, such as ``201`` or ``409 CONFLICT``."""
+    """HTTP status and code, such as ``201`` or ``409 CONFLICT``; `BEGUN` until it ends."""
     organization_id: str | None = None
     """Identifier of the Organization; None if written by a release before 0.3."""
     session_id: str | None = None
@@ -96,10 +99,17 @@ class AuditTrail:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def add(self, row: AuditRow) -> None:
-        """Write a row."""
+    async def add(self, row: AuditRow) -> int:
+        """Write a row, and return its number."""
         async with self._engine.begin() as connection:
-            await connection.execute(insert(AUDIT).values(asdict(row)))
+            written = insert(AUDIT).values(asdict(row)).returning(AUDIT.c.id)
+            return int((await connection.execute(written)).scalar_one())
+
+    async def complete(self, number: int, *, target: str, result: str) -> None:
+        """Write what came of an attempt that was recorded when it began."""
+        row = update(AUDIT).where(AUDIT.c.id == number)
+        async with self._engine.begin() as connection:
+            await connection.execute(row.values(target=target, result=result))
 
     async def contains(self, *, action: str, target: str, result: str) -> bool:
         """Return whether an action on a target had a result at least once.

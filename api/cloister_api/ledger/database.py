@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from typing_extensions import override
 
+from cloister_api.ledger.availability import Availability, is_locked, reason_of
 from cloister_api.ledger.migrations.recorded import (
     is_usable,
     take_over_version,
@@ -103,17 +104,22 @@ WANTED = "must hold one line such as postgresql://user:password@host/database?ss
 
 def open_ledger(place: Place) -> AsyncEngine:
     """Open a ledger that `migrate` has prepared."""
+    availability = Availability()
     if isinstance(place, URL):
-        return create_async_engine(
+        server = create_async_engine(
             place,
             pool_pre_ping=True,
             pool_size=CONNECTIONS,
             max_overflow=CONNECTIONS,
             connect_args={"connect_timeout": CONNECT_SECONDS},
         )
+        availability.follow(server)
+        return server
     engine = WritingInTurn(
-        create_async_engine(f"sqlite+aiosqlite:///{place}", pool_pre_ping=False).sync_engine
+        create_async_engine(f"sqlite+aiosqlite:///{place}", pool_pre_ping=False).sync_engine,
+        availability,
     )
+    availability.follow(engine)
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _: object) -> None:
@@ -189,8 +195,7 @@ def migrate(place: Place) -> None:
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"{name}: {error}") from error
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise LedgerError(f"{name}: {reason}") from error
+        raise LedgerError(f"{name}: {reason_of(error)}") from error
 
 
 def apply_migrations(connection: Connection, name: str, revision: str = "head") -> None:
@@ -281,8 +286,9 @@ class WritingInTurn(AsyncEngine):
     writers of one process wait for each other here, and for those of others in short waits.
     """
 
-    def __init__(self, sync_engine: Engine) -> None:
+    def __init__(self, sync_engine: Engine, availability: Availability) -> None:
         super().__init__(sync_engine)
+        self._availability = availability
         self._turn = asyncio.Lock()
 
     @override
@@ -302,6 +308,7 @@ class WritingInTurn(AsyncEngine):
                     await connection.exec_driver_sql("BEGIN IMMEDIATE")
                 except OperationalError as error:
                     if not is_locked(error) or monotonic() >= deadline:
+                        self._availability.lost(error)
                         raise
                 else:
                     break
@@ -333,12 +340,6 @@ def begin_for_writing(connection: Connection) -> None:
                 raise
         else:
             return
-
-
-def is_locked(error: OperationalError) -> bool:
-    """Return whether an error of SQLite means that somebody else has the lock."""
-    code = getattr(error.orig, "sqlite_errorcode", 0)
-    return bool(code & 0xFF == sqlite3.SQLITE_BUSY)
 
 
 SWITCH_SECONDS = 0.05

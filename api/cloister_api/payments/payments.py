@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from cloister_api.errors import ApiError, unavailable
-from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.audit import BEGUN, AuditRow, AuditTrail
 from cloister_api.payments.settings import StripeSecrets, StripeSettings, read_secrets
 from cloister_api.payments.transactions import Subscription, transactions
 from cloister_api.schemas.accounts import Transaction
@@ -233,6 +235,9 @@ class Payments:
         except (ApiError, KubeError) as error:
             logger.warning("subscriptions of organization %s were not read: %s", name, error)
             return False
+        except SQLAlchemyError:  # the ledger may be locked or unreachable for a while
+            logger.exception("subscriptions of organization %s were not written", name)
+            return False
         return True
 
     async def _sync(self, name: str, customer: str, request_id: str) -> None:
@@ -258,19 +263,7 @@ class Payments:
                 return
             if present.spec.billing.customer_id != customer or present.status.billing == billing:
                 return
-            await self._client.merge_patch(
-                of(Organization),
-                name,
-                {"status": {"billing": billing.wire()}},
-                subresource="status",
-            )
-            logger.info(
-                "organization %s: container subscription %s, token billing %s, by Stripe",
-                name,
-                billing.container_subscription,
-                billing.token_billing,
-            )
-            await self._audit.add(
+            number = await self._audit.add(
                 AuditRow(
                     at=self._clock(),
                     request_id=request_id,
@@ -279,8 +272,21 @@ class Payments:
                     key_id=None,
                     action="billing.change",
                     target=customer,
-                    result="200",
+                    result=BEGUN,
                     organization_id=present.identifier,
                 )
+            )
+            await self._client.merge_patch(
+                of(Organization),
+                name,
+                {"status": {"billing": billing.wire()}},
+                subresource="status",
+            )
+            await self._audit.complete(number, target=customer, result="200")
+            logger.info(
+                "organization %s: container subscription %s, token billing %s, by Stripe",
+                name,
+                billing.container_subscription,
+                billing.token_billing,
             )
         raise unavailable("the subscriptions change faster than they can be written; try again")

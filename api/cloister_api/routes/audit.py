@@ -1,5 +1,6 @@
 """/api/audit, and the audit row that every write leaves."""
 
+import logging
 import re
 from datetime import datetime
 from types import TracebackType
@@ -7,11 +8,13 @@ from typing import Annotated, Self
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AfterValidator, BeforeValidator
+from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.context import Context
-from cloister_api.errors import ApiError, from_kube, request_id_of
-from cloister_api.ledger.audit import AuditQuery, AuditRow
+from cloister_api.errors import ApiError, from_kube, from_ledger, request_id_of
+from cloister_api.ledger.audit import BEGUN, AuditQuery, AuditRow
+from cloister_api.ledger.availability import is_away
 from cloister_api.records.resources import audit_record, csv_text
 from cloister_api.routes.dependencies import StrictRoute, context_of, principal_of
 from cloister_api.routes.parameters import (
@@ -29,12 +32,16 @@ from cloister_api.schemas.keys import moment
 from cloister_api.wire import JsonResponse
 from cloister_clients.kube import KubeError
 
+logger = logging.getLogger(__name__)
+
 MAX_TARGET = 253
 """Most characters of a target: those of the column."""
 
 
 class AuditedWrite:
-    """A write in progress: leaving the block writes its audit row, whatever its result.
+    """A write in progress: its audit row is there before anything is done.
+
+    Leaving the block records the result in it, whatever that is. An exception of the block passes.
 
     Parameters
     ----------
@@ -59,10 +66,22 @@ class AuditedWrite:
         self._request_id = request_id
         self._action = action
         self._success = success
+        self._number = 0
         self.target = target
         """What is changed; replaced by the identifier once it is known."""
 
     async def __aenter__(self) -> Self:
+        """Record that it begins.
+
+        Raises
+        ------
+        ApiError
+            503 when the ledger does not respond: what cannot be recorded is not done.
+        """
+        try:
+            self._number = await self._context.audit.add(self._row())
+        except SQLAlchemyError as error:
+            raise from_ledger(error) or error from error
         return self
 
     async def __aexit__(
@@ -71,19 +90,35 @@ class AuditedWrite:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._context.audit.add(
-            AuditRow(
-                at=self._context.clock(),
-                request_id=self._request_id,
-                organization=self._principal.slug,
-                actor=self._principal.user,
-                key_id=self._principal.key_id or None,
-                session_id=self._principal.session_id or None,
-                action=self._action,
-                target=self.target[:MAX_TARGET],
-                result=result_of(error, self._success),
-                organization_id=self._principal.organization_id,
+        result = result_of(error, self._success)
+        try:
+            await self._context.audit.complete(
+                self._number, target=self.target[:MAX_TARGET], result=result
             )
+        except SQLAlchemyError as failed:
+            if not is_away(failed):
+                raise
+            # The caller learns what was done; the row says that it was begun.
+            logger.warning(
+                "request %s: %s ended with %s, which its audit row does not say",
+                self._request_id,
+                self._action,
+                result,
+            )
+
+    def _row(self) -> AuditRow:
+        """Return the row of the attempt."""
+        return AuditRow(
+            at=self._context.clock(),
+            request_id=self._request_id,
+            organization=self._principal.slug,
+            actor=self._principal.user,
+            key_id=self._principal.key_id or None,
+            session_id=self._principal.session_id or None,
+            action=self._action,
+            target=self.target[:MAX_TARGET],
+            result=BEGUN,
+            organization_id=self._principal.organization_id,
         )
 
 
@@ -107,6 +142,8 @@ def result_of(error: BaseException | None, success: int) -> str:
         return str(success)
     if isinstance(error, KubeError):
         error = from_kube(error)
+    if isinstance(error, SQLAlchemyError):
+        error = from_ledger(error)
     if isinstance(error, ApiError):
         return error.result
     return "500 INTERNAL_ERROR"

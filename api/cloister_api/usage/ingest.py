@@ -15,6 +15,7 @@ from typing import Self
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister_api.errors import ApiError, bad_request, unavailable
+from cloister_api.ledger.availability import is_away
 from cloister_api.ledger.keys.admin_keys import Reporter, Reporters
 from cloister_api.usage.events import RejectedEvent, judge_events, read_report
 from cloister_api.usage.writer import ReportOutcome, UsageWriter, VerifiedReport
@@ -303,7 +304,11 @@ class Ingest:
             outcomes = await asyncio.to_thread(
                 self._writer.write, [waiting.delivery for waiting in batch]
             )
-        except SQLAlchemyError:
+        except SQLAlchemyError as error:
+            if is_away(error):
+                for waiting in batch:
+                    refuse(waiting)
+                return
             logger.exception("%d reports of usage could not be written together", len(batch))
             for waiting in batch:
                 await self._write_alone(waiting)
@@ -319,13 +324,18 @@ class Ingest:
             (outcome,) = await asyncio.to_thread(self._writer.write, [waiting.delivery])
         except SQLAlchemyError:
             logger.exception("a report of %s could not be written", waiting.delivery.reporter)
-            if not waiting.done.done():
-                waiting.done.set_exception(
-                    unavailable("the ledger cannot be written at present; send it again")
-                )
+            refuse(waiting)
         else:
             if not waiting.done.done():
                 waiting.done.set_result(outcome)
+
+
+def refuse(waiting: QueuedReport) -> None:
+    """Respond that a report was not written."""
+    if not waiting.done.done():
+        waiting.done.set_exception(
+            unavailable("the ledger cannot be written at present; send it again")
+        )
 
 
 def verified(sent: SignedReport, received_us: int, body: bytes) -> VerifiedReport:
