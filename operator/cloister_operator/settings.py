@@ -27,7 +27,7 @@ from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
 from cloister_crds.lifecycle.names.domains import DomainSettings
 from cloister_crds.lifecycle.state.observed import DecisionSettings, Gateway
 from cloister_crds.names import RepositoryNames
-from cloister_operator.enclave.network.addresses import DnsResolver
+from cloister_operator.enclave.network.addresses import DnsResolver, ServicePods
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 from cloister_operator.enclave.tenant import API_ROLE, OPERATOR_ROLE
 
@@ -92,12 +92,36 @@ class AccountSettings(SettingsSection):
         return {OPERATOR_ROLE: self.operator, API_ROLE: self.api}
 
 
+class ServicePodsSettings(SettingsSection):
+    """Pods behind a Service, for network plugins that judge a connection to it by them."""
+
+    namespace: Annotated[str, Field(pattern=LABEL_NAME, max_length=63)] | None = None
+    """Their namespace; unset means `operatorNamespace`."""
+    labels: dict[str, str] = Field(min_length=1)
+    """Labels that they have."""
+    port: Annotated[int, Field(ge=1, le=65535)]
+    """Port that they listen on."""
+
+    def read(self, operator_namespace: str) -> ServicePods:
+        """Return them as builders need them."""
+        return ServicePods(self.namespace or operator_namespace, self.labels, self.port)
+
+
 class EnclaveNetworkSettings(SettingsSection):
     """What the networks of enclaves need to know and cannot be read from the cluster."""
 
     resolvers: tuple[IPv4Address, ...] = Field(default=(), max_length=8)
     """Name servers that resolve public names, queried on port 53 in this order. Default none: the
     cluster's own, the Service kube-dns in kube-system."""
+    resolver_pods: tuple[ServicePodsSettings, ...] = Field(default=(), max_length=8)
+    """Pods of those name servers that are Services of the cluster. Default none: the cluster's own
+    name servers are Pods in kube-system that listen on port 53."""
+    api_pods: ServicePodsSettings = ServicePodsSettings(
+        labels={"app.kubernetes.io/name": "cloister", "app.kubernetes.io/component": "api"},
+        port=8080,
+    )
+    """Pods of the Service that `apiAddress` names; set it when that is not the API's own, as where
+    a proxy in the cluster ends its TLS. Default the API's Pods of the chart."""
     denied: tuple[IPv4Network, ...] = Field(default=(), max_length=256)
     """Further ranges that enclaves must not reach, such as those of nodes that are added later with
     public addresses. Private and special ranges, and the nodes, API server, Pods and Services that
@@ -114,6 +138,23 @@ class EnclaveNetworkSettings(SettingsSection):
     def named_resolvers(self) -> tuple[DnsResolver, ...]:
         """Return the name servers of the setting."""
         return tuple(DnsResolver(str(each)) for each in self.resolvers)
+
+    def named_resolver_pods(self, operator_namespace: str) -> tuple[ServicePods, ...]:
+        """Return their Pods."""
+        return tuple(each.read(operator_namespace) for each in self.resolver_pods)
+
+    @model_validator(mode="after")
+    def pods_of_resolvers(self) -> Self:
+        """Refuse Pods of name servers that nobody asks.
+
+        Raises
+        ------
+        ValueError
+            When no name server is set.
+        """
+        if self.resolver_pods and not self.resolvers:
+            raise ValueError("resolverPods needs resolvers: the Pods are theirs; set both")
+        return self
 
 
 class GatewaySettings(SettingsSection):
@@ -304,6 +345,9 @@ class OperatorSettings(SettingsSection):
         https = (self.api_address or "").startswith("https://")
         if self.api_authorities is not None and not https:
             raise ValueError("apiAuthorities needs an apiAddress with https")
+        named = "api_pods" in self.enclave_network.model_fields_set
+        if named and self.api_address is None:
+            raise ValueError("enclaveNetwork.apiPods needs apiAddress: set both")
         return self
 
     def check_prerequisites(self) -> None:

@@ -101,6 +101,14 @@ async def _guards(
     api = (await context.cluster_network.read()).api
     operator, limits = context.settings.operator_namespace, context.default_limits
     counted = context.memory.kinds_counted
+    network_policy = build_network_policy(
+        slug,
+        namespace,
+        resolvers,
+        api,
+        api_pods=context.settings.enclave_network.api_pods.read(operator),
+        resolver_pods=context.settings.enclave_network.named_resolver_pods(operator),
+    )
     bindings = build_role_bindings(
         slug,
         namespace,
@@ -109,7 +117,7 @@ async def _guards(
     )
     guards: list[tuple[KindRef, dict[str, Any]]] = [
         *((ROLE_BINDING, each) for each in bindings),
-        (NETWORK_POLICY, build_network_policy(slug, namespace, resolvers, api)),
+        (NETWORK_POLICY, network_policy),
         (NETWORK_POLICY, build_shells_policy(slug, namespace)),
         (POD_DISRUPTION_BUDGET, build_disruption_budget(slug, namespace)),
         (RESOURCE_QUOTA, build_resource_quota(organization, limits, counted=counted)),

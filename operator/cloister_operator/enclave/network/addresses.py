@@ -3,7 +3,7 @@
 Of each container on its networks, and of the cluster's own network. Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import count
@@ -160,6 +160,18 @@ class DnsResolver:
     """IPv4 address."""
     port: int = 53
     """Port. Default 53."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePods:
+    """Pods behind a Service, by which some network plugins judge it."""
+
+    namespace: str
+    """Their namespace."""
+    labels: Mapping[str, str]
+    """Labels that they have."""
+    port: int
+    """Port that they listen on."""
 
 
 @dataclass(frozen=True, slots=True)

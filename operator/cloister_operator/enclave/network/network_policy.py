@@ -23,6 +23,7 @@ from cloister_operator.enclave.network.addresses import (
     SSH_PORT,
     ApiEndpoint,
     DnsResolver,
+    ServicePods,
 )
 
 NETWORK_POLICY_NAME = "cloister-enclaves"
@@ -30,6 +31,7 @@ NETWORK_POLICY_NAME = "cloister-enclaves"
 
 _SHELLS_POLICY_NAME = "cloister-shells"
 _DNS_PORT = 53
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 def build_network_policy(
@@ -37,6 +39,9 @@ def build_network_policy(
     namespace: str,
     resolvers: Sequence[DnsResolver] = (),
     api: ApiEndpoint | None = None,
+    *,
+    api_pods: ServicePods | None = None,
+    resolver_pods: Sequence[ServicePods] = (),
 ) -> dict[str, Any]:
     """Build the policy for all enclave Pods of a namespace.
 
@@ -46,11 +51,12 @@ def build_network_policy(
         Name servers that the administrator named; the cluster's own is always allowed.
     api
         The API; None if enclaves cannot reach it.
+    api_pods, resolver_pods
+        Pods of the API and of named name servers. A plugin judges a connection to a Service by the
+        Service's address or by that of a Pod: each of the two is permitted.
     """
     dns = [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")]
-    cluster_dns = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-    }
+    cluster_dns = {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: "kube-system"}}}
     # Special-purpose ranges, such as private addresses, are excluded.
     public = [
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(map(str, BLOCKED_IPV4))}},
@@ -71,6 +77,10 @@ def build_network_policy(
         }
         for api in ([api] if api and api.addresses else [])
     ]
+    pods = [
+        *(_to_pods(each, "UDP", "TCP") for each in resolver_pods),
+        *(_to_pods(each, "TCP") for each in ([api_pods] if api and api_pods else [])),
+    ]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -86,8 +96,21 @@ def build_network_policy(
             "podSelector": {"matchExpressions": [{"key": ENCLAVE_LABEL, "operator": "Exists"}]},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"port": SHIM_PORT, "protocol": "TCP"}]}],
-            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *to_api, {"to": public}],
+            "egress": [{"to": [cluster_dns], "ports": dns}, *named, *to_api, *pods, {"to": public}],
         },
+    }
+
+
+def _to_pods(pods: ServicePods, *protocols: str) -> dict[str, Any]:
+    """Build the rule that permits connections to Pods."""
+    return {
+        "to": [
+            {
+                "namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: pods.namespace}},
+                "podSelector": {"matchLabels": dict(pods.labels)},
+            }
+        ],
+        "ports": [{"port": pods.port, "protocol": protocol} for protocol in protocols],
     }
 
 

@@ -20,7 +20,7 @@ from cloister_operator.enclave.guest_config.certificate import (
 )
 from cloister_operator.enclave.guest_config.measurement import UNMEASURED_KEY
 from cloister_operator.enclave.guest_config.network import NETWORK_KEY
-from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork
+from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork, ServicePods
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
 from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
@@ -180,6 +180,32 @@ def test_the_second_network_policy_lets_the_api_through() -> None:
     } in egress
 
 
+def test_the_network_policy_permits_the_pods_of_services_too() -> None:
+    """A plugin that judges a connection after its translation sees no address of a Service."""
+    of_api = ServicePods("cloister-system", {"app": "api"}, 8080)
+    of_names = ServicePods("dns", {"app": "names"}, 5353)
+    egress = build_network_policy(
+        "acme", "org-acme", api=PLACE, api_pods=of_api, resolver_pods=[of_names]
+    )["spec"]["egress"]
+    found = [rule for rule in egress if "podSelector" in rule["to"][0]]
+    selectors = [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "podSelector": {"matchLabels": labels},
+        }
+        for namespace, labels in (("dns", {"app": "names"}), ("cloister-system", {"app": "api"}))
+    ]
+    assert found == [
+        {
+            "to": [selectors[0]],
+            "ports": [{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}],
+        },
+        {"to": [selectors[1]], "ports": [{"port": 8080, "protocol": "TCP"}]},
+    ]
+    without = build_network_policy("acme", "org-acme", api_pods=of_api)["spec"]["egress"]
+    assert not [rule for rule in without if "podSelector" in rule["to"][0]]
+
+
 @pytest.mark.parametrize(
     ("url", "port"),
     [("http://192.0.2.1:8080", 8080), ("http://a.example", 80), ("https://a.example/", 443)],
@@ -198,6 +224,14 @@ def test_the_port_follows_from_the_address(url: str, port: int) -> None:
         ),
         ({"apiAddress": "https://a.example/path"}, "apiAddress"),
         ({"apiAddress": "a.example"}, "apiAddress"),
+        (
+            {"enclaveNetwork": {"apiPods": {"labels": {"app": "proxy"}, "port": 8443}}},
+            "enclaveNetwork.apiPods needs apiAddress",
+        ),
+        (
+            {"enclaveNetwork": {"resolverPods": [{"labels": {"app": "dns"}, "port": 5353}]}},
+            "resolverPods needs resolvers",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -22,7 +22,7 @@ from cloister_crds.measurement.initdata import ANNOTATION, rules_text
 from cloister_operator.enclave.built import build_snapshot
 from cloister_operator.enclave.guest_config.certificate import SHIM_STORAGE
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
-from cloister_operator.enclave.network.addresses import TARGET_ADDRESS, ApiEndpoint
+from cloister_operator.enclave.network.addresses import TARGET_ADDRESS, ApiEndpoint, ServicePods
 from cloister_operator.enclave.network.network_policy import (
     build_network_policy,
     build_shells_policy,
@@ -127,6 +127,7 @@ WEIGHTS = ModelSpec(
 WEIGHTED = config_of(WEB, models=(WEIGHTS,))
 STORING = host_of(models={"directory": "/srv/models"})
 API = ApiEndpoint(url="https://api.example.com:8443", addresses=("10.96.0.80",))
+API_PODS = ServicePods("cloister-system", {"app.kubernetes.io/component": "api"}, 8080)
 WITH_API = replace(SETTINGS, api=ApiIdentity(API.url, "PEM"))
 
 
@@ -219,7 +220,7 @@ def manifests() -> dict[str, dict[str, Any]]:
         "service-shells": build_shells_service(container, "acme", "web-abcdefghij-1"),
         "network-policy": build_network_policy("acme", "org-acme"),
         "network-policy-shells": build_shells_policy("acme", "org-acme"),
-        "network-policy-api": build_network_policy("acme", "org-acme", api=API),
+        "network-policy-api": build_network_policy("acme", "org-acme", api=API, api_pods=API_PODS),
     }
 
 
