@@ -16,6 +16,7 @@ import yaml
 from cloister_crds.config import Rules, parse
 from cloister_crds.kinds import Host
 from cloister_crds.measurement import PlatformImages, measure
+from tests.support.programs.attestation import report_data
 from tests.support.programs.verifier import GUEST, SHIM, verify
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
@@ -79,6 +80,10 @@ def compared(
     bundle = json.loads((DATA / "attestation" / "base-none.json").read_text())
     document = json.loads(base64.b64decode(bundle["document"]))
     document["measurement"] = measured.text.decode()
+    digest = hashlib.sha256(measured.text).hexdigest()
+    document["cpu_evidence"]["endorsed"]["measurement"] = digest
+    challenge = document["challenge"]
+    challenge["report_data"] = report_data(document, bytes.fromhex(challenge["nonce"]))
     bundle["document"] = base64.b64encode(json.dumps(document).encode()).decode()
     (folder / "bundle.json").write_text(json.dumps(bundle))
     (folder / "host.yml").write_text(yaml.safe_dump(host, allow_unicode=True))

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"cloister.dev/guest/internal/client/recompute"
 	"cloister.dev/guest/internal/client/source"
 	"cloister.dev/guest/internal/client/verify"
-	"cloister.dev/guest/internal/evidence/attestdoc"
 	"cloister.dev/guest/internal/evidence/collateral"
 )
 
@@ -74,6 +72,11 @@ func (j *judge) start(at time.Time) verdict {
 // judge returns the verdict about what was presented.
 func (j *judge) judge(shown presented, at time.Time) verdict {
 	made := j.start(at)
+	made.measurement = j.options.digest
+	read, err := verify.Read(shown.document)
+	if err != nil {
+		return refused(made, err)
+	}
 	want := verify.Expected{
 		Key: shown.key, Nonce: shown.nonce, Measurement: j.options.digest, Launch: j.options.launch, MinimumTCB: j.options.leastTCB, Now: at,
 		Fetch: j.recorder.Get, InsecureSkipRevocation: j.options.skipRevocation, InsecureRoots: j.amd, InsecureIntelRoots: j.intel,
@@ -81,14 +84,14 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 	}
 	var different error
 	if j.options.measurement == "" {
-		want.Measurement, different = j.compute(shown.document, &made)
+		want.Measurement, different = j.compute(read.Measurement, &made)
 		var input *recompute.InputError
 		if errors.As(different, &input) {
 			return refused(made, &verify.Failure{Class: verify.ClassUsage, Step: input.Input, Problem: input.Problem, Remedy: "correct it, or name another one"})
 		}
 	}
 	made.measurement = want.Measurement
-	err := verify.Check(shown.document, want)
+	enclave, err := verify.Check(read, want)
 	var failure *verify.Failure
 	if different != nil && errors.As(err, &failure) && failure.Class == verify.ClassMeasurement {
 		// The library knows only that the digest differs; this returns which part does.
@@ -100,36 +103,20 @@ func (j *judge) judge(shown presented, at time.Time) verdict {
 	if err != nil {
 		return refused(made, err)
 	}
-	made.notes = append(made.notes, gpuNotes(shown.document)...)
+	made.notes = append(made.notes, gpuNotes(enclave.GPUs, read.DeviceEvidence)...)
 	if j.options.strict && len(made.onWord) > 0 {
 		return refused(made, &verify.Failure{
 			Class: verify.ClassWord, Step: "operator's word", Problem: "taken from what the enclave's operator published: " + strings.Join(made.onWord, ", "),
 			Remedy: "name what you have of --host-profile, --documents (or --settings), --guest-image and --shim-image (or --images-lock)",
 		})
 	}
-	made.bodiesKey = keyForBodies(shown.document)
+	made.bodiesKey = hex.EncodeToString(read.HPKE)
 	return made
 }
 
-// keyForBodies returns the key for encrypted bodies of a verified document; empty if there is none.
-func keyForBodies(document []byte) string {
-	parts, err := attestdoc.Parse(document)
-	if err != nil {
-		return "" // it was verified, so it can be read
-	}
-	return hex.EncodeToString(parts.HPKE)
-}
-
 // compute computes the measurement from the inputs and the published one.
-func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, error) {
-	// A document that has it twice, or in another case, is refused by the verifier, whose reading counts.
-	var published struct {
-		Measurement string `json:"measurement"`
-	}
-	if err := json.Unmarshal(document, &published); err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("the document has no measurement: %w", err)
-	}
-	result, err := recompute.Compute(published.Measurement, j.inputs)
+func (j *judge) compute(published []byte, made *verdict) ([sha256.Size]byte, error) {
+	result, err := recompute.Compute(string(published), j.inputs)
 	if err != nil {
 		return [sha256.Size]byte{}, err
 	}
@@ -140,20 +127,13 @@ func (j *judge) compute(document []byte, made *verdict) ([sha256.Size]byte, erro
 	return result.Digest, nil
 }
 
-// gpuNotes returns what is not verified of the GPUs of a verified document.
-func gpuNotes(document []byte) []string {
-	parts, err := attestdoc.Parse(document)
-	if err != nil {
-		return nil // it was verified, so it can be read
-	}
-	var measured struct {
-		GPUs int `json:"gpus"`
-	}
-	if err := json.Unmarshal(parts.Measurement, &measured); err != nil || measured.GPUs == 0 {
+// gpuNotes returns what is not verified of a number of GPUs.
+func gpuNotes(gpus int, evidence []byte) []string {
+	switch {
+	case gpus == 0:
 		return nil
+	case evidence == nil:
+		return []string{fmt.Sprintf("the enclave has %d GPUs, and no evidence of them: they may be anything", gpus)}
 	}
-	if parts.DeviceEvidence == nil {
-		return []string{fmt.Sprintf("the enclave has %d GPUs, and no evidence of them: they may be anything", measured.GPUs)}
-	}
-	return []string{fmt.Sprintf("the enclave has %d GPUs: their evidence is bound by the processor's, and this program does not verify it", measured.GPUs)}
+	return []string{fmt.Sprintf("the enclave has %d GPUs: their evidence is bound by the processor's, and this program does not verify it", gpus)}
 }

@@ -64,7 +64,7 @@ func FuzzEvidence(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch code := codeOf(verify.Check(text, clients[isTDX])); {
+		switch code := codeOf(check(text, clients[isTDX])); {
 		case code < 0:
 			t.Error("a failure without a class")
 		case code == 0 && !bytes.HasPrefix(report, reports[isTDX][:signedSize[isTDX]]):

@@ -4,7 +4,8 @@ import (
 	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
-func parse(document []byte) (attestdoc.Parts, error) {
+// Read reads a document strictly; only Check shows that it is true. The error is a *Failure.
+func Read(document []byte) (attestdoc.Parts, error) {
 	parts, err := attestdoc.Parse(document)
 	if err != nil {
 		return attestdoc.Parts{}, malformed(err)

@@ -11,7 +11,7 @@ const policyFile = "policy.rego"
 
 // checkInitdata compares the initdata, file by file, with the measurement: a host could start the
 // machine with rules of its own, or for another Pod, in addition to the honest measurement.
-func checkInitdata(text []byte, measurement string, enclave measuredFields, algorithm string) error {
+func checkInitdata(text []byte, measurement string, enclave Measured, algorithm string) error {
 	digests := enclave.Host.Initdata
 	read, err := initdata.Parse(text)
 	if err != nil {

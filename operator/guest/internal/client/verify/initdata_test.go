@@ -19,7 +19,7 @@ func TestInitdataOfTheOperatorIsThatOfItsMeasurement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read measuredFields
+	var read Measured
 	if err := json.Unmarshal([]byte(document.Data[initdata.MeasurementFile]), &read); err != nil {
 		t.Fatal(err)
 	}

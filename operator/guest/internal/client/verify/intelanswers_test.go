@@ -45,7 +45,7 @@ func TestNothingBesideWhatIntelSignedIsRead(t *testing.T) {
 				signed := bytes.TrimSuffix(bytes.TrimSpace(all[test.kind]), []byte("}"))
 				all[test.kind] = append(bytes.Clone(signed), `,"`+test.beside+`":`+string(value)+`}`...)
 			}
-			refused(t, Check(made.made(t), made.want), ClassFirmware)
+			refused(t, check(made.made(t), made.want), ClassFirmware)
 		})
 	}
 }

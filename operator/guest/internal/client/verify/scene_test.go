@@ -145,6 +145,15 @@ func (s *scene) measures(document string) {
 	s.initdata = []byte(document)
 }
 
+// check reads a document and checks it.
+func check(document []byte, want Expected) error {
+	read, err := Read(document)
+	if err == nil {
+		_, err = Check(read, want)
+	}
+	return err
+}
+
 // refused fails the test unless the error is a Failure of the class with a remedy.
 func refused(t *testing.T, err error, class Class) {
 	t.Helper()

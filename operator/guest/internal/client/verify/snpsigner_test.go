@@ -20,11 +20,11 @@ func TestAnOldKeySignsNoNewFirmware(t *testing.T) {
 	made.want.MinimumTCB = kds.TCBParts{SnpSpl: 20}
 	honest := made.snp
 	made.snp = newest
-	if err := Check(made.made(t), made.want); err != nil {
+	if err := check(made.made(t), made.want); err != nil {
 		t.Fatal(err)
 	}
 	made.collateral = func(all map[string][]byte) { all[attestdoc.AMDVCEK] = honest.VCEK() }
-	refused(t, Check(made.made(t), made.want), ClassSignature)
+	refused(t, check(made.made(t), made.want), ClassSignature)
 }
 
 // TestKeysOfProviders has reports that a provider's key signs in place of the processor's.
@@ -61,7 +61,7 @@ func TestKeysOfProviders(t *testing.T) {
 				all[attestdoc.AMDVLEK] = made.snp.VLEK()
 				test.spoil(made, all)
 			}
-			err := Check(made.made(t), made.want)
+			err := check(made.made(t), made.want)
 			if test.class == 0 && err == nil {
 				return
 			}
@@ -80,9 +80,9 @@ func TestAMachineWasLaunchedByFirmwareThatIsNewEnough(t *testing.T) {
 	made := newScene(t)
 	made.snp, made.want.MinimumTCB = newest, kds.TCBParts{BlSpl: 9}
 	made.report.Change = func(raw []byte) { raw[0x1F0] = 8 }
-	refused(t, Check(made.made(t), made.want), ClassFirmware)
+	refused(t, check(made.made(t), made.want), ClassFirmware)
 	made.want.MinimumTCB = kds.TCBParts{BlSpl: 8}
-	if err := Check(made.made(t), made.want); err != nil {
+	if err := check(made.made(t), made.want); err != nil {
 		t.Error(err)
 	}
 }

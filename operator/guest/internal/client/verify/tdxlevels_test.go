@@ -38,7 +38,7 @@ func remedyOf(t *testing.T, answers teetest.PCS, change func(map[string][]byte))
 	made.isTDX, made.collateral = true, change
 	answers.At = made.answers.At
 	made.answers = answers
-	err := Check(made.made(t), made.want)
+	err := check(made.made(t), made.want)
 	refused(t, err, ClassFirmware)
 	var failure *Failure
 	errors.As(err, &failure)
@@ -69,7 +69,7 @@ func TestProcessorsThatAreNotReadAreNamed(t *testing.T) {
 		made := newScene(t)
 		made.isTDX, made.quote.Version5 = each.family == 0, true
 		made.report.Change = func(raw []byte) { raw[0x188], raw[0x189] = each.family, each.model }
-		err := Check(made.made(t), made.want)
+		err := check(made.made(t), made.want)
 		refused(t, err, ClassUnsupported)
 		if !strings.Contains(err.Error(), each.want) || !strings.Contains(err.Error(), "docs/verify.md") {
 			t.Errorf("%s: %v", name, err)

@@ -48,10 +48,11 @@ type Expected struct {
 	InsecureIntelRoots *x509.CertPool
 }
 
-// measuredFields are the fields of the measurement document that decide the verdict.
-type measuredFields struct {
+// Measured are the fields of the measurement document that decide the verdict, and what a note tells of.
+type Measured struct {
 	Version   string            `json:"version"`
 	Debug     bool              `json:"debug"`
+	GPUs      int               `json:"gpus"`
 	Documents map[string]string `json:"documents"`
 	Host      struct {
 		TEEUnit  string            `json:"teeUnit"`
@@ -59,8 +60,8 @@ type measuredFields struct {
 	} `json:"host"`
 }
 
-// Check returns nil if the document proves what is expected, else a *Failure.
-func Check(document []byte, want Expected) (err error) {
+// Check returns what the enclave of a document measures if the document proves what is expected, else a *Failure.
+func Check(read attestdoc.Parts, want Expected) (enclave Measured, err error) {
 	// The libraries that read evidence trust the sizes in it in places: anyone could end a verifier, and a
 	// proxy with it, by a few bytes.
 	defer func() {
@@ -68,30 +69,25 @@ func Check(document []byte, want Expected) (err error) {
 			err = malformed(fmt.Errorf("the evidence cannot be read: %v", reason))
 		}
 	}()
-	read, err := parse(document)
-	if err != nil {
-		return err
-	}
-	want.pass("document", fmt.Sprintf("%d bytes of the format %s, each digest that of its part", len(document), attestdoc.Format))
+	want.pass("document", fmt.Sprintf("%d bytes of the format %s, each digest that of its part", read.Size, attestdoc.Format))
 	if !bytes.Equal(read.Nonce, want.Nonce) {
-		return refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
+		return enclave, refuse(ClassFreshness, "freshness", "the document is for another nonce", "request it again; if that repeats, something between you and the enclave replays old documents")
 	}
 	want.pass("freshness", fmt.Sprintf("nonce %x", want.Nonce))
 	check, err := checkerOf(read.CPUFormat)
 	if err != nil {
-		return err
+		return enclave, err
 	}
 	want.pass("evidence", read.CPUFormat)
-	enclave, err := checkMachine(string(read.Measurement), want)
-	if err != nil {
-		return err
+	if enclave, err = checkMachine(read.Measurement, want); err != nil {
+		return enclave, err
 	}
 	want.pass("measurement", fmt.Sprintf("sha256:%x, without debug, the Pod is the machine, rules %s", want.Measurement, enclave.Host.Initdata[policyFile]))
 	found, err := check(read, want)
 	if err != nil {
-		return err
+		return enclave, err
 	}
-	return checkSigned(found, read, enclave, want)
+	return enclave, checkSigned(found, read, enclave, want)
 }
 
 // pass reports that a step passed.
@@ -117,31 +113,31 @@ func checkerOf(format string) (func(attestdoc.Parts, Expected) (signed, error), 
 
 // checkMeasurement returns what of the measurement document decides the verdict. It must be the expected
 // one, of an enclave without logins.
-func checkMeasurement(document string, want Expected) (measuredFields, error) {
+func checkMeasurement(document []byte, want Expected) (Measured, error) {
 	const step = "measurement"
-	if found := sha256.Sum256([]byte(document)); found != want.Measurement {
-		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave reports sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
+	if found := sha256.Sum256(document); found != want.Measurement {
+		return Measured{}, refuse(ClassMeasurement, step, fmt.Sprintf("the enclave reports sha256:%x, expected is sha256:%x", found, want.Measurement), "compute it again with `cloister config measure`; otherwise another release or host runs")
 	}
-	var read measuredFields
-	if err := json.Unmarshal([]byte(document), &read); err != nil {
-		return measuredFields{}, malformed(err)
+	var read Measured
+	if err := json.Unmarshal(document, &read); err != nil {
+		return Measured{}, malformed(err)
 	}
 	switch {
 	case read.Version != measured.Version:
-		return measuredFields{}, refuse(ClassMeasurement, step, fmt.Sprintf("it is of version %q, not %s: what its parts run by may not be measured", read.Version, measured.Version), "relaunch the container with a release that measures its documents, and use the cloister-verify of that release")
+		return Measured{}, refuse(ClassMeasurement, step, fmt.Sprintf("it is of version %q, not %s: what its parts run by may not be measured", read.Version, measured.Version), "relaunch the container with a release that measures its documents, and use the cloister-verify of that release")
 	case read.Debug:
-		return measuredFields{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
+		return Measured{}, refuse(ClassDebug, step, "it is a debug enclave: people may log in", "use an enclave without debug")
 	}
 	return read, nil
 }
 
 // checkMachine is checkMeasurement for an enclave that is a confidential machine of its own, in which the
 // agent judges the host by trusted rules.
-func checkMachine(document string, want Expected) (measuredFields, error) {
+func checkMachine(document []byte, want Expected) (Measured, error) {
 	const step = "measurement"
 	read, err := checkMeasurement(document, want)
 	if err != nil {
-		return measuredFields{}, err
+		return Measured{}, err
 	}
 	trusted := want.Rules
 	if trusted == nil {
@@ -149,9 +145,9 @@ func checkMachine(document string, want Expected) (measuredFields, error) {
 	}
 	switch {
 	case read.Host.TEEUnit != "Pod":
-		return measuredFields{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
+		return Measured{}, refuse(ClassNotConfidential, step, "the hardware measures the node, not the enclave", "use a Host with teeUnit: Pod")
 	case !slices.Contains(trusted, read.Host.Initdata[policyFile]):
-		return measuredFields{}, refuse(ClassNotConfidential, step,
+		return Measured{}, refuse(ClassNotConfidential, step,
 			fmt.Sprintf("rules with the digest %q judge the requests of the node's operator: they may allow it to start other programs in the machine", read.Host.Initdata[policyFile]),
 			"use a Host without policy.rego of its own, and the cloister-verify of the release that runs the enclave")
 	}
@@ -159,7 +155,7 @@ func checkMachine(document string, want Expected) (measuredFields, error) {
 }
 
 // checkSigned compares the signed fields.
-func checkSigned(found signed, read attestdoc.Parts, enclave measuredFields, want Expected) error {
+func checkSigned(found signed, read attestdoc.Parts, enclave Measured, want Expected) error {
 	if !contains(want.Launch, found.launch) {
 		return refuse(ClassLaunch, "launch measurement", fmt.Sprintf("%x is not on your list", found.launch), "add it to --platform if you have computed it from firmware and kernel that you trust")
 	}

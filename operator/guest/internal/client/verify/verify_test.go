@@ -18,7 +18,7 @@ func TestHonestDocumentIsVerified(t *testing.T) {
 	for _, isTDX := range []bool{false, true} {
 		made := newScene(t)
 		made.isTDX = isTDX
-		if err := Check(made.made(t), made.want); err != nil {
+		if err := check(made.made(t), made.want); err != nil {
 			t.Fatal(isTDX, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestTestKeysAreNotThoseOfTheMaker(t *testing.T) {
 		made.isTDX = isTDX
 		document := made.made(t)
 		made.want.InsecureRoots, made.want.InsecureIntelRoots = nil, nil
-		refused(t, Check(document, made.want), ClassSignature)
+		refused(t, check(document, made.want), ClassSignature)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestEachClassOfFailure(t *testing.T) {
 				made := newScene(t)
 				made.isTDX = isTDX
 				test.spoil(made)
-				refused(t, Check(made.made(t), made.want), test.class)
+				refused(t, check(made.made(t), made.want), test.class)
 			})
 		}
 	}
@@ -144,7 +144,7 @@ func TestFailuresOfSNP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := newScene(t)
 			test.spoil(made)
-			refused(t, Check(made.made(t), made.want), test.class)
+			refused(t, check(made.made(t), made.want), test.class)
 		})
 	}
 }
@@ -175,7 +175,7 @@ func TestFailuresOfTDX(t *testing.T) {
 			made := newScene(t)
 			made.isTDX = true
 			test.spoil(made)
-			refused(t, Check(made.made(t), made.want), test.class)
+			refused(t, check(made.made(t), made.want), test.class)
 		})
 	}
 }
@@ -202,7 +202,7 @@ func TestEachCollateralIsSigned(t *testing.T) {
 			} {
 				made.collateral = change
 				var failure *Failure
-				if err := Check(made.made(t), made.want); !errors.As(err, &failure) || (failure.Class != ClassFirmware && failure.Class != ClassSignature) {
+				if err := check(made.made(t), made.want); !errors.As(err, &failure) || (failure.Class != ClassFirmware && failure.Class != ClassSignature) {
 					t.Errorf("%s: got %v", name, err)
 				}
 			}
@@ -231,11 +231,11 @@ func TestMissingCollateralIsFetched(t *testing.T) {
 			}
 			return source{published, nil}.get(address)
 		}
-		if err := Check(document, made.want); err != nil || requests == 0 {
+		if err := check(document, made.want); err != nil || requests == 0 {
 			t.Errorf("TDX %v: %v after %d requests", isTDX, err, requests)
 		}
 		made.want.Fetch, made.want.InsecureSkipRevocation = nil, true
-		refused(t, Check(document, made.want), map[bool]Class{false: ClassSignature, true: ClassFirmware}[isTDX])
+		refused(t, check(document, made.want), map[bool]Class{false: ClassSignature, true: ClassFirmware}[isTDX])
 	}
 }
 
@@ -277,6 +277,6 @@ func TestNothingFollowsThePod(t *testing.T) {
 		measurement := strings.Replace(honestMeasurement, digestOf(honestPod), digestOf(honestPod+more), 1)
 		made.measurement, made.want.Measurement = measurement, sha256.Sum256([]byte(measurement))
 		made.initdata = bytes.Replace(initdataOf(measurement, honestRules, ""), []byte(honestPod), []byte(honestPod+more), 1)
-		t.Run(name, func(t *testing.T) { refused(t, Check(made.made(t), made.want), ClassInitdata) })
+		t.Run(name, func(t *testing.T) { refused(t, check(made.made(t), made.want), ClassInitdata) })
 	}
 }

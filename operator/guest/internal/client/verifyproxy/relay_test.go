@@ -1,7 +1,6 @@
 package verifyproxy
 
 import (
-	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"cloister.dev/guest/internal/client/enclaveconn"
 	"cloister.dev/guest/internal/client/verify"
@@ -27,12 +25,8 @@ func between(t *testing.T, e *enclave, handler http.Handler) verify.Class {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	err = verify.Check(connection.Document, verify.Expected{
-		Key: connection.Key, Nonce: connection.Nonce, Measurement: sha256.Sum256([]byte(e.measurement())), Launch: [][]byte{launch},
-		Rules: []string{digestOf(rules)}, Now: time.Now(), InsecureRoots: e.processor.Roots(),
-	})
 	var failure *verify.Failure
-	if !errors.As(err, &failure) {
+	if err := e.judge(connection); !errors.As(err, &failure) {
 		t.Fatal(err)
 	}
 	return failure.Class

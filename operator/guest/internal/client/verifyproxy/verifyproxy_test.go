@@ -163,15 +163,23 @@ func (e *enclave) check(ctx context.Context) (*enclaveconn.Connection, [sha256.S
 		return nil, [sha256.Size]byte{}, &verify.Failure{Class: verify.ClassUnreachable, Step: "connect", Problem: err.Error(), Remedy: "wait"}
 	}
 	measurement := sha256.Sum256([]byte(e.measurement()))
-	err = verify.Check(connection.Document, verify.Expected{
-		Key: connection.Key, Nonce: connection.Nonce, Measurement: measurement, Launch: [][]byte{launch}, Rules: []string{digestOf(rules)},
-		Now: time.Now(), InsecureRoots: e.processor.Roots(),
-	})
-	if err != nil {
+	if err := e.judge(connection); err != nil {
 		_ = connection.Close()
 		return nil, measurement, err
 	}
 	return connection, measurement, nil
+}
+
+// judge returns the verifier's verdict about what a connection presented.
+func (e *enclave) judge(connection *enclaveconn.Connection) error {
+	read, err := verify.Read(connection.Document)
+	if err == nil {
+		_, err = verify.Check(read, verify.Expected{
+			Key: connection.Key, Nonce: connection.Nonce, Measurement: sha256.Sum256([]byte(e.measurement())), Launch: [][]byte{launch},
+			Rules: []string{digestOf(rules)}, Now: time.Now(), InsecureRoots: e.processor.Roots(),
+		})
+	}
+	return err
 }
 
 // started returns a proxy that serves, and its address.

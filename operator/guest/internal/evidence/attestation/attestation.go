@@ -110,19 +110,15 @@ func (a *Attester) documentOf(ctx context.Context, claim attestdoc.Claim) (attes
 	if err != nil {
 		return attestdoc.Document{}, err
 	}
-	evidence, err := a.evidence(ctx, reportData)
+	found, err := a.evidence(ctx, reportData)
 	if err != nil {
 		return attestdoc.Document{}, err
 	}
-	raw, err := readRaw(a.settings.TEE, evidence)
+	collateral, err := a.collateral(found.collateral)
 	if err != nil {
 		return attestdoc.Document{}, err
 	}
-	collateral, err := a.collateral(raw.collateral)
-	if err != nil {
-		return attestdoc.Document{}, err
-	}
-	return claim.Document(raw.format, raw.report, collateral)
+	return claim.Document(found.format, found.report, collateral)
 }
 
 // enter waits for a turn at the attestation service; the result ends it.
@@ -167,17 +163,13 @@ func dummyDocument(claim attestdoc.Claim) (attestdoc.Document, error) {
 	return claim.Document(attestdoc.CPUNone, report, nil)
 }
 
-// evidence requests evidence and compares its claims with the expected ones.
-func (a *Attester) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
-	evidence, err := a.service.evidence(ctx, reportData)
+// evidence requests evidence and compares what it binds with the expected data.
+func (a *Attester) evidence(ctx context.Context, reportData []byte) (evidence, error) {
+	found, err := a.service.evidence(ctx, a.settings.TEE, reportData)
 	if err != nil {
-		return nil, err
+		return evidence{}, err
 	}
-	found, err := readEvidence(a.settings.TEE, evidence)
-	if err != nil {
-		return nil, err
-	}
-	return evidence, found.compare(reportData, a.hostData)
+	return found, found.compare(reportData, a.hostData)
 }
 
 // CheckResult is the result of a boot stage.

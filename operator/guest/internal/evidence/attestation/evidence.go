@@ -9,14 +9,19 @@ import (
 	"fmt"
 
 	"cloister.dev/guest/internal/evidence/attestdoc"
+	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
-// claims are the fields of evidence that this package compares. Verifying the processor's
-// signature is up to the verifier.
-type claims struct {
+// evidence is what the guest components returned. Verifying the processor's signature is up to the verifier.
+type evidence struct {
+	format string
+	// report are the bytes that the processor signed, of which the next two are fields.
+	report     []byte
 	reportData []byte
 	// hostData is HOST_DATA of SNP, MRCONFIGID of TDX: the data that the machine was started with.
 	hostData []byte
+	// collateral is what came with the report.
+	collateral map[string][]byte
 }
 
 // Sizes in bytes of the fields with our data.
@@ -26,32 +31,47 @@ const (
 	tdxConfigID    = 48
 )
 
-// readEvidence parses evidence as the attesters of the guest components write it.
-func readEvidence(tee string, evidence []byte) (claims, error) {
+// Offsets of these fields in a report of SNP.
+const (
+	snpReportDataAt = 0x50
+	snpHostDataAt   = 0xC0
+)
+
+// readEvidence parses evidence as the attesters of the guest components write it. A field that is rebuilt
+// wrongly gives bytes that the signature does not fit, so this need not be trusted.
+func readEvidence(tee string, text []byte) (evidence, error) {
 	switch tee {
 	case TEESNP:
-		return readSNP(evidence)
+		return readSNP(text)
 	case TEETDX:
-		return readTDX(evidence)
+		return readTDX(text)
 	}
-	return claims{}, fmt.Errorf("evidence of kind %q is not supported", tee)
+	return evidence{}, fmt.Errorf("evidence of kind %q is not supported", tee)
 }
 
-// readSNP parses {attestation_report: {report_data: [64 numbers], host_data: [32 numbers], …}, cert_chain}.
-func readSNP(evidence []byte) (claims, error) {
-	var document struct {
-		Report *struct {
-			ReportData []byte `json:"report_data"`
-			HostData   []byte `json:"host_data"`
-		} `json:"attestation_report"`
+func readSNP(text []byte) (evidence, error) {
+	read, err := strictjson.Decode[snpEvidence](text)
+	if err == nil && read.Report == nil {
+		err = errors.New("attestation_report is missing")
 	}
-	if err := json.Unmarshal(evidence, &document); err != nil {
-		return claims{}, fmt.Errorf("not evidence of SNP: %w", err)
+	made := evidence{format: attestdoc.CPUSEVSNP, collateral: map[string][]byte{}}
+	if err == nil {
+		made.report, err = read.Report.bytes()
 	}
-	if document.Report == nil || len(document.Report.ReportData) != reportDataSize || len(document.Report.HostData) != snpHostData {
-		return claims{}, errors.New("not evidence of SNP: attestation_report with report_data and host_data is missing")
+	if err != nil {
+		return evidence{}, fmt.Errorf("not evidence of SNP: %w", err)
 	}
-	return claims{document.Report.ReportData, document.Report.HostData}, nil
+	made.reportData = made.report[snpReportDataAt : snpReportDataAt+reportDataSize]
+	made.hostData = made.report[snpHostDataAt : snpHostDataAt+snpHostData]
+	for _, certificate := range read.CertChain {
+		switch string(certificate.Type) {
+		case `"VCEK"`:
+			made.collateral[attestdoc.AMDVCEK] = certificate.Data
+		case `"VLEK"`:
+			made.collateral[attestdoc.AMDVLEK] = certificate.Data
+		}
+	}
+	return made, nil
 }
 
 // Layout of a TD quote (Intel, "TDX DCAP Quoting Library API", "TD Quote Format").
@@ -66,20 +86,20 @@ const (
 )
 
 // readTDX parses {quote: base64, cc_eventlog}.
-func readTDX(evidence []byte) (claims, error) {
+func readTDX(text []byte) (evidence, error) {
 	var document struct {
 		Quote []byte `json:"quote"`
 	}
-	if err := json.Unmarshal(evidence, &document); err != nil {
-		return claims{}, fmt.Errorf("not evidence of TDX: %w", err)
+	if err := json.Unmarshal(text, &document); err != nil {
+		return evidence{}, fmt.Errorf("not evidence of TDX: %w", err)
 	}
 	quote := document.Quote
 	if len(quote) < quoteHeader {
-		return claims{}, errors.New("not evidence of TDX: quote is missing or too short")
+		return evidence{}, errors.New("not evidence of TDX: quote is missing or too short")
 	}
 	version, tee := binary.LittleEndian.Uint16(quote), binary.LittleEndian.Uint32(quote[4:])
 	if tee != quoteTEETDX {
-		return claims{}, fmt.Errorf("not evidence of TDX: the quote is of TEE type %#x", tee)
+		return evidence{}, fmt.Errorf("not evidence of TDX: the quote is of TEE type %#x", tee)
 	}
 	body := quote[quoteHeader:]
 	switch version {
@@ -87,22 +107,24 @@ func readTDX(evidence []byte) (claims, error) {
 	case 5:
 		body = body[min(quoteBodyHead, len(body)):]
 	default:
-		return claims{}, fmt.Errorf("a quote of version %d cannot be read; versions 4 and 5 can", version)
+		return evidence{}, fmt.Errorf("a quote of version %d cannot be read; versions 4 and 5 can", version)
 	}
 	if len(body) < bodySize {
-		return claims{}, errors.New("not evidence of TDX: the quote is too short")
+		return evidence{}, errors.New("not evidence of TDX: the quote is too short")
 	}
-	return claims{body[bodyReport:bodySize], body[bodyConfigID : bodyConfigID+tdxConfigID]}, nil
+	return evidence{
+		format: attestdoc.CPUTDX, report: quote, reportData: body[bodyReport:bodySize], hostData: body[bodyConfigID : bodyConfigID+tdxConfigID],
+	}, nil
 }
 
-// compare returns an error if the claims are not the expected ones.
-func (c claims) compare(reportData, hostData []byte) error {
-	if !bytes.Equal(c.reportData, reportData) {
+// compare returns an error if the evidence does not bind the expected data.
+func (e evidence) compare(reportData, hostData []byte) error {
+	if !bytes.Equal(e.reportData, reportData) {
 		return errors.New("the evidence binds other data than requested; " +
 			"the attestation service must support encoding=base64 (guest components of 2025 or newer)")
 	}
-	if hostData != nil && !bytes.Equal(c.hostData, hostData) {
-		return fmt.Errorf("the machine was started with other initdata: it reports %x, the published digest is %x", c.hostData, hostData)
+	if hostData != nil && !bytes.Equal(e.hostData, hostData) {
+		return fmt.Errorf("the machine was started with other initdata: it reports %x, the published digest is %x", e.hostData, hostData)
 	}
 	return nil
 }

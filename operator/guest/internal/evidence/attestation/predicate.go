@@ -44,13 +44,9 @@ func (a *Attester) predicate(ctx context.Context, keys attestdoc.CryptoMaterial)
 		return nil, err
 	}
 	defer leave()
-	evidence, err := a.evidence(ctx, reportData)
+	found, err := a.evidence(ctx, reportData)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := readRaw(a.settings.TEE, evidence)
-	if err != nil {
-		return nil, err
-	}
-	return PredicateDocument{Format: predicates[a.settings.TEE], Body: attestdoc.Pack(raw.report)}, nil
+	return PredicateDocument{Format: predicates[a.settings.TEE], Body: attestdoc.Pack(found.report)}, nil
 }

@@ -52,11 +52,7 @@ func HostData(ctx context.Context, tee, address string) ([]byte, error) {
 		return nil, err
 	}
 	reportData := make([]byte, reportDataSize)
-	evidence, err := newService(address).evidence(ctx, reportData)
-	if err != nil {
-		return nil, err
-	}
-	found, err := readEvidence(tee, evidence)
+	found, err := newService(address).evidence(ctx, tee, reportData)
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +65,17 @@ func RawReport(ctx context.Context, tee, address string) (string, []byte, error)
 	if err := CheckService(tee, address); err != nil {
 		return "", nil, err
 	}
-	evidence, err := newService(address).evidence(ctx, make([]byte, reportDataSize))
-	if err != nil {
-		return "", nil, err
-	}
-	raw, err := readRaw(tee, evidence)
-	return raw.format, raw.report, err
+	found, err := newService(address).evidence(ctx, tee, make([]byte, reportDataSize))
+	return found.format, found.report, err
 }
 
 // evidence requests evidence of the processor that binds report data.
-func (s *service) evidence(ctx context.Context, reportData []byte) ([]byte, error) {
-	return s.get(ctx, "/aa/evidence", reportData)
+func (s *service) evidence(ctx context.Context, tee string, reportData []byte) (evidence, error) {
+	found, err := s.get(ctx, "/aa/evidence", reportData)
+	if err != nil {
+		return evidence{}, err
+	}
+	return readEvidence(tee, found)
 }
 
 // gpuEvidence requests evidence of the GPUs that binds a challenge.

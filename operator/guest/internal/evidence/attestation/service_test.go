@@ -127,7 +127,7 @@ func TestErrorsOfTheAttestationService(t *testing.T) {
 		"no JSON":  {func(w http.ResponseWriter) { _, _ = w.Write([]byte("hello")) }, "not evidence of SNP"},
 		"another TEE": {func(w http.ResponseWriter) {
 			_, _ = w.Write((&standIn{tee: TEETDX, quote: 4}).evidence(nil))
-		}, "not evidence of SNP: attestation_report"},
+		}, `not evidence of SNP: not a valid document: json: unknown field "cc_eventlog"`},
 		"other data": {func(w http.ResponseWriter) {
 			_, _ = w.Write((&standIn{tee: TEESNP, hostData: make([]byte, snpHostData)}).evidence([]byte("other")))
 		}, "binds other data"},

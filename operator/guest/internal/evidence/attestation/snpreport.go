@@ -82,9 +82,9 @@ func (r *snpReport) bytes() ([]byte, error) {
 	}{
 		{"family_id", 0x10, 16, r.FamilyID},
 		{"image_id", 0x20, 16, r.ImageID},
-		{"report_data", 0x50, 64, r.ReportData},
+		{"report_data", snpReportDataAt, reportDataSize, r.ReportData},
 		{"measurement", 0x90, 48, r.Measurement},
-		{"host_data", 0xC0, 32, r.HostData},
+		{"host_data", snpHostDataAt, snpHostData, r.HostData},
 		{"id_key_digest", 0xE0, 48, r.IDKeyDigest},
 		{"author_key_digest", 0x110, 48, r.AuthorKeyDigest},
 		{"report_id", 0x140, 32, r.ReportID},

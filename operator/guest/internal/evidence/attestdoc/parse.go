@@ -30,6 +30,8 @@ var cpuFormats = []string{CPUSEVSNP, CPUTDX, CPUNone}
 // Parts are the decoded parts of a document. Each digest of the document is that of its part, and the
 // report data is computed from them; only evidence shows that they are true.
 type Parts struct {
+	// Size is that of the document in bytes.
+	Size int
 	// CPUFormat is the format of Report.
 	CPUFormat string
 	// Report is the processor's evidence.
@@ -66,7 +68,7 @@ func Parse(text []byte) (Parts, error) {
 	if !slices.Contains(cpuFormats, document.CPU.Format) {
 		return Parts{}, fmt.Errorf("cpu_evidence.format: %q is not known", document.CPU.Format)
 	}
-	parts := Parts{CPUFormat: document.CPU.Format, Measurement: []byte(document.Measurement)}
+	parts := Parts{Size: len(text), CPUFormat: document.CPU.Format, Measurement: []byte(document.Measurement)}
 	if parts.Report, err = readBase64(document.CPU.Report, maxReport); err != nil {
 		return Parts{}, fmt.Errorf("cpu_evidence.report_base64: %w", err)
 	}

@@ -3,7 +3,6 @@ package install
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-sev-guest/abi"
+
+	"cloister.dev/guest/internal/evidence/teetest"
 	"cloister.dev/guest/internal/foundation/measured"
 )
 
@@ -26,13 +28,6 @@ func initdataOf(measurement string) string {
 // processor is a fake of the attestation service of a machine that was started with some initdata.
 func processor(t *testing.T, initdata string) string {
 	t.Helper()
-	numbers := func(data []byte) []int {
-		list := make([]int, len(data))
-		for index, each := range data {
-			list[index] = int(each)
-		}
-		return list
-	}
 	hostData := sha256.Sum256([]byte(initdata))
 	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		reportData, err := base64.RawURLEncoding.DecodeString(request.URL.Query().Get("runtime_data"))
@@ -40,9 +35,11 @@ func processor(t *testing.T, initdata string) string {
 			writer.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		_ = json.NewEncoder(writer).Encode(map[string]any{"attestation_report": map[string]any{
-			"report_data": numbers(reportData), "host_data": numbers(hostData[:]),
-		}})
+		raw := make([]byte, abi.ReportSize)
+		copy(raw[0x50:], reportData)
+		copy(raw[0xC0:], hostData[:])
+		evidence, _ := teetest.ComponentsSNP(raw, nil)
+		_, _ = writer.Write(evidence)
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
