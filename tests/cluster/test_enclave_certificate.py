@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from cloister_clients.clock import utc_now
-from cloister_operator.enclave.guest_config.certificate import TOKEN_DIRECTORY
+from cloister_operator.enclave import paths
 from dev.cluster import Cluster
 from dev.demo.https_client import Page
 from tests.support.builders.signing_requests import signing_request
@@ -133,7 +133,7 @@ def installation(
 
 def token_of(installation: Installation, name: str) -> str:
     """Read an enclave's token as its sidecar does, which only root of the node can as well."""
-    return Path(f"/proc/{sidecar(installation, name)}/root/{TOKEN_DIRECTORY}/token").read_text()
+    return Path(f"/proc/{sidecar(installation, name)}/root/{paths.TOKEN}/token").read_text()
 
 
 def verified(pages: PageServices, installation: Installation, authority: str) -> Page:

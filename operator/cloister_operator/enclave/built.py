@@ -18,35 +18,24 @@ from cloister_crds.config import object_name
 from cloister_crds.measurement import PUBLISHED, Measurement, PlatformImages, entries, measure
 from cloister_crds.measurement.enclave import gets_rules
 from cloister_crds.measurement.initdata import POD_DOCUMENT, pod_text
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.container import container_document, document_key
-from cloister_operator.enclave.guest_config.agent import (
-    AGENT_KEY,
-    CONFIG_KEY,
-    agent_document,
-    skipped_stages,
-)
+from cloister_operator.enclave.guest_config.agent import agent_document, skipped_stages
 from cloister_operator.enclave.guest_config.certificate import (
-    AUTHORITIES_KEY,
-    CERTIFICATE_KEY,
-    GATE_KEY,
     certificate_document,
     gate_document,
     is_signed,
 )
-from cloister_operator.enclave.guest_config.measurement import (
-    UNMEASURED_KEY,
-    annotations,
-    unmeasured_document,
-)
-from cloister_operator.enclave.guest_config.models import MODELS_KEY, models_document
-from cloister_operator.enclave.guest_config.network import NETWORK_KEY, network_document
-from cloister_operator.enclave.guest_config.ssh import SHELLS_KEY, shells_document
+from cloister_operator.enclave.guest_config.measurement import annotations, unmeasured_document
+from cloister_operator.enclave.guest_config.models import models_document
+from cloister_operator.enclave.guest_config.network import network_document
+from cloister_operator.enclave.guest_config.ssh import shells_document
 from cloister_operator.enclave.guest_policy import pod_data
 from cloister_operator.enclave.network.addresses import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
-from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_document
-from cloister_operator.enclave.shim.encrypted_bodies import BODIES_KEY, bodies_document
+from cloister_operator.enclave.shim.caddy import shim_document
+from cloister_operator.enclave.shim.encrypted_bodies import bodies_document
 from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
 
 SKIPPED_ANNOTATION = "cloister.dev/skipped-stages"
@@ -84,9 +73,9 @@ class BuiltEnclave:
             "kind": "ConfigMap",
             "metadata": self.plan.metadata(self.plan.config_map),
             "immutable": True,
-            "binaryData": {CONFIG_KEY: b64encode(self.plan.file).decode()},
+            "binaryData": {paths.CONFIG_KEY: b64encode(self.plan.file).decode()},
             "data": {
-                UNMEASURED_KEY: _written(unmeasured_document(self.plan, cluster)),
+                paths.UNMEASURED_KEY: _written(unmeasured_document(self.plan, cluster)),
                 **{name: text for name, text in self.documents.items() if name != POD_DOCUMENT},
                 **entries(self.measurement),
             },
@@ -152,26 +141,26 @@ def _documents(
         document_key(index): container_document(plan, container)
         for index, container in enumerate(plan.config.containers)
     }
-    documents[AGENT_KEY] = agent_document(plan)
-    documents[SHIM_KEY] = shim_document(plan, plan.service(settings))
+    documents[paths.AGENT_KEY] = agent_document(plan)
+    documents[paths.SHIM_KEY] = shim_document(plan, plan.service(settings))
     if isolates_containers(plan.host):
-        documents[NETWORK_KEY] = network_document(plan, settings)
+        documents[paths.NETWORK_KEY] = network_document(plan, settings)
     if plan.config.models:
-        documents[MODELS_KEY] = models_document(plan)
+        documents[paths.MODELS_KEY] = models_document(plan)
     if plan.has_ssh:
-        documents[SHELLS_KEY] = shells_document(plan)
+        documents[paths.SSH_KEY] = shells_document(plan)
     if plan.config.shim.ehbp is not None:
-        documents[BODIES_KEY] = bodies_document(plan)
+        documents[paths.BODIES_KEY] = bodies_document(plan)
     signed, gated = is_signed(plan), needs_key_gate(plan.config.shim)
     if signed and settings.api is not None:
-        documents[CERTIFICATE_KEY] = certificate_document(settings.api, plan.host.spec)
+        documents[paths.CERTIFICATE_KEY] = certificate_document(settings.api, plan.host.spec)
     if gated:
-        documents[GATE_KEY] = gate_document(plan, settings)
+        documents[paths.GATE_KEY] = gate_document(plan, settings)
     # Only parts that the enclave has get a document: an absent part leaves the measurement
     # unchanged.
     texts = {name: _written(document) for name, document in documents.items()}
     if signed or gated:
-        texts[AUTHORITIES_KEY] = settings.api.authorities if settings.api is not None else ""
+        texts[paths.AUTHORITIES_KEY] = settings.api.authorities if settings.api is not None else ""
     if pod is not None:
         texts[POD_DOCUMENT] = pod_text(pod_data(plan, pod))
     return texts

@@ -26,6 +26,7 @@ from cloister_crds.lifecycle.admission.host_requirements import (
 )
 from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_crds.names import gpu_claim_name
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.network.addresses import PROBE_PORT
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, isolates_containers
@@ -292,20 +293,6 @@ def _readiness(path: str, period: int) -> dict[str, Any]:
     }
 
 
-GUEST_DIRECTORY = "/.cloister"
-"""The guest's own directory in every container: one mount, which nothing can move away."""
-SPEC_DIRECTORY = f"{GUEST_DIRECTORY}/spec"
-"""Where the documents are."""
-PUBLISHED_DIRECTORY = f"{GUEST_DIRECTORY}/published"
-"""Where only ``guest keep`` has the measurement as it was published, before it is verified."""
-WIRING_DIRECTORY = f"{GUEST_DIRECTORY}/wiring"
-"""Where the container's own wiring socket is."""
-REPORT_PLACE = f"{GUEST_DIRECTORY}/report"
-"""Where the container's own report socket is."""
-SHELL_DIRECTORY = f"{GUEST_DIRECTORY}/ssh"
-"""Where the container's own shell socket is, in debug enclaves with SSH."""
-SHELL_SOCKET = "shell.sock"
-"""Name of the shell socket."""
 DEFAULT_STOP_TIMEOUT = 10
 """Seconds between the stop signal and the kill, where the file sets none (as Docker)."""
 _VERSION = 1
@@ -353,8 +340,11 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
         "capabilities": list(container.cap_add),
         "limits": _limits(plan, container),
         "tmpfs": {each.path: _options(plan, container, each) for each in container.tmpfs},
-        "guestPaths": [GUEST_DIRECTORY],
-        "agent": {"socket": f"{REPORT_PLACE}/report.sock", "deadlineSeconds": _DEADLINE_SECONDS},
+        "guestPaths": [paths.GUEST],
+        "agent": {
+            "socket": f"{paths.OWN_REPORT}/report.sock",
+            "deadlineSeconds": _DEADLINE_SECONDS,
+        },
         "health": _health(container.healthcheck),
         "stop": {
             "signal": container.stop_signal or image.stop_signal or "SIGTERM",
@@ -362,9 +352,12 @@ def container_document(plan: EnclavePlan, container: ContainerConfig) -> dict[st
         },
     }
     if plan.has_ssh:
-        document["shells"] = {"socket": f"{SHELL_DIRECTORY}/{SHELL_SOCKET}", "client": SSH.user}
+        document["shells"] = {
+            "socket": f"{paths.OWN_SHELL}/{paths.SHELL_SOCKET}",
+            "client": SSH.user,
+        }
     if isolates_containers(plan.host):
-        socket = f"{WIRING_DIRECTORY}/wiring.sock"
+        socket = f"{paths.OWN_WIRING}/wiring.sock"
         document |= {
             "hostname": object_name(container.name),
             "network": {"socket": socket, "deadlineSeconds": _DEADLINE_SECONDS},

@@ -65,14 +65,8 @@ def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
     }
 
 
-BODIES_DIRECTORY = "/run/cloister/ehbp"
-"""Directory of the socket and the public key of `EHBP`; the shim and the agent read it."""
-BODIES_SOCKET = f"{BODIES_DIRECTORY}/ehbp.sock"
-"""Where `guest ehbp` serves the shim."""
 LOOPBACK = "127.0.0.1"
 """Address of the upstream where all containers share the Pod's namespace."""
-GUEST = "/.cloister/bin/guest"
-"""The guest in the containers of the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from cloister_crds.names import (
 )
 from cloister_operator.cache.projections import CLAIM, DEPLOYMENT, ENCLAVE
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.built import BuiltEnclave
-from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.service import build_preview, build_service, build_tls_route
 from cloister_operator.reconcile.children import (
@@ -275,7 +275,7 @@ async def _copy_file(context: ProcessContext, key: Key, action: CreateEnclave) -
     except NotFound:
         _mark_incomplete(context, key, source)
         raise
-    return b64decode(found["binaryData"][CONFIG_KEY])
+    return b64decode(found["binaryData"][paths.CONFIG_KEY])
 
 
 async def _secret_values(

@@ -13,9 +13,9 @@ from cloister_crds.names import ENCLAVE_LABEL, config_map_name
 from cloister_operator.cache.projections import HOST
 from cloister_operator.cache.store import CachedObject
 from cloister_operator.context import ProcessContext
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.built import BuiltEnclave, build_enclave, build_snapshot
 from cloister_operator.enclave.container import build_gpu_claims
-from cloister_operator.enclave.guest_config.agent import CONFIG_KEY
 from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.tenant import build_priority_class
@@ -115,7 +115,9 @@ async def load_children(context: ProcessContext, key: Key, enclave: Enclave) -> 
         except NotFound as missing:
             raise ChildrenMissing(f"{name} has no ConfigMap") from missing
         _check_owner(found, enclave, CONFIG_MAP)
-        built = await build_children(context, enclave, b64decode(found["binaryData"][CONFIG_KEY]))
+        built = await build_children(
+            context, enclave, b64decode(found["binaryData"][paths.CONFIG_KEY])
+        )
         # Deleted and created again, because an immutable ConfigMap cannot be changed.
         if not built.is_published_by(found):
             uid, config_map = found["metadata"]["uid"], built.plan.config_map

@@ -9,21 +9,14 @@ from typing import Any
 from cloister_crds.config import ContainerConfig, ServiceConfig, metrics_secret
 from cloister_crds.config.effective import health_allowance, silence_allowance
 from cloister_crds.kinds.host import TEE
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.container import READY_PATH, agent_probe
-from cloister_operator.enclave.guest_config.certificate import (
-    CHAIN_FILE,
-    FINGERPRINT_FILE,
-    GATE_SOCKET,
-    is_signed,
-)
+from cloister_operator.enclave.guest_config.certificate import is_signed
 from cloister_operator.enclave.guest_config.measurement import attestation_document
-from cloister_operator.enclave.guest_config.models import STATUS_FILE
-from cloister_operator.enclave.guest_config.network import KEEPER_SOCKET, NETWORK_STATUS
 from cloister_operator.enclave.network.addresses import PROBE_PORT, SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     AGENT,
-    BODIES_SOCKET,
     isolates_containers,
     needs_key_gate,
     sidecar,
@@ -31,22 +24,7 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 
-AGENT_KEY = "agent.json"
-"""Key of the document in the ConfigMap."""
-CONFIG_KEY = "config.yml"
-"""Key of the file's raw bytes there; also its name under the mount in the containers."""
-DOCUMENT_DIRECTORY = "/etc/cloister-agent"
-"""Where the agent finds its document and the configuration file."""
-AGENT_DIRECTORY = "/run/cloister/agent"
-"""The agent's own directory: its socket for the shim, its state, the mark of a completed boot."""
-REPORT_DIRECTORY = "/run/cloister/report"
-"""Directory with one directory for each container, with its report socket."""
-SERVICE_DIRECTORY = "/run/cloister/service"
-"""Where the agent writes the containers' service mount."""
-METRICS_DIRECTORY = "/etc/cloister-metrics"
-"""Where the agent finds the token of the metrics."""
 _VERSION = 2
-_TERMINATION_FILE = "/dev/termination-log"
 _MEBI = 1024 * 1024
 
 
@@ -60,20 +38,20 @@ def agent_document(plan: EnclavePlan) -> dict[str, Any]:
     """
     return {
         "version": _VERSION,
-        "socketDirectory": REPORT_DIRECTORY,
-        "directory": AGENT_DIRECTORY,
-        "serviceDirectory": SERVICE_DIRECTORY,
-        "config": f"{DOCUMENT_DIRECTORY}/{CONFIG_KEY}",
-        "keeperSocket": KEEPER_SOCKET,
+        "socketDirectory": paths.REPORT,
+        "directory": paths.AGENT,
+        "serviceDirectory": paths.SERVICE,
+        "config": f"{paths.AGENT_CONFIG}/{paths.CONFIG_KEY}",
+        "keeperSocket": paths.KEEPER_SOCKET,
         "shim": f"127.0.0.1:{SHIM_PORT}",
-        **({"gateSocket": GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),
-        **({} if plan.config.shim.ehbp is None else {"bodiesSocket": BODIES_SOCKET}),
+        **({"gateSocket": paths.GATE_SOCKET} if needs_key_gate(plan.config.shim) else {}),
+        **({} if plan.config.shim.ehbp is None else {"bodiesSocket": paths.BODIES_SOCKET}),
         "probes": f"0.0.0.0:{PROBE_PORT}",
         "stages": _stages(plan),
         "containers": [_container(plan, each) for each in plan.config.containers],
         "attestation": attestation_document(plan),
         "metrics": _metrics(plan),
-        "terminationFile": _TERMINATION_FILE,
+        "terminationFile": paths.TERMINATION_LOG,
     }
 
 
@@ -89,7 +67,7 @@ def agent_container(
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(AGENT, plan.names),
-        "command": ["/guest", "agent", "-spec", f"{DOCUMENT_DIRECTORY}/{AGENT_KEY}"],
+        "command": ["/guest", "agent", "-spec", f"{paths.AGENT_CONFIG}/{paths.AGENT_KEY}"],
         "securityContext": unprivileged(AGENT),
         **agent_probe(READY_PATH),
     }
@@ -118,7 +96,7 @@ def _metrics(plan: EnclavePlan) -> dict[str, Any]:
     return {
         "cpus": plan.config.cpus,
         "memoryBytes": plan.config.memory * _MEBI,
-        "tokenFile": f"{METRICS_DIRECTORY}/token" if metrics_secret(plan.secrets) else "",
+        "tokenFile": f"{paths.METRICS}/token" if metrics_secret(plan.secrets) else "",
     }
 
 
@@ -128,16 +106,16 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
     has_tee = plan.host.spec.tee is not TEE.NONE
     signed = is_signed(plan)
     evidence = {"evidence": True}
-    network: dict[str, Any] = {"network": NETWORK_STATUS}
+    network: dict[str, Any] = {"network": paths.NETWORK_STATUS_FILE}
     if not isolates_containers(plan.host):
         network = _skipped("The containers share the network of the Pod.")
     return {
         "network": network,
         "firewall": network,
-        "identity": {"file": FINGERPRINT_FILE}
+        "identity": {"file": paths.FINGERPRINT_FILE}
         if signed
         else _skipped("The shim makes its key itself."),
-        "certificate": {"file": CHAIN_FILE}
+        "certificate": {"file": paths.CHAIN_FILE}
         if signed
         else _skipped("The shim makes its certificate itself."),
         "cpu-attestation": evidence
@@ -148,7 +126,7 @@ def _stages(plan: EnclavePlan) -> dict[str, dict[str, Any]]:
         else _skipped("The enclave has no confidential graphics processor."),
         "secrets": _launched(_with_secrets(config), "The file names no secret."),
         "registry-auth": _skipped("Images are pulled outside the enclave, by their digests."),
-        "models": {"models": STATUS_FILE}
+        "models": {"models": paths.MODELS_STATUS_FILE}
         if config.models
         else _skipped("The file names no model."),
     }

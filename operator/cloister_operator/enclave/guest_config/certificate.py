@@ -7,6 +7,7 @@ from typing import Any
 
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.kinds.host import TEE, HostSpec
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.container import stage_probe
 from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
@@ -20,31 +21,12 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 
-CERTIFICATE_KEY = "certificate.json"
-"""Key of the document in the ConfigMap."""
-AUTHORITIES_KEY = "api-authorities.pem"
-"""Key of the authorities that the API's certificate must chain to, in the ConfigMap."""
-CERTIFICATE_DOCUMENT_DIRECTORY = "/etc/cloister-certificate"
-"""Where the sidecar finds both."""
-TOKEN_DIRECTORY = "/run/cloister/token"  # noqa: S105 - a path
-"""Where the kubelet keeps the enclave's token."""
-TOKEN_FILE = "token"  # noqa: S105 - a name
-"""Name of the file with the token."""
 TOKEN_SECONDS = 600
 """Validity of a token, the least that Kubernetes permits; the kubelet renews it earlier."""
-CERTIFICATE_DIRECTORY = "/run/cloister/certificate"
-"""Memory with ``tls.key``, ``tls.crt`` and the fingerprint of the key, ``tls.spki``."""
-FINGERPRINT_FILE = f"{CERTIFICATE_DIRECTORY}/tls.spki"
-"""Exists as soon as the key does; as the guest's package `certificate` names it."""
-CHAIN_FILE = f"{CERTIFICATE_DIRECTORY}/tls.crt"
-"""Exists as soon as the key has a certificate."""
-SHIM_STORAGE = f"{CERTIFICATE_DIRECTORY}/shim"
-"""Where the shim finds the certificates."""
 DEFAULT_SERVICE = "http://127.0.0.1:8006"
 """REST server of the guest components, in a confidential virtual machine per Pod."""
 _VERSION = 2
-_DOCUMENT = f"{CERTIFICATE_DOCUMENT_DIRECTORY}/{CERTIFICATE_KEY}"
-_TERMINATION = "/dev/termination-log"
+_DOCUMENT = f"{paths.CERTIFICATE_CONFIG}/{paths.CERTIFICATE_KEY}"
 
 
 def is_signed(plan: EnclavePlan) -> bool:
@@ -59,9 +41,7 @@ def is_signed(plan: EnclavePlan) -> bool:
     return plan.enclave.spec.signed_certificate and not declined
 
 
-def api_address(
-    api: ApiIdentity, directory: str = CERTIFICATE_DOCUMENT_DIRECTORY
-) -> dict[str, Any]:
+def api_address(api: ApiIdentity, directory: str = paths.CERTIFICATE_CONFIG) -> dict[str, Any]:
     """Build the API's address as sidecars read it.
 
     Parameters
@@ -71,7 +51,7 @@ def api_address(
     """
     address: dict[str, Any] = {"url": api.url}
     if api.authorities:
-        address["caFile"] = f"{directory}/{AUTHORITIES_KEY}"
+        address["caFile"] = f"{directory}/{paths.AUTHORITIES_KEY}"
     return address
 
 
@@ -96,10 +76,10 @@ def certificate_document(api: ApiIdentity, host: HostSpec) -> dict[str, Any]:
         "version": _VERSION,
         **collateral,
         "api": api_address(api),
-        "tokenFile": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}",
-        "directory": CERTIFICATE_DIRECTORY,
-        "shimStore": certificate_folder(SHIM_STORAGE),
-        "terminationFile": _TERMINATION,
+        "tokenFile": f"{paths.TOKEN}/{paths.TOKEN_FILE}",
+        "directory": paths.CERTIFICATE,
+        "shimStore": certificate_folder(paths.SHIM_STORE),
+        "terminationFile": paths.TERMINATION_LOG,
     }
 
 
@@ -123,14 +103,6 @@ def certificate_container(
     }
 
 
-GATE_DIRECTORY = "/run/cloister/gate"
-"""Directory of the gate's socket; mounted in the gate and the shim only."""
-GATE_SOCKET = f"{GATE_DIRECTORY}/gate.sock"
-"""Where `guest gate` serves the shim."""
-GATE_CONFIG_DIRECTORY = "/etc/cloister-gate"
-"""Where the gate finds its document."""
-GATE_KEY = "gate.json"
-"""Key of the gate's document in the ConfigMap."""
 AWAITING_GATE = {"vars": {"gate": ["asked"]}}
 """Matcher of requests that wait for the gate: an error of one is the gate's."""
 
@@ -141,7 +113,7 @@ _RESPONSE = "15s"
 """Longer than the gate ever takes to respond."""
 
 
-def gate_routes(shim: Shim, socket: str = GATE_SOCKET) -> list[dict[str, Any]]:
+def gate_routes(shim: Shim, socket: str = paths.GATE_SOCKET) -> list[dict[str, Any]]:
     """Build the shim's routes that query the gate.
 
     Parameters
@@ -215,10 +187,10 @@ def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
         The document; ``operator/guest/internal/frontdoor/forwardauth`` documents it.
     """
     shim = plan.config.shim
-    document: dict[str, Any] = {"version": _VERSION, "socket": GATE_SOCKET}
+    document: dict[str, Any] = {"version": _VERSION, "socket": paths.GATE_SOCKET}
     if shim.keyed_endpoints and settings.api is not None:
         document["keys"] = {
-            "api": api_address(settings.api, GATE_CONFIG_DIRECTORY),
+            "api": api_address(settings.api, paths.GATE_CONFIG),
             "cacheSeconds": settings.key_cache_seconds,
             "outageSeconds": settings.key_outage_seconds,
         }
@@ -231,7 +203,7 @@ def gate_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the sidecar."""
-    document = f"{GATE_CONFIG_DIRECTORY}/{GATE_KEY}"
+    document = f"{paths.GATE_CONFIG}/{paths.GATE_KEY}"
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(GATE, plan.names),

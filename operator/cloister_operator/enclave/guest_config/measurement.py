@@ -61,8 +61,6 @@ def node_socket(plan: EnclavePlan) -> str | None:
     return service.removeprefix(_SOCKET) if service.startswith(_SOCKET) else None
 
 
-UNMEASURED_KEY = "unmeasured.json"
-"""Key of the document in the ConfigMap; the parts that need it have it next to their own."""
 _VERSION = 1
 
 

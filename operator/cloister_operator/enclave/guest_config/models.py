@@ -7,21 +7,9 @@ from typing import Any
 
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds.host import ModelStore
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import MODELS, sidecar_name, unprivileged
-
-MODELS_KEY = "models.json"
-"""Key of the document in the ConfigMap."""
-MODELS_DOCUMENT_DIRECTORY = "/etc/cloister-models"
-"""Where the sidecar finds its document."""
-STORE_DIRECTORY = "/run/cloister/store"
-"""Where it finds the images."""
-TARGET_DIRECTORY = "/run/cloister/mpk"
-"""Where it unpacks the files: ``mpk`` in the containers' service mount."""
-STATUS_DIRECTORY = "/run/cloister/models"
-"""Where it reports its progress; the agent reads it."""
-STATUS_FILE = f"{STATUS_DIRECTORY}/status.json"
-"""The file with the progress."""
 
 _VERSION = 1
 _MEBI = 1024 * 1024
@@ -51,9 +39,9 @@ def models_document(plan: EnclavePlan) -> dict[str, Any]:
     """
     return {
         "version": _VERSION,
-        "store": STORE_DIRECTORY,
-        "target": TARGET_DIRECTORY,
-        "status": STATUS_FILE,
+        "store": paths.MODELS_STORE,
+        "target": paths.MODELS,
+        "status": paths.MODELS_STATUS_FILE,
         "models": [
             {"name": each.name, "repo": f"{each.repo}@{each.commit}", "mpk": each.mpk}
             for each in plan.config.models
@@ -77,7 +65,7 @@ def models_container(
         "name": sidecar_name(MODELS, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/guest", "models", "-spec", f"{MODELS_DOCUMENT_DIRECTORY}/{MODELS_KEY}"],
+        "command": ["/guest", "models", "-spec", f"{paths.MODELS_CONFIG}/{paths.MODELS_KEY}"],
         "securityContext": unprivileged(MODELS),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,

@@ -5,7 +5,8 @@ The document's fields are those of the guest's package `plan`; docs/enclave.md d
 
 from typing import Any
 
-from cloister_operator.enclave.container import GUEST_DIRECTORY, stage_probe
+from cloister_operator.enclave import paths
+from cloister_operator.enclave.container import stage_probe
 from cloister_operator.enclave.guest_config.measurement import evidence_source
 from cloister_operator.enclave.network.addresses import PROBE_PORT, plan_namespaces, plan_networks
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
@@ -19,21 +20,9 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 
-NETWORK_KEY = "network.json"
-"""Key of the document in the ConfigMap."""
-PLAN_DIRECTORY = "/etc/cloister-network"
-"""Where ``guest net`` finds its document."""
-NETWORK_DIRECTORY = "/run/cloister/network"
-"""Directory of ``guest net`` with the wiring sockets and its status."""
-KEEPER_DIRECTORY = "/run/cloister/keep"
-"""Directory with the keeper's socket; mounted in our sidecars only."""
 _VERSION = 2
 _UPLINK = "eth0"
 """Device that container runtimes create for a Pod (CRI: the first network's interface)."""
-NETWORK_STATUS = f"{NETWORK_DIRECTORY}/status.json"
-"""Where ``guest net`` reports the state of the network."""
-KEEPER_SOCKET = f"{KEEPER_DIRECTORY}/keeper.sock"
-"""Socket of ``guest keep``."""
 
 
 def network_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:
@@ -72,9 +61,9 @@ def network_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, An
         "probes": PROBE_PORT,
         "sideCars": destinations(plan.config, settings.api),
         "resolver": {"uid": NET.user},
-        "socketDirectory": f"{NETWORK_DIRECTORY}/wiring",
-        "statusFile": NETWORK_STATUS,
-        "keeperSocket": KEEPER_SOCKET,
+        "socketDirectory": f"{paths.NETWORK}/wiring",
+        "statusFile": paths.NETWORK_STATUS_FILE,
+        "keeperSocket": paths.KEEPER_SOCKET,
     }
 
 
@@ -87,7 +76,7 @@ def net_container(
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(NET, plan.names),
-        "command": ["/guest", "net", "-plan", f"{PLAN_DIRECTORY}/{NETWORK_KEY}"],
+        "command": ["/guest", "net", "-plan", f"{paths.NETWORK_CONFIG}/{paths.NETWORK_KEY}"],
         # Whence the kubelet's probes come.
         "env": [{"name": "HOST_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
@@ -108,8 +97,8 @@ def keep_container(
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(KEEP, plan.names),
-        "command": ["/guest", "keep", "-socket", KEEPER_SOCKET, "-evidence", evidence],
+        "command": ["/guest", "keep", "-socket", paths.KEEPER_SOCKET, "-evidence", evidence],
         # The kubelet starts the next containers after the hook: they find the guest there.
-        "lifecycle": {"postStart": {"exec": {"command": ["/guest", "install", GUEST_DIRECTORY]}}},
+        "lifecycle": {"postStart": {"exec": {"command": ["/guest", "install", paths.GUEST]}}},
         "securityContext": unprivileged(KEEP),
     }

@@ -17,21 +17,11 @@ from cloister_crds.names import (
     service_name,
     shells_service_name,
 )
-from cloister_operator.enclave.container import SHELL_SOCKET
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.network.addresses import SSH_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, sidecar_name, unprivileged
 
-SHELLS_KEY = "ssh.json"
-"""Key of the document in the ConfigMap."""
-SSH_CONFIG_DIRECTORY = "/etc/cloister-ssh"
-"""Where ``guest ssh`` finds its document."""
-SHELLS_DIRECTORY = "/run/cloister/shells"
-"""Where ``guest ssh`` has the sockets of all containers, a directory for each."""
-HOST_KEY_DIRECTORY = "/run/cloister/ssh"
-"""Memory of ``guest ssh`` only, with the private host key."""
-PUBLIC_DIRECTORY = "/run/cloister/ssh-public"
-"""Memory that ``guest ssh`` writes and the shim reads, with the public host key."""
 _VERSION = 2
 _PUBLIC_KEY = "host-key.pub"
 
@@ -47,10 +37,10 @@ def shells_document(plan: EnclavePlan) -> dict[str, Any]:
     return {
         "version": _VERSION,
         "port": SSH_PORT,
-        "hostKeyFile": f"{HOST_KEY_DIRECTORY}/host-key",
-        "publicKeyFile": f"{PUBLIC_DIRECTORY}/{_PUBLIC_KEY}",
+        "hostKeyFile": f"{paths.HOST_KEY}/host-key",
+        "publicKeyFile": f"{paths.PUBLIC_HOST_KEY}/{_PUBLIC_KEY}",
         "containers": [
-            {"name": name, "socket": f"{SHELLS_DIRECTORY}/{name}/{SHELL_SOCKET}"}
+            {"name": name, "socket": f"{paths.SHELLS}/{name}/{paths.SHELL_SOCKET}"}
             for name in plan.names
         ],
     }
@@ -64,7 +54,7 @@ def ssh_container(
         "name": sidecar_name(SSH, plan.names),
         "image": settings.guest_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/guest", "ssh", "-spec", f"{SSH_CONFIG_DIRECTORY}/{SHELLS_KEY}"],
+        "command": ["/guest", "ssh", "-spec", f"{paths.SSH_CONFIG}/{paths.SSH_KEY}"],
         "ports": [{"name": "ssh", "containerPort": SSH_PORT}],
         "restartPolicy": "Always",
         "securityContext": unprivileged(SSH),
@@ -79,7 +69,7 @@ def host_key_route(service: str) -> dict[str, Any]:
         "match": [{"path": [f"/.well-known/{service}-ssh-host-key"]}],
         "handle": [
             {"handler": "rewrite", "uri": f"/{_PUBLIC_KEY}"},
-            {"handler": "file_server", "root": PUBLIC_DIRECTORY},
+            {"handler": "file_server", "root": paths.PUBLIC_HOST_KEY},
         ],
         "terminal": True,
     }

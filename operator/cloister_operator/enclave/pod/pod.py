@@ -7,9 +7,9 @@ from cloister_crds.config import ContainerConfig, Restart, ServiceConfig, object
 from cloister_crds.config.effective import has_health_check
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.lifecycle.admission.host_selection import maps_users
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.container import (
     SHIM_PATH,
-    SPEC_DIRECTORY,
     UNLIMITED,
     VISIBLE_DEVICES,
     agent_probe,
@@ -35,15 +35,13 @@ from cloister_operator.enclave.guest_config.ssh import ssh_container
 from cloister_operator.enclave.network.addresses import SHIM_PORT
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.resources import container_resources, limit_disk, pod_resources
-from cloister_operator.enclave.pod.volumes import SHIM_CONFIG_PATH, PodVolumes, pod_volumes
-from cloister_operator.enclave.shim.caddy import SHIM_KEY
+from cloister_operator.enclave.pod.volumes import PodVolumes, pod_volumes
 from cloister_operator.enclave.shim.encrypted_bodies import bodies_container
 from cloister_operator.enclave.sidecars import (
     AGENT,
     CERTIFICATE,
     EHBP,
     GATE,
-    GUEST,
     KEEP,
     MODELS,
     NET,
@@ -73,7 +71,7 @@ def shim_container(
         "name": sidecar_name(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [GUEST, "shim", "-config", f"{SHIM_CONFIG_PATH}/{SHIM_KEY}"],
+        "command": [paths.GUEST_BINARY, "shim", "-config", f"{paths.SHIM_CONFIG}/{paths.SHIM_KEY}"],
         "workingDir": "/",
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
         **agent_probe(SHIM_PATH),
@@ -230,10 +228,10 @@ def _container(
     plan: EnclavePlan, index: int, spec: ContainerConfig, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the container of one entry of the file; keys without a value are left out."""
-    document = f"{SPEC_DIRECTORY}/{document_key(index)}"
+    document = f"{paths.SPEC}/{document_key(index)}"
 
     def guest(command: str) -> list[str]:
-        return [GUEST, command, "-spec", document]
+        return [paths.GUEST_BINARY, command, "-spec", document]
 
     parts: dict[str, Any] = {
         "name": object_name(spec.name),

@@ -3,7 +3,8 @@
 from typing import Any
 
 from cloister_crds.names import token_audience
-from cloister_operator.enclave.guest_config.certificate import TOKEN_FILE, TOKEN_SECONDS
+from cloister_operator.enclave import paths
+from cloister_operator.enclave.guest_config.certificate import TOKEN_SECONDS
 from cloister_operator.enclave.plan import EnclavePlan
 
 TOKEN_VOLUME = "token"  # noqa: S105 - a name
@@ -23,7 +24,7 @@ def pod_token(plan: EnclavePlan) -> dict[str, Any]:
     token = {
         "audience": token_audience(plan.enclave.metadata.uid),
         "expirationSeconds": TOKEN_SECONDS,
-        "path": TOKEN_FILE,
+        "path": paths.TOKEN_FILE,
     }
     sources = [{"serviceAccountToken": token}]
     return {"name": TOKEN_VOLUME, "projected": {"defaultMode": _READABLE, "sources": sources}}

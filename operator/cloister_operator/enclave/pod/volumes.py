@@ -13,58 +13,11 @@ from cloister_crds.config import (
 from cloister_crds.kinds.host import DOCUMENT_FILE, TEEUnit
 from cloister_crds.lifecycle.admission.host_selection import maps_users
 from cloister_crds.measurement import INITDATA_FILE
-from cloister_operator.enclave.container import (
-    GUEST_DIRECTORY,
-    PUBLISHED_DIRECTORY,
-    REPORT_PLACE,
-    SHELL_DIRECTORY,
-    SPEC_DIRECTORY,
-    WIRING_DIRECTORY,
-    document_key,
-)
-from cloister_operator.enclave.guest_config.agent import (
-    AGENT_DIRECTORY,
-    AGENT_KEY,
-    CONFIG_KEY,
-    DOCUMENT_DIRECTORY,
-    METRICS_DIRECTORY,
-    REPORT_DIRECTORY,
-    SERVICE_DIRECTORY,
-)
-from cloister_operator.enclave.guest_config.certificate import (
-    AUTHORITIES_KEY,
-    CERTIFICATE_DIRECTORY,
-    CERTIFICATE_DOCUMENT_DIRECTORY,
-    CERTIFICATE_KEY,
-    GATE_CONFIG_DIRECTORY,
-    GATE_DIRECTORY,
-    GATE_KEY,
-    TOKEN_DIRECTORY,
-    is_signed,
-)
-from cloister_operator.enclave.guest_config.measurement import UNMEASURED_KEY, node_socket
-from cloister_operator.enclave.guest_config.models import (
-    MODELS_DOCUMENT_DIRECTORY,
-    MODELS_KEY,
-    STATUS_DIRECTORY,
-    STORE_DIRECTORY,
-    TARGET_DIRECTORY,
-    models_memory,
-    store_volume,
-)
-from cloister_operator.enclave.guest_config.network import (
-    KEEPER_DIRECTORY,
-    NETWORK_DIRECTORY,
-    NETWORK_KEY,
-    PLAN_DIRECTORY,
-)
-from cloister_operator.enclave.guest_config.ssh import (
-    HOST_KEY_DIRECTORY,
-    PUBLIC_DIRECTORY,
-    SHELLS_DIRECTORY,
-    SHELLS_KEY,
-    SSH_CONFIG_DIRECTORY,
-)
+from cloister_operator.enclave import paths
+from cloister_operator.enclave.container import document_key
+from cloister_operator.enclave.guest_config.certificate import is_signed
+from cloister_operator.enclave.guest_config.measurement import node_socket
+from cloister_operator.enclave.guest_config.models import models_memory, store_volume
 from cloister_operator.enclave.plan import EnclavePlan
 from cloister_operator.enclave.pod.volume_sources import (
     TOKEN_VOLUME,
@@ -73,15 +26,8 @@ from cloister_operator.enclave.pod.volume_sources import (
     of_snapshot,
     pod_token,
 )
-from cloister_operator.enclave.shim.caddy import SHIM_KEY
-from cloister_operator.enclave.shim.encrypted_bodies import (
-    BODIES_CONFIG_DIRECTORY,
-    BODIES_KEY,
-    BODIES_KEY_DIRECTORY,
-)
 from cloister_operator.enclave.sidecars import (
     AGENT,
-    BODIES_DIRECTORY,
     CERTIFICATE,
     EHBP,
     GATE,
@@ -95,12 +41,6 @@ from cloister_operator.enclave.sidecars import (
     needs_key_gate,
 )
 
-SHIM_CONFIG_PATH = "/etc/cloister-shim"
-"""Where the shim finds its configuration."""
-SHIM_DATA_PATH = "/data"
-"""Where the shim keeps the keys of its own certificate authority; memory, lost with the Pod."""
-
-_SHM_PATH = "/dev/shm"  # noqa: S108 - the mount point of shared memory
 _SHM_SHARED = "shm-host"
 _GUEST_VOLUME = "guest"
 _SPEC_VOLUME = "guest-spec"
@@ -196,7 +136,7 @@ def pod_volumes(plan: EnclavePlan, service: str) -> PodVolumes:
 def _add_service(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     """Mount what the agent writes, read-only, and file secrets in the containers that name them."""
     result.volumes.append(memory(_SERVICE_VOLUME, _SMALL_BYTES))
-    result.mount_sidecar(AGENT, _SERVICE_VOLUME, SERVICE_DIRECTORY, read_only=False)
+    result.mount_sidecar(AGENT, _SERVICE_VOLUME, paths.SERVICE, read_only=False)
     for index, container in enumerate(plan.config.containers):
         result.mount(container.name, _SERVICE_VOLUME, path, read_only=True)
         files = [secret for secret in container.secrets if secret_is_file(secret)]
@@ -212,22 +152,22 @@ def _add_models(result: PodVolumes, plan: EnclavePlan, path: str) -> None:
     if not plan.config.models or store is None:
         return
     result.volumes += [
-        of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [MODELS_KEY]),
+        of_config_map(_MODELS_DOCUMENT_VOLUME, plan, [paths.MODELS_KEY]),
         store_volume(_MODELS_STORE_VOLUME, store),
         memory(_MODELS_VOLUME, models_memory(plan.config)),
         memory(_MODELS_STATUS_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_sidecar(MODELS, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, MODELS_DOCUMENT_DIRECTORY, read_only=True)
-    result.mount_sidecar(MODELS, _MODELS_STORE_VOLUME, STORE_DIRECTORY, read_only=True)
+    result.mount_sidecar(MODELS, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_DOCUMENT_VOLUME, paths.MODELS_CONFIG, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_STORE_VOLUME, paths.MODELS_STORE, read_only=True)
     if store.directory is not None:
         # File systems that are mounted below the directory are read-only too. The nodes that have
         # user namespaces have this; runtimes of machines, and older ones, may not.
         recursive = "Enabled" if maps_users(plan.host.spec) else "IfPossible"
         result.sidecar_mounts[MODELS][-1]["recursiveReadOnly"] = recursive
-    result.mount_sidecar(MODELS, _MODELS_VOLUME, TARGET_DIRECTORY, read_only=False)
-    result.mount_sidecar(MODELS, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=False)
-    result.mount_sidecar(AGENT, _MODELS_STATUS_VOLUME, STATUS_DIRECTORY, read_only=True)
+    result.mount_sidecar(MODELS, _MODELS_VOLUME, paths.MODELS, read_only=False)
+    result.mount_sidecar(MODELS, _MODELS_STATUS_VOLUME, paths.MODELS_STATUS, read_only=False)
+    result.mount_sidecar(AGENT, _MODELS_STATUS_VOLUME, paths.MODELS_STATUS, read_only=True)
     for container in plan.config.containers:
         result.mount(container.name, _MODELS_VOLUME, path, read_only=True)
 
@@ -253,7 +193,9 @@ def _add_mount_points(result: PodVolumes, plan: EnclavePlan) -> None:
     memory of a container with ``ipc: none``.
     """
     places = [(each.name, tmpfs.path) for each in plan.config.containers for tmpfs in each.tmpfs]
-    places += [(each.name, _SHM_PATH) for each in plan.config.containers if each.ipc is Ipc.NONE]
+    places += [
+        (each.name, paths.SHARED_MEMORY) for each in plan.config.containers if each.ipc is Ipc.NONE
+    ]
     if places:
         result.volumes.append(memory(_MOUNT_POINTS, _SMALL_BYTES))
     for container, path in places:
@@ -274,7 +216,7 @@ def _add_shared_memory(result: PodVolumes, plan: EnclavePlan) -> None:
         if container.ipc is not Ipc.HOST:
             name = f"shm-{index}"
             result.volumes.append(memory(name, _shm_size(plan, container)))
-        result.mount(container.name, name, _SHM_PATH, read_only=False)
+        result.mount(container.name, name, paths.SHARED_MEMORY, read_only=False)
 
 
 def _without_own_shm(
@@ -283,7 +225,7 @@ def _without_own_shm(
     """Yield the containers for which the file mounts nothing at /dev/shm."""
     for index, container in enumerate(plan.config.containers):
         mounts = result.mounts.get(container.name, [])
-        if all(each["mountPath"] != _SHM_PATH for each in mounts):
+        if all(each["mountPath"] != paths.SHARED_MEMORY for each in mounts):
             yield index, container
 
 
@@ -297,29 +239,31 @@ def _shm_size(plan: EnclavePlan, container: ContainerConfig) -> int:
 def _add_guest(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount in every container the guest and the documents."""
     result.volumes.append(memory(_GUEST_VOLUME, 4 * _SMALL_BYTES))
-    result.mount_sidecar(KEEP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=False)
+    result.mount_sidecar(KEEP, _GUEST_VOLUME, paths.GUEST, read_only=False)
     result.volumes.append(of_config_map(_PUBLISHED_VOLUME, plan, _published_keys(plan)))
-    result.mount_sidecar(KEEP, _PUBLISHED_VOLUME, PUBLISHED_DIRECTORY, read_only=True)
+    result.mount_sidecar(KEEP, _PUBLISHED_VOLUME, paths.PUBLISHED, read_only=True)
     keys = [document_key(index) for index in range(len(plan.config.containers))]
     result.volumes.append(of_config_map(_SPEC_VOLUME, plan, keys))
     for container in plan.config.containers:
         name = container.name
-        result.mount(name, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-        result.mount(name, _SPEC_VOLUME, SPEC_DIRECTORY, read_only=True)
+        result.mount(name, _GUEST_VOLUME, paths.GUEST, read_only=True)
+        result.mount(name, _SPEC_VOLUME, paths.SPEC, read_only=True)
 
 
 def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the agent's documents and directories, and each container's own report socket."""
     result.volumes += [
-        of_config_map(_AGENT_DOCUMENT_VOLUME, plan, [AGENT_KEY, CONFIG_KEY, UNMEASURED_KEY]),
+        of_config_map(
+            _AGENT_DOCUMENT_VOLUME, plan, [paths.AGENT_KEY, paths.CONFIG_KEY, paths.UNMEASURED_KEY]
+        ),
         memory(_AGENT_VOLUME, _SMALL_BYTES),
         memory(_KEEPER_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_sidecar(KEEP, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=False)
-    result.mount_sidecar(AGENT, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_sidecar(AGENT, _AGENT_DOCUMENT_VOLUME, DOCUMENT_DIRECTORY, read_only=True)
-    result.mount_sidecar(AGENT, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(AGENT, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=False)
+    result.mount_sidecar(KEEP, _KEEPER_VOLUME, paths.KEEPER, read_only=False)
+    result.mount_sidecar(AGENT, _KEEPER_VOLUME, paths.KEEPER, read_only=True)
+    result.mount_sidecar(AGENT, _AGENT_DOCUMENT_VOLUME, paths.AGENT_CONFIG, read_only=True)
+    result.mount_sidecar(AGENT, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(AGENT, _AGENT_VOLUME, paths.AGENT, read_only=False)
     socket = node_socket(plan)
     if socket is not None:
         source = {"path": socket, "type": "Socket"}
@@ -327,11 +271,11 @@ def _add_agent(result: PodVolumes, plan: EnclavePlan) -> None:
         result.mount_sidecar(AGENT, _ATTESTATION_VOLUME, socket, read_only=True)
     if (metrics := metrics_secret(plan.secrets)) is not None:
         result.volumes.append(of_snapshot(_METRICS_VOLUME, plan, {metrics: "token"}))
-        result.mount_sidecar(AGENT, _METRICS_VOLUME, METRICS_DIRECTORY, read_only=True)
+        result.mount_sidecar(AGENT, _METRICS_VOLUME, paths.METRICS, read_only=True)
     if not _is_machine(plan):
         result.volumes.append(memory(_REPORT_VOLUME, _SMALL_BYTES))
-        result.mount_sidecar(AGENT, _REPORT_VOLUME, REPORT_DIRECTORY, read_only=False)
-    _add_folders(result, plan, _Folders(_REPORT_VOLUME, REPORT_PLACE, AGENT, REPORT_DIRECTORY))
+        result.mount_sidecar(AGENT, _REPORT_VOLUME, paths.REPORT, read_only=False)
+    _add_folders(result, plan, _Folders(_REPORT_VOLUME, paths.OWN_REPORT, AGENT, paths.REPORT))
 
 
 def _published_keys(plan: EnclavePlan) -> list[str]:
@@ -342,33 +286,33 @@ def _published_keys(plan: EnclavePlan) -> list[str]:
 def _add_network(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the network's document and sockets, and each container's own wiring socket."""
     result.volumes += [
-        of_config_map(_PLAN_VOLUME, plan, [NETWORK_KEY, UNMEASURED_KEY]),
+        of_config_map(_PLAN_VOLUME, plan, [paths.NETWORK_KEY, paths.UNMEASURED_KEY]),
         memory(_NETWORK_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_sidecar(NET, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(NET, _PLAN_VOLUME, PLAN_DIRECTORY, read_only=True)
-    result.mount_sidecar(NET, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=False)
-    result.mount_sidecar(NET, _KEEPER_VOLUME, KEEPER_DIRECTORY, read_only=True)
-    result.mount_sidecar(AGENT, _NETWORK_VOLUME, NETWORK_DIRECTORY, read_only=True)
-    folders = _Folders(_NETWORK_VOLUME, WIRING_DIRECTORY, NET, NETWORK_DIRECTORY, within="wiring/")
+    result.mount_sidecar(NET, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(NET, _PLAN_VOLUME, paths.NETWORK_CONFIG, read_only=True)
+    result.mount_sidecar(NET, _NETWORK_VOLUME, paths.NETWORK, read_only=False)
+    result.mount_sidecar(NET, _KEEPER_VOLUME, paths.KEEPER, read_only=True)
+    result.mount_sidecar(AGENT, _NETWORK_VOLUME, paths.NETWORK, read_only=True)
+    folders = _Folders(_NETWORK_VOLUME, paths.OWN_WIRING, NET, paths.NETWORK, within="wiring/")
     _add_folders(result, plan, folders)
 
 
 def _add_shells(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the SSH server's document and keys, and the directory of each container's socket."""
     result.volumes += [
-        of_config_map(_SSH_CONFIG_VOLUME, plan, [SHELLS_KEY, UNMEASURED_KEY]),
+        of_config_map(_SSH_CONFIG_VOLUME, plan, [paths.SSH_KEY, paths.UNMEASURED_KEY]),
         *(memory(name, _SMALL_BYTES) for name in (_SSH_VOLUME, _PUBLIC_VOLUME)),
     ]
-    result.mount_sidecar(SSH, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, SSH_CONFIG_DIRECTORY, read_only=True)
+    result.mount_sidecar(SSH, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(SSH, _SSH_CONFIG_VOLUME, paths.SSH_CONFIG, read_only=True)
     if not _is_machine(plan):
         result.volumes.append(memory(_SHELLS_VOLUME, _SMALL_BYTES))
-        result.mount_sidecar(SSH, _SHELLS_VOLUME, SHELLS_DIRECTORY, read_only=True)
-    result.mount_sidecar(SSH, _SSH_VOLUME, HOST_KEY_DIRECTORY, read_only=False)
+        result.mount_sidecar(SSH, _SHELLS_VOLUME, paths.SHELLS, read_only=True)
+    result.mount_sidecar(SSH, _SSH_VOLUME, paths.HOST_KEY, read_only=False)
     for car in (SSH, SHIM):
-        result.mount_sidecar(car, _PUBLIC_VOLUME, PUBLIC_DIRECTORY, read_only=car is SHIM)
-    folders = _Folders(_SHELLS_VOLUME, SHELL_DIRECTORY, SSH, SHELLS_DIRECTORY, writer=False)
+        result.mount_sidecar(car, _PUBLIC_VOLUME, paths.PUBLIC_HOST_KEY, read_only=car is SHIM)
+    folders = _Folders(_SHELLS_VOLUME, paths.OWN_SHELL, SSH, paths.SHELLS, writer=False)
     _add_folders(result, plan, folders)
 
 
@@ -413,12 +357,14 @@ def _add_folders(result: PodVolumes, plan: EnclavePlan, folders: _Folders) -> No
 
 def _add_shim(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the shim's configuration and a directory for its keys."""
-    result.volumes.append(of_config_map(_SHIM_CONFIG_VOLUME, plan, [SHIM_KEY, UNMEASURED_KEY]))
+    result.volumes.append(
+        of_config_map(_SHIM_CONFIG_VOLUME, plan, [paths.SHIM_KEY, paths.UNMEASURED_KEY])
+    )
     result.volumes.append(memory(_SHIM_DATA_VOLUME, _SHIM_DATA_BYTES))
-    result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, SHIM_CONFIG_PATH, read_only=True)
-    result.mount_sidecar(SHIM, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(SHIM, _SHIM_DATA_VOLUME, SHIM_DATA_PATH, read_only=False)
-    result.mount_sidecar(SHIM, _AGENT_VOLUME, AGENT_DIRECTORY, read_only=True)
+    result.mount_sidecar(SHIM, _SHIM_CONFIG_VOLUME, paths.SHIM_CONFIG, read_only=True)
+    result.mount_sidecar(SHIM, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(SHIM, _SHIM_DATA_VOLUME, paths.SHIM_DATA, read_only=False)
+    result.mount_sidecar(SHIM, _AGENT_VOLUME, paths.AGENT, read_only=True)
 
 
 def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
@@ -427,49 +373,49 @@ def _add_certificate(result: PodVolumes, plan: EnclavePlan) -> None:
     The shim reads the place. The agent reads the fingerprint of the key there: the key itself is
     only for the shim's group.
     """
-    keys = [CERTIFICATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
+    keys = [paths.CERTIFICATE_KEY, paths.AUTHORITIES_KEY, paths.UNMEASURED_KEY]
     result.volumes += [
         of_config_map(_CERTIFICATE_DOCUMENT_VOLUME, plan, keys),
         pod_token(plan),
         memory(_CERTIFICATE_VOLUME, _SMALL_BYTES),
     ]
-    result.mount_sidecar(CERTIFICATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
+    result.mount_sidecar(CERTIFICATE, _GUEST_VOLUME, paths.GUEST, read_only=True)
     result.mount_sidecar(
-        CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, CERTIFICATE_DOCUMENT_DIRECTORY, read_only=True
+        CERTIFICATE, _CERTIFICATE_DOCUMENT_VOLUME, paths.CERTIFICATE_CONFIG, read_only=True
     )
-    result.mount_sidecar(CERTIFICATE, TOKEN_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    result.mount_sidecar(CERTIFICATE, TOKEN_VOLUME, paths.TOKEN, read_only=True)
     socket = node_socket(plan)
     if socket is not None:
         result.mount_sidecar(CERTIFICATE, _ATTESTATION_VOLUME, socket, read_only=True)
     for car in (CERTIFICATE, SHIM, AGENT):
         result.mount_sidecar(
-            car, _CERTIFICATE_VOLUME, CERTIFICATE_DIRECTORY, read_only=car is not CERTIFICATE
+            car, _CERTIFICATE_VOLUME, paths.CERTIFICATE, read_only=car is not CERTIFICATE
         )
 
 
 def _add_gate(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the key gate's document, and the directory of its socket, which the shim has too."""
-    keys = [GATE_KEY, AUTHORITIES_KEY, UNMEASURED_KEY]
+    keys = [paths.GATE_KEY, paths.AUTHORITIES_KEY, paths.UNMEASURED_KEY]
     result.volumes.append(of_config_map(_GATE_CONFIG_VOLUME, plan, keys))
     result.volumes.append(memory(_GATE_VOLUME, _SMALL_BYTES))
-    result.mount_sidecar(GATE, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, GATE_CONFIG_DIRECTORY, read_only=True)
-    result.mount_sidecar(GATE, _GATE_VOLUME, GATE_DIRECTORY, read_only=False)
+    result.mount_sidecar(GATE, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(GATE, _GATE_CONFIG_VOLUME, paths.GATE_CONFIG, read_only=True)
+    result.mount_sidecar(GATE, _GATE_VOLUME, paths.GATE, read_only=False)
     for car in (SHIM, AGENT):
-        result.mount_sidecar(car, _GATE_VOLUME, GATE_DIRECTORY, read_only=True)
+        result.mount_sidecar(car, _GATE_VOLUME, paths.GATE, read_only=True)
 
 
 def _add_bodies(result: PodVolumes, plan: EnclavePlan) -> None:
     """Mount the document of encrypted bodies, their key, and what the shim and the agent read."""
     result.volumes += [
-        of_config_map(_BODIES_CONFIG_VOLUME, plan, [BODIES_KEY]),
+        of_config_map(_BODIES_CONFIG_VOLUME, plan, [paths.BODIES_KEY]),
         *(memory(name, _SMALL_BYTES) for name in (_BODIES_VOLUME, _BODIES_KEY_VOLUME)),
     ]
-    result.mount_sidecar(EHBP, _GUEST_VOLUME, GUEST_DIRECTORY, read_only=True)
-    result.mount_sidecar(EHBP, _BODIES_CONFIG_VOLUME, BODIES_CONFIG_DIRECTORY, read_only=True)
-    result.mount_sidecar(EHBP, _BODIES_KEY_VOLUME, BODIES_KEY_DIRECTORY, read_only=False)
+    result.mount_sidecar(EHBP, _GUEST_VOLUME, paths.GUEST, read_only=True)
+    result.mount_sidecar(EHBP, _BODIES_CONFIG_VOLUME, paths.BODIES_CONFIG, read_only=True)
+    result.mount_sidecar(EHBP, _BODIES_KEY_VOLUME, paths.BODIES_PRIVATE_KEY, read_only=False)
     for car in (EHBP, SHIM, AGENT):
-        result.mount_sidecar(car, _BODIES_VOLUME, BODIES_DIRECTORY, read_only=car is not EHBP)
+        result.mount_sidecar(car, _BODIES_VOLUME, paths.BODIES, read_only=car is not EHBP)
 
 
 def _mount(volume: str, path: str, *, read_only: bool, part: str = "") -> dict[str, Any]:

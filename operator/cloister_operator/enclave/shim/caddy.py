@@ -6,14 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister_crds.config import Shim
-from cloister_operator.enclave.guest_config.agent import AGENT_DIRECTORY
-from cloister_operator.enclave.guest_config.certificate import (
-    AWAITING_GATE,
-    GATE_SOCKET,
-    SHIM_STORAGE,
-    gate_routes,
-    is_signed,
-)
+from cloister_operator.enclave import paths
+from cloister_operator.enclave.guest_config.certificate import AWAITING_GATE, gate_routes, is_signed
 from cloister_operator.enclave.guest_config.ssh import host_key_route
 from cloister_operator.enclave.network.addresses import SHIM_PORT, TARGET_ADDRESS
 from cloister_operator.enclave.path_rules import ALL_PATHS, DOT_SEGMENTS, path_pattern
@@ -24,7 +18,7 @@ from cloister_operator.enclave.shim.encrypted_bodies import (
     bodies_routes,
     key_routes,
 )
-from cloister_operator.enclave.sidecars import BODIES_SOCKET, LOOPBACK, isolates_containers, tls_app
+from cloister_operator.enclave.sidecars import LOOPBACK, isolates_containers, tls_app
 
 _SOCKET = "agent.sock"
 _BOOTED = "booted"
@@ -96,10 +90,10 @@ def shim_config(
     upstream: str = "127.0.0.1",
     before: Sequence[dict[str, Any]] = (),
     service: str = "cloister",
-    agent: str = AGENT_DIRECTORY,
+    agent: str = paths.AGENT,
     storage: str | None = None,
-    gate: str = GATE_SOCKET,
-    bodies: str = BODIES_SOCKET,
+    gate: str = paths.GATE_SOCKET,
+    bodies: str = paths.BODIES_SOCKET,
 ) -> dict[str, Any]:
     """Build the configuration.
 
@@ -285,8 +279,6 @@ def _error(message: str, kind: str, more: Mapping[str, str] | None = None, **fur
     return text.replace("{", "\\{").replace("}", "\\}")
 
 
-SHIM_KEY = "shim.json"
-"""Key of the document in the ConfigMap."""
 _VERSION = 2
 
 
@@ -308,6 +300,6 @@ def shim_document(plan: EnclavePlan, service: str) -> dict[str, Any]:
             upstream=str(TARGET_ADDRESS) if isolates_containers(plan.host) else LOOPBACK,
             before=[host_key_route(service)] if plan.has_ssh else (),
             service=service,
-            storage=SHIM_STORAGE if signed else None,
+            storage=paths.SHIM_STORE if signed else None,
         ),
     }

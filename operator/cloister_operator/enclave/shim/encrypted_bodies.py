@@ -9,11 +9,10 @@ has ``ehbp`` have it. Sources: docs/configuration-file.md, "Encrypted bodies"; d
 from typing import Any
 
 from cloister_crds.config import EncryptedBodies, Shim
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
-    BODIES_DIRECTORY,
-    BODIES_SOCKET,
     EHBP,
     LOOPBACK,
     isolates_containers,
@@ -22,12 +21,6 @@ from cloister_operator.enclave.sidecars import (
     unprivileged,
 )
 
-BODIES_KEY_DIRECTORY = "/run/cloister/ehbp-key"
-"""Directory of the private key; mounted only in the sidecar."""
-BODIES_CONFIG_DIRECTORY = "/etc/cloister-ehbp"
-"""Where the sidecar finds its document."""
-BODIES_KEY = "ehbp.json"
-"""Key of its document in the ConfigMap."""
 AWAITING_BODIES = {"vars": {"ehbp": ["asked"]}}
 """Matcher of requests that were passed to the sidecar: an error of one is the sidecar's."""
 NONCE_HEADER = "Ehbp-Response-Nonce"
@@ -38,7 +31,7 @@ _VERSION = 1
 _KEYS = {"vars_regexp": {"{http.request.uri}": {"pattern": r"^/\.well-known/hpke-keys(\?|$)"}}}
 
 
-def key_routes(shim: Shim, socket: str = BODIES_SOCKET) -> list[dict[str, Any]]:
+def key_routes(shim: Shim, socket: str = paths.BODIES_SOCKET) -> list[dict[str, Any]]:
     """Return the route to the key configuration, before the paths of the file; none without."""
     if shim.ehbp is None:
         return []
@@ -46,7 +39,7 @@ def key_routes(shim: Shim, socket: str = BODIES_SOCKET) -> list[dict[str, Any]]:
 
 
 def bodies_routes(
-    shim: Shim, cleaned: dict[str, Any], headers: dict[str, Any], socket: str = BODIES_SOCKET
+    shim: Shim, cleaned: dict[str, Any], headers: dict[str, Any], socket: str = paths.BODIES_SOCKET
 ) -> list[dict[str, Any]]:
     """Build the route to the sidecar, after every rule and before the upstream.
 
@@ -97,8 +90,8 @@ def bodies_document(plan: EnclavePlan) -> dict[str, Any]:
     address = str(TARGET_ADDRESS) if isolates_containers(plan.host) else LOOPBACK
     return {
         "version": _VERSION,
-        "directory": BODIES_DIRECTORY,
-        "keyDirectory": BODIES_KEY_DIRECTORY,
+        "directory": paths.BODIES,
+        "keyDirectory": paths.BODIES_PRIVATE_KEY,
         "upstream": f"{address}:{shim.upstream_port}",
         "required": shim.ehbp is EncryptedBodies.REQUIRED,
     }
@@ -108,7 +101,7 @@ def bodies_container(
     plan: EnclavePlan, settings: BuildSettings, mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the sidecar."""
-    document = f"{BODIES_CONFIG_DIRECTORY}/{BODIES_KEY}"
+    document = f"{paths.BODIES_CONFIG}/{paths.BODIES_KEY}"
     return {
         **sidecar(settings, mounts),
         "name": sidecar_name(EHBP, plan.names),

@@ -9,21 +9,13 @@ from pydantic import ValidationError
 
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.names import token_audience
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.built import build_snapshot
-from cloister_operator.enclave.guest_config.agent import AGENT_KEY
-from cloister_operator.enclave.guest_config.certificate import (
-    AUTHORITIES_KEY,
-    CERTIFICATE_DIRECTORY,
-    CERTIFICATE_KEY,
-    TOKEN_DIRECTORY,
-    certificate_document,
-)
-from cloister_operator.enclave.guest_config.measurement import UNMEASURED_KEY
-from cloister_operator.enclave.guest_config.network import NETWORK_KEY
+from cloister_operator.enclave.guest_config.certificate import certificate_document
 from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork, ServicePods
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
-from cloister_operator.enclave.shim.caddy import SHIM_KEY, shim_config
+from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import (
     SETTINGS,
@@ -70,12 +62,12 @@ def test_the_sidecar_stands_before_the_containers_and_shares_the_key_with_the_sh
             for mount in each["volumeMounts"]
             if mount["mountPath"] == directory
         ]
-        for directory in (TOKEN_DIRECTORY, CERTIFICATE_DIRECTORY)
+        for directory in (paths.TOKEN, paths.CERTIFICATE)
     }
     assert places == {
-        TOKEN_DIRECTORY: [("certificate", True)],
+        paths.TOKEN: [("certificate", True)],
         # The agent reads the fingerprint; the key is for the shim's group, which it does not have.
-        CERTIFICATE_DIRECTORY: [("agent", True), ("certificate", False), ("shim", True)],
+        paths.CERTIFICATE: [("agent", True), ("certificate", False), ("shim", True)],
     }
     (agent,) = (each for each in everyone if each["name"] == "agent")
     assert agent["securityContext"]["runAsGroup"] == 65003
@@ -100,7 +92,7 @@ def test_the_token_is_the_kubelets_for_this_enclave_and_in_no_secret() -> None:
 
 def test_the_documents_name_api_hosts_and_places() -> None:
     found = documents(signed())
-    assert found[CERTIFICATE_KEY] == {
+    assert found[paths.CERTIFICATE_KEY] == {
         "version": 2,
         "api": {
             "url": "https://api.example.com",
@@ -111,15 +103,15 @@ def test_the_documents_name_api_hosts_and_places() -> None:
         "shimStore": "/run/cloister/certificate/shim/certificates/certificate.invalid-directory",
         "terminationFile": "/dev/termination-log",
     }
-    assert found[AUTHORITIES_KEY] == "PEM\n"
-    cars = {each["name"]: each for each in found[NETWORK_KEY]["sideCars"]}
+    assert found[paths.AUTHORITIES_KEY] == "PEM\n"
+    cars = {each["name"]: each for each in found[paths.NETWORK_KEY]["sideCars"]}
     assert cars["certificate"] == {
         "name": "certificate",
         "uid": 65005,
         "destinations": [],
         "apiPort": 443,
     }
-    told = found[UNMEASURED_KEY]
+    told = found[paths.UNMEASURED_KEY]
     assert told["hostnames"] == ["web.acme.containers.example"]
     assert told["cluster"]["api"] == ["192.0.2.1", "192.0.2.2"]
 
@@ -148,7 +140,7 @@ def test_of_a_processor_with_a_tee_it_keeps_what_the_maker_publishes(
 
 
 def test_the_shim_has_no_other_certificate_to_serve() -> None:
-    tls = documents(signed())[SHIM_KEY]["caddy"]["apps"]["tls"]
+    tls = documents(signed())[paths.SHIM_KEY]["caddy"]["apps"]["tls"]
     issuers = [issuer for policy in tls["automation"]["policies"] for issuer in policy["issuers"]]
     assert issuers == [{"module": "acme", "ca": "https://certificate.invalid/directory"}]
 
@@ -158,15 +150,15 @@ def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -
     pod = build_pod(plan, SETTINGS)["spec"]
     assert "certificate" not in [each["name"] for each in pod["containers"]]
     found = documents(plan)
-    assert CERTIFICATE_KEY not in found
+    assert paths.CERTIFICATE_KEY not in found
     caddy = shim_config(plan.config.shim, (), upstream="172.31.255.2")
-    assert found[SHIM_KEY] == {"version": 2, "signed": False, "caddy": caddy}
+    assert found[paths.SHIM_KEY] == {"version": 2, "signed": False, "caddy": caddy}
 
 
 @pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
 def test_with_a_tee_the_evidence_is_for_the_key_that_the_shim_presents(plan: EnclavePlan) -> None:
     host = host_of(tee="SNP", teeUnit="Pod", runtimeClassName="kata")
-    agent = documents(replace(plan, host=host))[AGENT_KEY]
+    agent = documents(replace(plan, host=host))[paths.AGENT_KEY]
     assert agent["attestation"] == {"bindsKey": False, "service": "http://127.0.0.1:8006"}
     assert agent["shim"] == "127.0.0.1:8443"
     assert agent["stages"]["cpu-attestation"] == {"evidence": True}

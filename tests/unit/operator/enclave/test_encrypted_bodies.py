@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 
 from cloister_crds.config import EncryptedBodies, Shim
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.pod.volumes import pod_volumes
 from cloister_operator.enclave.shim.caddy import shim_config
-from cloister_operator.enclave.shim.encrypted_bodies import (
-    BODIES_KEY_DIRECTORY,
-    bodies_document,
-)
+from cloister_operator.enclave.shim.encrypted_bodies import bodies_document
 from cloister_operator.enclave.sidecars import EHBP, destinations
 from tests.support.builders.enclave_plans import (
     SETTINGS,
@@ -50,7 +48,7 @@ def test_nobody_else_has_its_key() -> None:
     mounted = [
         name
         for name, mounts in (*volumes.mounts.items(), *volumes.sidecar_mounts.items())
-        if any(each["mountPath"] == BODIES_KEY_DIRECTORY for each in mounts)
+        if any(each["mountPath"] == paths.BODIES_PRIVATE_KEY for each in mounts)
     ]
     assert mounted == [EHBP]
 

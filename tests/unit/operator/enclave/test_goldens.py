@@ -19,8 +19,8 @@ from cloister_crds.config import Egress, EncryptedBodies, ModelSpec, Network, Sh
 from cloister_crds.kinds import Container
 from cloister_crds.measurement import INITDATA_FILE, PUBLISHED
 from cloister_crds.measurement.initdata import ANNOTATION, rules_text
+from cloister_operator.enclave import paths
 from cloister_operator.enclave.built import build_snapshot
-from cloister_operator.enclave.guest_config.certificate import SHIM_STORAGE
 from cloister_operator.enclave.guest_config.ssh import build_shells_service
 from cloister_operator.enclave.network.addresses import TARGET_ADDRESS, ApiEndpoint, ServicePods
 from cloister_operator.enclave.network.network_policy import (
@@ -251,7 +251,7 @@ def test_the_configuration_of_the_shim_is_what_the_guest_completes(*, signed: bo
     """The Go tests of `internal/frontdoor/shim` read and complete the same files."""
     plan = plan_of(config=KEYED, signedCertificate=signed)
     measured = json_of(shim_document(plan, "cloister"))
-    storage = SHIM_STORAGE if signed else None
+    storage = paths.SHIM_STORE if signed else None
     names = ["www.example.org", "web.acme.example.com"]
     upstream = str(TARGET_ADDRESS)
     complete = shim_config(KEYED.shim, names, upstream=upstream, storage=storage)

@@ -13,6 +13,7 @@ import (
 
 	"cloister.dev/guest/internal/container/containerspec"
 	"cloister.dev/guest/internal/container/tmpfs"
+	"cloister.dev/guest/internal/foundation/paths"
 	"cloister.dev/guest/internal/network/link"
 	"cloister.dev/guest/internal/network/netattach"
 	"cloister.dev/guest/internal/network/netns"
@@ -20,10 +21,6 @@ import (
 
 // deviceLists are directories that show the devices of the namespace in which /sys was mounted, the Pod's.
 var deviceLists = []string{"/sys/class/net", "/sys/devices/virtual/net"}
-
-// terminationLog is a file of the node that the kubelet mounts in every container for a
-// last message. Nothing limits its size, and it does not count as the Pod's storage.
-const terminationLog = "/dev/termination-log"
 
 // isolate creates the container's own namespaces and mounts for the calling thread.
 func isolate(container containerspec.Spec) error {
@@ -57,7 +54,8 @@ func isolate(container containerspec.Spec) error {
 			return err
 		}
 	}
-	if err := overExisting(terminationLog, makeReadOnly); err != nil {
+	// A file of the node: nothing limits its size, and it does not count as the Pod's storage.
+	if err := overExisting(paths.TerminationLog, makeReadOnly); err != nil {
 		return err
 	}
 	for _, target := range sortedKeys(container.Tmpfs) {

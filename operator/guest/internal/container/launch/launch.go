@@ -23,11 +23,9 @@ import (
 	"cloister.dev/guest/internal/container/privileges"
 	"cloister.dev/guest/internal/container/shell"
 	"cloister.dev/guest/internal/foundation/entrypoint"
+	"cloister.dev/guest/internal/foundation/paths"
 	"cloister.dev/guest/internal/foundation/report"
 )
-
-// terminationFile is the default of Kubernetes, which the containers of a file have.
-const terminationFile = "/dev/termination-log"
 
 // Run starts the container of a spec. It returns only on an error; nothing of the
 // tenant's has run then.
@@ -57,7 +55,7 @@ func Run(document string) error {
 // explain writes why a document is not used to the termination message, since the agent, to which
 // other failures are reported, is in the document.
 func explain(reason error) error {
-	return errors.Join(reason, os.WriteFile(terminationFile, []byte(reason.Error()), 0o644))
+	return errors.Join(reason, os.WriteFile(paths.TerminationLog, []byte(reason.Error()), 0o644))
 }
 
 // start isolates the calling, locked thread and executes the container's program.

@@ -15,13 +15,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"cloister.dev/guest/internal/foundation/paths"
 	"cloister.dev/guest/internal/foundation/pattern"
 	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
 // root is the guest's directory in every container of the Pod. It is not a flag, since anyone who sets
 // flags would choose the measurement; the tests of whole Pods build a guest with another one.
-var root = "/.cloister"
+var root = paths.Guest
 
 // Names of files in the guest's directory.
 const (

@@ -21,13 +21,6 @@ import (
 )
 
 // Names of the files in the directory.
-// Directory is where the agent and the shim look for what `guest certificate` made. It is in no document.
-const Directory = "/run/cloister/certificate"
-
-// Fingerprint is the path of FingerprintFile for the agent, which binds its content into evidence:
-// nothing but this key can be bound.
-const Fingerprint = Directory + "/" + FingerprintFile
-
 const (
 	// KeyFile is the private key, PEM (PKCS #8).
 	KeyFile = "tls.key"

@@ -20,13 +20,6 @@ import (
 // Version is the version of the spec that this guest reads.
 const Version = 1
 
-// Directory is where the agent finds what this part publishes. It is in no document of the agent's:
-// nothing but this key can be bound into evidence.
-const Directory = "/run/cloister/ehbp"
-
-// PublicKey is the path of PublicKeyFile for the agent.
-const PublicKey = Directory + "/" + PublicKeyFile
-
 // Names of files.
 const (
 	// SocketFile is the socket on which the shim is served.

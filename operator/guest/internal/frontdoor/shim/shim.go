@@ -20,20 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cloister.dev/guest/internal/foundation/entrypoint"
-	"cloister.dev/guest/internal/frontdoor/certificate"
+	"cloister.dev/guest/internal/foundation/paths"
 )
 
 const (
-	program = "caddy"
-	module  = "github.com/caddyserver/caddy/v2"
-	// certificateFile is the certificate, where `guest certificate` has one signed: Caddy looks for it
-	// when it starts, and then only after a pause that grows.
-	certificateFile = certificate.Directory + "/" + certificate.CertificateFile
-	awaitPause      = 20 * time.Millisecond
+	program    = "caddy"
+	module     = "github.com/caddyserver/caddy/v2"
+	awaitPause = 20 * time.Millisecond
 )
 
 // environment is all of Caddy's, which reads more of it than its configuration has.
-var environment = []string{"PATH=" + entrypoint.DefaultPath, "HOME=/data", "XDG_CONFIG_HOME=/data", "XDG_DATA_HOME=/data"}
+var environment = []string{"PATH=" + entrypoint.DefaultPath, "HOME=" + paths.ShimData, "XDG_CONFIG_HOME=" + paths.ShimData, "XDG_DATA_HOME=" + paths.ShimData}
 
 // oldest is the oldest version that is started: the one that the rules are tested with.
 var oldest = []int{2, 11, 9}
@@ -59,7 +56,8 @@ func become(config Config, search string) error {
 		return err
 	}
 	if config.Signed {
-		awaitFile(certificateFile)
+		// Caddy looks for it when it starts, and then only after a pause that grows.
+		awaitFile(paths.ChainFile)
 	}
 	if err := giveAsInput(config.Caddy); err != nil {
 		return fmt.Errorf("the configuration cannot be given to %s: %w", program, err)

@@ -11,8 +11,8 @@ import (
 
 	"cloister.dev/guest/internal/evidence/attestation"
 	"cloister.dev/guest/internal/foundation/measured"
+	"cloister.dev/guest/internal/foundation/paths"
 	"cloister.dev/guest/internal/frontdoor/certificate"
-	"cloister.dev/guest/internal/frontdoor/ehbp"
 )
 
 // Stages in which evidence is requested.
@@ -44,7 +44,8 @@ func (a *agent) attest(ctx context.Context) {
 	if a.spec.Attestation == nil {
 		return
 	}
-	attester, err := a.attesterOf(measured.Root(), certificate.Fingerprint, ehbp.PublicKey)
+	// The keys' paths are in no document: nothing but these keys can be bound.
+	attester, err := a.attesterOf(measured.Root(), paths.FingerprintFile, paths.BodiesPublicKey)
 	if err != nil {
 		a.settleEvidence(stageCPU, attestation.CheckResult{}, err)
 		return

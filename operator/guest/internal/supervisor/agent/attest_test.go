@@ -21,8 +21,7 @@ import (
 	"cloister.dev/guest/internal/evidence/attestation"
 	"cloister.dev/guest/internal/evidence/attestdoc"
 	"cloister.dev/guest/internal/foundation/measured"
-	"cloister.dev/guest/internal/frontdoor/certificate"
-	"cloister.dev/guest/internal/frontdoor/ehbp"
+	"cloister.dev/guest/internal/foundation/paths"
 )
 
 // attesting returns an agent of an enclave without a TEE.
@@ -143,8 +142,8 @@ func TestAMachineWithoutItsInitdataFailsTheBoot(t *testing.T) {
 
 // The path is a constant: no document can name another file for the processor to bind.
 func TestEvidenceBindsTheKeyOfTheConstantPathAlone(t *testing.T) {
-	if certificate.Fingerprint != "/run/cloister/certificate/tls.spki" {
-		t.Errorf("the fingerprint is read from %s", certificate.Fingerprint)
+	if paths.FingerprintFile != "/run/cloister/certificate/tls.spki" {
+		t.Errorf("the fingerprint is read from %s", paths.FingerprintFile)
 	}
 	fingerprint := filepath.Join(t.TempDir(), "tls.spki")
 	if err := os.WriteFile(fingerprint, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
@@ -167,8 +166,8 @@ func TestEvidenceBindsTheKeyOfTheConstantPathAlone(t *testing.T) {
 
 // Evidence of an enclave with encrypted bodies always names their key, and that of the constant path.
 func TestEvidenceBindsTheKeyForEncryptedBodies(t *testing.T) {
-	if ehbp.PublicKey != "/run/cloister/ehbp/hpke.pub" {
-		t.Errorf("the key is read from %s", ehbp.PublicKey)
+	if paths.BodiesPublicKey != "/run/cloister/ehbp/hpke.pub" {
+		t.Errorf("the key is read from %s", paths.BodiesPublicKey)
 	}
 	fingerprint, public := filepath.Join(t.TempDir(), "tls.spki"), filepath.Join(t.TempDir(), "hpke.pub")
 	if err := os.WriteFile(fingerprint, []byte(strings.Repeat("1", 64)), 0o600); err != nil {
