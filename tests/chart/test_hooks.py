@@ -67,7 +67,8 @@ def test_deletion_waits_for_a_check_unless_it_is_forced(helm: Helm, least: Rende
     check = least["Job", "cloister-system", "cloister-uninstall-check"]
     assert check["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     (container,) = check["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["uninstall-check"]
+    restore = "helm rollback cloister 1 -n cloister-system"
+    assert container["args"] == ["uninstall-check", "--restore-command", restore]
     forced = helm.rendered(SQLITE | {"uninstall": {"force": True}})
     assert not hooks(forced, "pre-delete")
 

@@ -1,6 +1,7 @@
 """The packaged chart and images of this checkout on a real node: from nothing to a Container."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -152,6 +153,11 @@ def test_from_nothing_to_a_container_and_back(place: LocalInstallation) -> None:
         refused.stdout + refused.stderr
     )
     kubectl("rollout", "status", "-n", SYSTEM, "deploy/cloister-operator", "--timeout=60s")
+    restore = re.search(r"run `helm (rollback cloister \d+) -n", refused.stdout + refused.stderr)
+    assert restore is not None, refused.stderr
+    assert place.helm.run(*restore[1].split(), "--wait").returncode == 0
+    place.run_helm("upgrade", api={"settings": {"writeWaitSeconds": 6}})
+    assert pods() == before
     kubectl("delete", "ctr", "web", "-n", NAMESPACE, "--timeout=120s")
     until_sync(lambda: not kubectl("get", "encl", "-n", NAMESPACE, "-oname"), within=PATIENCE)
     gone = place.helm.run("uninstall", "cloister", "--wait")

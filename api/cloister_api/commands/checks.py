@@ -198,10 +198,16 @@ NAMED: Final = 5
 
 @click.command("uninstall-check")
 @kubeconfig_option
-def uninstall_check(kubeconfig: Path | None) -> None:
+@click.option(
+    "--restore-command",
+    default="",
+    metavar="COMMAND",
+    help="How a release that is not uninstalled can be upgraded again; the refusal names it.",
+)
+def uninstall_check(kubeconfig: Path | None, restore_command: str) -> None:
     """Fail while there are Containers or Enclaves: without Cloister they would run on unmanaged."""
     containers, enclaves = finish(remaining(kubeconfig))
-    if why := refusal(containers, enclaves):
+    if why := refusal(containers, enclaves, restore_command):
         raise click.ClickException(why)
     click.echo("no Containers and no Enclaves: Cloister may be uninstalled")
 
@@ -231,25 +237,30 @@ async def names(client: KubeClient, kind: type[Container] | type[Enclave]) -> li
     return sorted(f"{each['namespace']}/{each['name']}" for each in found)
 
 
-def refusal(containers: Sequence[str], enclaves: Sequence[str]) -> str:
+def refusal(containers: Sequence[str], enclaves: Sequence[str], restore_command: str = "") -> str:
     """Return why Cloister may not be uninstalled, with the remedy; empty if it may.
 
     Parameters
     ----------
     containers, enclaves
         What there is, as ``namespace/name``.
+    restore_command
+        Command of Helm that keeps the release; empty if nothing was installed by Helm.
     """
+    keep = f". To keep Cloister, run `{restore_command}`; until then helm upgrade is refused"
+    keep = keep if restore_command else ""
     if containers:
         return (
             f"Cloister is not uninstalled while there are Containers ({listed(containers)}): their "
             "enclaves would run on with nobody to update, meter or end them. Delete them first "
-            "(kubectl delete ctr --all -n NAMESPACE), or set uninstall.force by helm upgrade and "
-            "uninstall again"
+            "(kubectl delete ctr --all -n NAMESPACE) and uninstall again, or uninstall with "
+            f"--no-hooks, which skips this check{keep}"
         )
     if enclaves:
         return (
             f"Cloister is not uninstalled while Enclaves end ({listed(enclaves)}): without it "
-            "their finalizers would keep them. Wait until kubectl get encl -A shows none"
+            "their finalizers would keep them. Wait until kubectl get encl -A shows none, and "
+            f"uninstall again{keep}"
         )
     return ""
 

@@ -189,6 +189,40 @@ def test_a_rollback_does_not_put_back_what_was_rotated(
         assert "Secret" not in {kind for kind, _, _ in held}
 
 
+def test_a_release_whose_uninstall_failed_is_kept_by_the_command_of_its_check(
+    own_cluster: local.Cluster, installed: Helm
+) -> None:
+    """Without a node the check never ends, so Helm gives up as after a refusal."""
+    replicas = (
+        "get",
+        "deployment",
+        "cloister-operator",
+        "-n",
+        SYSTEM,
+        "-ojsonpath={.spec.replicas}",
+    )
+    chosen = MADE_ONCE | {"operator": {"replicas": 4}}
+    done(installed, "upgrade", chosen)
+    (check,) = (
+        each
+        for (kind, _, name), each in objects(
+            installed.run("get", "hooks", installed.release).stdout
+        ).items()
+        if (kind, name) == ("Job", "cloister-uninstall-check")
+    )
+    *_, command = check["spec"]["template"]["spec"]["containers"][0]["args"]
+    failed = installed.run("uninstall", installed.release, "--timeout", "2s")
+    assert failed.returncode != 0
+    assert "has no deployed releases" in refused(installed, "upgrade", chosen)
+    program, *arguments = command.split()
+    assert program == "helm"
+    assert arguments[-2:] == ["-n", SYSTEM]
+    kept = installed.run(*arguments[:-2])
+    assert kept.returncode == 0, kept.stderr
+    assert own_cluster.kubectl(*replicas) == "4"
+    done(installed, "upgrade", chosen)
+
+
 def test_an_upgrade_is_refused_with_a_sentence(own_cluster: local.Cluster, installed: Helm) -> None:
     """What the hook's Pod runs: versions further apart than one, and stored versions that go."""
 

@@ -14,7 +14,13 @@ def test_containers_keep_it_and_some_are_named() -> None:
     assert "org-acme/web-4 and 2 more" in said
     assert "org-acme/web-5" not in said
     assert "kubectl delete ctr --all" in said
-    assert "uninstall.force" in said
+    assert "--no-hooks" in said
+    assert "rollback" not in said
+    kept = refusal(names, [], "helm rollback cloister 4 -n cloister-system")
+    assert kept.endswith(
+        "To keep Cloister, run `helm rollback cloister 4 -n cloister-system`; until then helm "
+        "upgrade is refused"
+    )
 
 
 def test_enclaves_that_end_keep_it_as_well() -> None:
