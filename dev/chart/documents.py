@@ -1,29 +1,47 @@
-"""values.yaml, Chart.yaml and the table of values in the documentation, from the model."""
+"""values.yaml, Chart.yaml and the README of the chart, from the model."""
 
+import base64
 import json
-import re
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from dev.chart.values import ChartValues, ValuesSection
+import cloister_api
+from cloister_crds.crd_manifests import manifests
+from dev.chart.program_values import ValuesSection
+from dev.chart.values import ChartValues
 
 WIDTH: Final = 100
-TABLE: Final = re.compile(r"(<!-- values -->\n).*?(<!-- end of values -->)", re.DOTALL)
-"""Place of the table in the page."""
-CHART: Final = """\
-# Generated from pyproject.toml by `make crds`; do not edit.
-apiVersion: v2
-name: cloister
-description: {description}
-type: application
-version: {version}
-appVersion: {version}
-kubeVersion: ">=1.35.0-0"
-"""
+MARK: Final = Path(cloister_api.__file__).parent / "dashboard" / "static" / "mark.svg"
+"""The project's picture."""
+KEYWORDS: Final = ("confidential computing", "containers", "enclave", "attestation", "tenants")
+README: Final = """\
+<!-- Generated from dev/chart/values.py by `make crds`; do not edit. -->
+# The chart of Cloister
+
+{description}. One chart installs all of it: kinds, roles, admission policies, operator, \
+API and dashboard. There is one installation in a cluster.
+
+```
+kubectl create namespace cloister-system
+kubectl label namespace cloister-system pod-security.kubernetes.io/enforce=restricted
+helm install cloister oci://REGISTRY/charts/cloister --version VERSION \\
+  -n cloister-system --wait --set containersDomain=containers.example.com
+helm test cloister -n cloister-system --logs
+```
+
+It needs Kubernetes 1.35 or newer, Helm 4 or 3.22, a domain, and a StorageClass or PostgreSQL. \
+[Install](../../docs/install.md) has everything else, and what stays after an uninstall; \
+[upgrade](../../docs/operations/upgrade.md) what each version changes. A wrong or misspelt value \
+is refused by the chart's schema, settings of the two programs included.
+
+## Values
+
+{table}"""
 
 
 def values_text() -> str:
@@ -41,7 +59,42 @@ def chart_text(pyproject: str) -> str:
         Content of pyproject.toml, which has the version.
     """
     project = tomllib.loads(pyproject)["project"]
-    return CHART.format(version=project["version"], description=project["description"])
+    picture = base64.b64encode(MARK.read_bytes()).decode()
+    described = {
+        "apiVersion": "v2",
+        "name": "cloister",
+        "description": project["description"],
+        "type": "application",
+        "version": project["version"],
+        "appVersion": project["version"],
+        "kubeVersion": ">=1.35.0-0",
+        "icon": f"data:image/svg+xml;base64,{picture}",
+        "keywords": list(KEYWORDS),
+        "maintainers": [{"name": "The Cloister authors"}],
+        "annotations": {
+            "artifacthub.io/category": "security",
+            "artifacthub.io/license": project["license"],
+            "artifacthub.io/operator": "true",
+        },
+    }
+    head = "# Generated from pyproject.toml by `make crds`; do not edit.\n"
+    kinds = yaml.safe_dump(list(_kinds()), sort_keys=False, width=WIDTH - 4)
+    listed = f"  artifacthub.io/crds: |\n{textwrap.indent(kinds, '    ')}"
+    return head + yaml.safe_dump(described, sort_keys=False) + listed
+
+
+def _kinds() -> Iterator[dict[str, str]]:
+    """Return the kinds as Artifact Hub shows them."""
+    for text in manifests().values():
+        spec = yaml.safe_load(text)["spec"]
+        version = spec["versions"][-1]
+        yield {
+            "kind": spec["names"]["kind"],
+            "version": version["name"],
+            "name": f"{spec['names']['plural']}.{spec['group']}",
+            "displayName": spec["names"]["kind"],
+            "description": version["schema"]["openAPIV3Schema"]["description"].split("\n\n")[0],
+        }
 
 
 def namespace_text(name: str) -> str:
@@ -56,19 +109,20 @@ def namespace_text(name: str) -> str:
     )
 
 
-def with_table(page: str) -> str:
-    """Return a page with the table of all values in its place.
+def readme_text(pyproject: str) -> str:
+    """Return the README of the chart, with a table of all values.
 
     Parameters
     ----------
-    page
-        Text of the page; one without the place is returned as it is.
+    pyproject
+        As for `chart_text`.
     """
     rows = "".join(
         f"| `{name}` | {default} | {text} |\n" for name, default, text in _rows(ChartValues(), "")
     )
     table = f"| value | default | meaning |\n|---|---|---|\n{rows}"
-    return TABLE.sub(lambda found: found[1] + table + found[2], page)
+    description = tomllib.loads(pyproject)["project"]["description"]
+    return README.format(description=description, table=table)
 
 
 def _fields(section: ValuesSection) -> Iterator[tuple[str, str, Any]]:

@@ -15,17 +15,17 @@ from cloister_crds.crd_manifests import manifests
 SYSTEM: Final = "cloister-system"
 """Namespace of the accounts in the plain manifests."""
 NAMESPACE: Final = "{{ .Release.Namespace }}"
-KEPT: Final = """\
-  {{{{- if .Values.{value}.keep }}}}
-  annotations:
-    helm.sh/resource-policy: keep
-  {{{{- end }}}}
+LABELS: Final = re.compile(r"^  labels:\n    app\.kubernetes\.io/part-of: cloister\n", re.MULTILINE)
+METADATA: Final = """\
+  labels: {{{{- include "cloister.labels" (list $ "{component}") | nindent 4 }}}}
+  {{{{- include "cloister.annotations" (list $ {annotations}) | nindent 2 }}}}
 """
+KEPT: Final = '(ternary (dict "helm.sh/resource-policy" "keep") dict .Values.{value}.keep)'
+"""Annotations of what stays on `helm uninstall`."""
 SERVED: Final = (
     '.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"'
 )
 """Whether the cluster has mutating admission policies: from Kubernetes 1.36."""
-HEAD: Final = re.compile(r"^metadata:\n  name: .*\n", re.MULTILINE)
 OF_NODES: Final = re.compile(
     r"(  - name: (modelDirectories|attestationSockets|machineRuntimeClasses|privilegedLauncher)\n"
     r"(?: *#.*\n)* +expression: )'.*'$",
@@ -44,30 +44,41 @@ def templates(root: Path) -> Iterator[tuple[str, str]]:
         When a manifest names the namespace in a way that is not rewritten.
     """
     for name, text in manifests().items():
-        body = _literal(text)
-        kept = HEAD.sub(lambda found: found[0] + KEPT.format(value="crds"), body)
-        source = f"crds/manifests/crds/{name}"
+        body = _with_metadata(_literal(text), "crds", KEPT.format(value="crds")).rstrip("\n")
+        notice = NOTICE.format(source=f"crds/manifests/crds/{name}")
         yield (
             f"crds/{name}",
-            NOTICE.format(source=source)
-            + "{{- if .Values.crds.enabled }}\n"
-            + kept.rstrip("\n")
-            + "\n{{- end }}\n",
+            f"{notice}{{{{- if .Values.crds.enabled }}}}\n{body}\n{{{{- end }}}}\n",
         )
     folder = root / "crds" / "manifests"
     for path in sorted((folder / "policies").glob("*.yaml")):
         text = follow_release(path.read_text(encoding="utf-8"))
-        kept = HEAD.sub(lambda found: found[0] + KEPT.format(value="policies"), text)
-        yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + kept
+        body = _with_metadata(text, "policies", KEPT.format(value="policies"))
+        yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + body
     for path in sorted((folder / "mutations").glob("*.yaml")):
         text = follow_release(path.read_text(encoding="utf-8")).rstrip("\n")
-        body = f"{{{{- if {SERVED} }}}}\n{text}\n{{{{- end }}}}\n"
+        body = f"{{{{- if {SERVED} }}}}\n{_with_metadata(text, 'policies')}\n{{{{- end }}}}\n"
         yield f"policies/{path.name}", NOTICE.format(source=_source(path, root)) + body
     for path in sorted((folder / "roles").glob("*.yaml")):
         # Namespace and accounts are the chart's own: they have values.
         if path.name != "accounts.yaml":
-            text = follow_release(path.read_text(encoding="utf-8"))
+            text = _with_metadata(follow_release(path.read_text(encoding="utf-8")), "roles")
             yield f"roles/{path.name}", NOTICE.format(source=_source(path, root)) + text
+
+
+def _with_metadata(text: str, component: str, annotations: str = "dict") -> str:
+    """Return a manifest whose objects have the labels and annotations of the release.
+
+    Raises
+    ------
+    ValueError
+        When an object has other labels than `part-of`.
+    """
+    made = METADATA.format(component=component, annotations=annotations)
+    text, count = LABELS.subn(lambda _: made, text)
+    if count != len(re.findall(r"^metadata:", text, re.MULTILINE)):
+        raise ValueError(f"an object of {component} has other labels than part-of: cloister")
+    return text
 
 
 def follow_release(text: str) -> str:

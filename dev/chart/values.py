@@ -6,30 +6,20 @@ chart decides itself, such as paths and ports, is taken out of them by `dev.char
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field
 
 from cloister_crds.kinds.scalars import HOSTNAME_PATTERN
+from dev.chart.program_values import (
+    OPTIONAL_NAME,
+    QUANTITY,
+    ApiValues,
+    Objects,
+    OperatorValues,
+    ValuesSection,
+)
 
-Objects = list[dict[str, Any]]
-"""Objects of Kubernetes, passed on as they are."""
 DIGEST = r"^(sha256:[0-9a-f]{64})?$"
-NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-OPTIONAL_NAME = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
 PATH = r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+$"
-QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
-
-
-class ValuesSection(BaseModel):
-    """Base of every section: camelCase, unknown values are errors, docstrings are comments."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
 
 
 class GlobalValues(ValuesSection):
@@ -64,117 +54,6 @@ class ImagesValues(ValuesSection):
     """The program that works inside every enclave; measured, so its digest is needed."""
     shim: ImageValues = ImageValues(repository="cloister-shim")
     """The proxy in front of every enclave's containers; its digest is needed as well."""
-
-
-class AccountValues(ValuesSection):
-    """A service account."""
-
-    name: Annotated[str, Field(pattern=NAME, max_length=63)]
-    """Its name. Roles and admission policies follow it."""
-    annotations: dict[str, str] = Field(default_factory=dict)
-    """Its annotations, such as those of a cloud's workload identity."""
-
-
-class PodValues(ValuesSection):
-    """What both Deployments have."""
-
-    annotations: dict[str, str] = Field(default_factory=dict)
-    """Annotations of its Pods."""
-    labels: dict[str, str] = Field(default_factory=dict)
-    """Further labels of its Pods."""
-    priority_class_name: str = ""
-    """PriorityClass of its Pods."""
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    """Labels of the nodes that its Pods may run on."""
-    tolerations: Objects = Field(default_factory=list)
-    """Tolerations of its Pods."""
-    affinity: dict[str, Any] = Field(default_factory=dict)
-    """Affinity of its Pods."""
-    topology_spread_constraints: Objects | None = None
-    """How its Pods are spread. null: over nodes and zones, where that is possible."""
-    extra_env: Objects = Field(default_factory=list)
-    """Further environment variables, such as HTTPS_PROXY."""
-    extra_volumes: Objects = Field(default_factory=list)
-    """Further volumes."""
-    extra_volume_mounts: Objects = Field(default_factory=list)
-    """Where these are mounted."""
-    temporary_size: Annotated[str, Field(pattern=QUANTITY)] = "2Gi"
-    """Limit of its directory /tmp, into which git fetches; at least `sources.maxDiskBytes`."""
-
-
-def resources(cpu: str, memory: str) -> dict[str, Any]:
-    """Return requests, and the limit of memory; CPU that nobody else wants may be used."""
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": "1Gi"}}
-
-
-class OperatorValues(PodValues):
-    """The operator."""
-
-    replicas: Annotated[int, Field(ge=0)] = 2
-    """Replicas: one leads, the others follow the cluster as standbys. 0 is for maintenance:
-    nothing starts, updates or ends, and running enclaves continue to serve."""
-    service_account: AccountValues = AccountValues(name="cloister-operator")
-    """Its account."""
-    resources: dict[str, Any] = Field(default_factory=lambda: resources("100m", "256Mi"))
-    """Requests and limits of its container; 10,000 Containers need 700 MiB."""
-    settings: dict[str, Any] = Field(default_factory=lambda: {"log": {"format": "json"}})
-    """Its settings as in docs/operator.md, but for those that the chart makes itself. A setting
-    that names a file takes `{secret: NAME, key: KEY}` or `{configMap: NAME, key: KEY}`."""
-
-
-class ServiceValues(ValuesSection):
-    """The Service of the API."""
-
-    type: Annotated[str, Field(pattern=r"^(ClusterIP|NodePort|LoadBalancer)$")] = "ClusterIP"
-    """Its type."""
-    port: Annotated[int, Field(ge=1, le=65_535)] = 80
-    """Its port. The API speaks plain HTTP: terminate TLS in front of it."""
-    annotations: dict[str, str] = Field(default_factory=dict)
-    """Its annotations."""
-
-
-class AutoscalingValues(ValuesSection):
-    """A HorizontalPodAutoscaler."""
-
-    enabled: bool = False
-    """Whether there is one; it needs PostgreSQL and metrics-server. The Deployment then has no
-    `replicas` of its own, so that an upgrade does not undo what the autoscaler did."""
-    min_replicas: Annotated[int, Field(ge=1)] = 2
-    """Replicas at least."""
-    max_replicas: Annotated[int, Field(ge=1)] = 6
-    """Replicas at most."""
-    target_cpu_percent: Annotated[int, Field(ge=1, le=1000)] = 70
-    """Use of the requested CPU that it aims at."""
-
-
-class DashboardServiceValues(ValuesSection):
-    """The Service of the dashboard, where `api.settings.dashboard` names its address."""
-
-    port: Annotated[int, Field(ge=1, le=65_535)] = 80
-    """Its port. The dashboard speaks plain HTTP: terminate TLS in front of it, and pass the header
-    Host on."""
-    annotations: dict[str, str] = Field(default_factory=dict)
-    """Its annotations."""
-
-
-class ApiValues(PodValues):
-    """The API."""
-
-    replicas: Annotated[int, Field(ge=1)] | None = None
-    """Replicas. null: 2 with PostgreSQL, 1 with SQLite, which cannot have more."""
-    autoscaling: AutoscalingValues = AutoscalingValues()
-    """Replicas by load."""
-    service_account: AccountValues = AccountValues(name="cloister-api")
-    """Its account."""
-    service: ServiceValues = ServiceValues()
-    """Its Service."""
-    dashboard_service: DashboardServiceValues = DashboardServiceValues()
-    """The Service of the dashboard, where `api.settings.dashboard` names its address."""
-    resources: dict[str, Any] = Field(default_factory=lambda: resources("200m", "256Mi"))
-    """Requests and limits of its container."""
-    settings: dict[str, Any] = Field(default_factory=lambda: {"logFormat": "json"})
-    """Its settings as in docs/admin-api.md, but for those that the chart makes itself, and those
-    that it has from the operator. Files are named as in `operator.settings`."""
 
 
 class SqliteValues(ValuesSection):
@@ -289,6 +168,12 @@ class MonitorValues(ValuesSection):
     """Whether there is one for each program."""
     interval: Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m)$")] = "30s"
     """How often metrics are read."""
+    scrape_timeout: Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m))?$")] = ""
+    """How long one reading may take. Empty: Prometheus' own."""
+    relabelings: Objects = Field(default_factory=list)
+    """Changes of labels of the targets."""
+    metric_relabelings: Objects = Field(default_factory=list)
+    """Changes of labels of the metrics."""
     labels: dict[str, str] = Field(default_factory=dict)
     """Labels by which a Prometheus selects it."""
 
@@ -312,6 +197,10 @@ class DashboardsValues(ValuesSection):
     """Whether there is a ConfigMap for each."""
     labels: dict[str, str] = Field(default_factory=lambda: {"grafana_dashboard": "1"})
     """Labels by which Grafana's side-car finds them."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of them, such as the folder in Grafana."""
+    namespace: Annotated[str, Field(pattern=OPTIONAL_NAME)] = ""
+    """Namespace of the ConfigMaps. Empty: the release's."""
 
 
 class MonitoringValues(ValuesSection):
@@ -350,6 +239,11 @@ class ChartValues(ValuesSection):
 
     globals: GlobalValues = Field(default=GlobalValues(), alias="global")
     """Values that a chart shares with those that it contains."""
+    common_labels: dict[str, str] = Field(default_factory=dict)
+    """Further labels of every object of the chart and of its Pods. None of the chart's own labels
+    can be replaced."""
+    common_annotations: dict[str, str] = Field(default_factory=dict)
+    """Further annotations of every object of the chart."""
     containers_domain: Annotated[str, Field(pattern=rf"^$|{HOSTNAME_PATTERN}", max_length=180)] = ""
     """Domain of generated host names, such as `containers.example.com`. Required."""
     sources: dict[str, Any] = Field(default_factory=lambda: {"kind": "github"})
@@ -390,3 +284,6 @@ class ChartValues(ValuesSection):
     """Checks by hooks of Helm."""
     uninstall: UninstallValues = UninstallValues()
     """What happens before the release is deleted."""
+    extra_objects: Objects = Field(default_factory=list)
+    """Further objects of the release, such as a NetworkPolicy or an ExternalSecret. Text in them is
+    read as a template."""

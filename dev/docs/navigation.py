@@ -14,6 +14,7 @@ FRONT = (
     "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "charts/cloister/README.md",
 )
 """Pages that are not in docs."""
 

@@ -12,7 +12,7 @@ from cloister_crds.blocked_ranges import IPV4_PURPOSES
 from cloister_crds.config.parsing import json_schema_text
 from cloister_crds.crd_manifests import manifests
 from cloister_operator.enclave.paths import COMPILED
-from dev.chart.documents import chart_text, values_text, with_table
+from dev.chart.documents import chart_text, readme_text, values_text
 from dev.chart.manifests import templates
 from dev.chart.schema import schema_text
 from dev.demo.picture import picture
@@ -33,14 +33,13 @@ REMEDY = "run `make crds` (python -m dev.house generate) and commit what it writ
 
 def files(root: Path) -> dict[Path, str]:
     """Return every generated file with its expected content."""
-    manual, guide = root / "docs" / "admin-api.md", root / "docs" / "install.md"
+    manual = root / "docs" / "admin-api.md"
     templated = templates(root)
     return {
         **{root / place: text for place, text in _whole().items()},
         **{root / CHART / "templates" / name: text for name, text in templated},
         **pages(root),
         manual: with_bodies(_present(manual), _described()),
-        guide: with_table(_present(guide)),
         root / "docs" / "demo.svg": picture(_present(root / "docs" / "demo.txt")),
     }
 
@@ -49,13 +48,15 @@ def files(root: Path) -> dict[Path, str]:
 def _whole() -> dict[str, str]:
     """Return the files that are generated from the programs alone, by their place."""
     kinds = manifests().items()
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     return {
         **{f"crds/manifests/crds/{name}": text for name, text in kinds},
         "crds/manifests/service-config.schema.json": json_schema_text(),
         "operator/guest/internal/network/netplan/zblockedranges.go": _blocked_ranges(),
         "operator/guest/internal/foundation/paths/zpaths.go": _paths(),
         "docs/api/openapi.json": json.dumps(_described(), indent=2, ensure_ascii=False) + "\n",
-        f"{CHART}/Chart.yaml": chart_text((ROOT / "pyproject.toml").read_text(encoding="utf-8")),
+        f"{CHART}/Chart.yaml": chart_text(project),
+        f"{CHART}/README.md": readme_text(project),
         f"{CHART}/values.yaml": values_text(),
         f"{CHART}/values.schema.json": schema_text(),
     }

@@ -18,6 +18,7 @@ CRD = "CustomResourceDefinition"
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 ROLES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota")
 SYSTEM = "cloister-system"
+PART = "app.kubernetes.io/part-of"
 ACCOUNT = "ServiceAccount"
 
 
@@ -52,7 +53,7 @@ def renamed(found: Rendered, namespace: str, accounts: dict[str, str]) -> Render
 def of_manifests(
     rendered: Rendered, kinds: tuple[str, ...] = (CRD, *POLICIES, *MUTATIONS, *ROLES)
 ) -> Rendered:
-    """Return the rendered objects that the plain manifests have too, without what keeps them."""
+    """Return the rendered objects that the plain manifests have too, with the labels of these."""
     found = {
         key: json.loads(json.dumps(each))
         for key, each in rendered.items()
@@ -60,6 +61,8 @@ def of_manifests(
     }
     for each in found.values():
         each["metadata"].pop("annotations", None)
+        labels = each["metadata"]["labels"]
+        each["metadata"]["labels"] = {PART: labels[PART]}
     return found
 
 

@@ -61,7 +61,7 @@ def test_a_release_is_packaged_twice_with_the_same_bytes(tmp_path: Path, lock: P
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(RELEASED), encoding="utf-8")
     text = manifest(lock, values, "elsewhere", release)
-    assert 'app.kubernetes.io/version: "9.9.9-rc.1"' in text
+    assert "app.kubernetes.io/version: 9.9.9-rc.1" in text
     assert text == manifest(lock, values, "elsewhere", release)
 
 

@@ -7,9 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
-from dev.chart.documents import values_text, with_table
+from dev.chart.documents import readme_text, values_text
+from dev.chart.program_values import ValuesSection
 from dev.chart.schema import SQLITE_SENTENCE, schema
-from dev.chart.values import ValuesSection
+from dev.images.release import ROOT
 from tests.support.programs.helm import CHART, FULL, LEAST, Helm
 
 pytestmark = pytest.mark.programs("helm")
@@ -142,10 +143,8 @@ def test_values_are_those_of_the_model_and_fit_the_schema_and_have_rows() -> Non
     text = values_text()
     assert text == (CHART / "values.yaml").read_text(encoding="utf-8")
     jsonschema.Draft202012Validator(schema()).validate(yaml.safe_load(text))
-    page = with_table("<!-- values -->\nold\n<!-- end of values -->\n")
-    assert "| `api.service.port` | `80` | Its port." in page
-    assert "old" not in page
-    assert with_table(page) == page
+    page = readme_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "| `api.service.port` | `80` | Its port, which speaks plain HTTP" in page
 
 
 def test_a_value_without_a_docstring_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ ENOUGH = 100
 OF_PROGRAM = ("ConfigMap", "Deployment")
 SHARED = (
     *("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "ResourceQuota",
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
 )

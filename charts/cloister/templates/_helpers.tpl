@@ -1,13 +1,38 @@
-{{/* Labels of every object of the chart: `list $ "component"`. */}}
+{{/* Labels of every object of the chart: `list $ "component"`, and further ones of this object. The own ones win. */}}
 {{- define "cloister.labels" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: cloister
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ index . 1 }}
-app.kubernetes.io/part-of: cloister
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- $own := dict
+  "app.kubernetes.io/name" "cloister"
+  "app.kubernetes.io/instance" $root.Release.Name
+  "app.kubernetes.io/component" (index . 1)
+  "app.kubernetes.io/part-of" "cloister"
+  "app.kubernetes.io/version" $root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_")
+-}}
+{{- $further := dict -}}
+{{- if gt (len .) 2 -}}{{- $further = index . 2 | default dict -}}{{- end -}}
+{{- merge $own $further $root.Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/* Annotations of an object, where it has any: `list $ annotations`. */}}
+{{- define "cloister.annotations" -}}
+{{- with merge (dict) (index . 1 | default dict) (index . 0).Values.commonAnnotations -}}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Metadata of an object: `dict "root" $ "name" "cloister-api" "component" "api"`, with further `labels`
+and `annotations`, and another `namespace`; an empty one is that of an object of the cluster.
+*/}}
+{{- define "cloister.metadata" -}}
+name: {{ .name }}
+{{- with ternary .namespace .root.Release.Namespace (hasKey . "namespace") }}
+namespace: {{ . }}
+{{- end }}
+labels: {{- include "cloister.labels" (list .root .component .labels) | nindent 2 }}
+{{ include "cloister.annotations" (list .root .annotations) }}
 {{- end -}}
 
 {{/* The labels by which Pods are selected, which never change: `list $ "component"`. */}}
@@ -121,29 +146,17 @@ What is referred to is collected in "files".
 {{/* What both Pods have: `dict "root" $ "program" "operator" "values" .Values.operator`. */}}
 {{- define "cloister.pod" -}}
 serviceAccountName: {{ .values.serviceAccount.name }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile:
-    type: RuntimeDefault
+# Also where the account itself gives its token to nobody.
+automountServiceAccountToken: true
+securityContext: {{- toYaml .values.podSecurityContext | nindent 2 }}
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+{{- range $field := tuple "priorityClassName" "nodeSelector" "tolerations" "affinity" "hostAliases" "dnsPolicy" "dnsConfig" "runtimeClassName" }}
+{{- with index $.values $field }}
+{{ $field }}: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if kindIs "slice" .values.topologySpreadConstraints }}
 topologySpreadConstraints: {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
@@ -164,7 +177,7 @@ topologySpreadConstraints:
 image: {{ include "cloister.image" (list .root "cloister") | quote }}
 imagePullPolicy: {{ .root.Values.imagePullPolicy }}
 args: [{{ .program }}, --config, /etc/cloister/config/{{ .program }}.yaml]
-securityContext: {{- include "cloister.restricted" . | nindent 2 }}
+securityContext: {{- toYaml .values.securityContext | nindent 2 }}
 {{- with .values.extraEnv }}
 env: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -178,7 +191,7 @@ imagePullPolicy: {{ .root.Values.imagePullPolicy }}
 args: {{- toYaml .args | nindent 0 }}
 # Its last words are the reason that Helm's user is shown.
 terminationMessagePolicy: FallbackToLogsOnError
-securityContext: {{- include "cloister.restricted" . | nindent 2 }}
+securityContext: {{- toYaml .values.securityContext | nindent 2 }}
 {{- with .values.extraEnv }}
 env: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -187,12 +200,37 @@ resources:
   limits: {memory: 256Mi}
 {{- end -}}
 
-{{/* Security context of a container under Pod Security restricted. */}}
-{{- define "cloister.restricted" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{/* Probes of a program: `dict "port" "http" "values" .Values.api`. */}}
+{{- define "cloister.probes" -}}
+{{- range $probe, $path := dict "startup" "/healthz" "liveness" "/healthz" "readiness" "/readyz" }}
+{{ $probe }}Probe:
+  httpGet: {path: {{ $path }}, port: {{ $.port }}}
+  {{- toYaml (index $.values.probes $probe) | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* PodDisruptionBudget of a program: `dict "root" $ "program" "api" "values" .Values.api`. */}}
+{{- define "cloister.disruptionBudget" -}}
+{{- with .values.podDisruptionBudget }}
+{{- if .enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "cloister.metadata" (dict "root" $.root "name" (printf "cloister-%s" $.program) "component" $.program) | nindent 2 }}
+spec:
+  {{- if kindIs "invalid" .minAvailable }}
+  maxUnavailable: {{ .maxUnavailable }}
+  {{- else }}
+  minAvailable: {{ .minAvailable }}
+  {{- end }}
+  {{- with .unhealthyPodEvictionPolicy }}
+  unhealthyPodEvictionPolicy: {{ . }}
+  {{- end }}
+  selector:
+    matchLabels: {{- include "cloister.selector" (list $.root $.program) | nindent 6 }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Volumes and mounts of both: settings, the files that they name, a directory for git. */}}
