@@ -1,91 +1,36 @@
 """Admin keys: a cache of all of them for each request's check, and the rate limit of each."""
 
-import asyncio
-import logging
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from math import ceil
 
+from typing_extensions import override
+
+from cloister_api.auth.key_cache import KeyCache
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, UnknownKeyLimit, consume
 from cloister_api.errors import ApiError
-from cloister_api.ledger.availability import poll_backoff
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
 from cloister_api.ledger.keys.key_material import KeySealer
 
-logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.5
-"""Seconds between two polls of the counter."""
-RETRY = poll_backoff(POLL_SECONDS)
-"""Delays between polls that fail."""
-MISS_SECONDS = 0.05
-"""Least time between two polls because of cache misses: guessing must not load the ledger."""
-USE_SECONDS = 60.0
-"""Seconds between two writes of when keys were last used."""
-
-
-class AdminKeyCache:
-    """All admin keys by their index."""
+class AdminKeyCache(KeyCache[AdminKey]):
+    """All admin keys, which are read again when one changed."""
 
     def __init__(self, keys: AdminKeys, material: KeySealer, unknown: UnknownKeyLimit) -> None:
+        super().__init__(material, unknown, keys.used)
         self._keys = keys
-        self._material = material
-        self._unknown = unknown
-        self._by_index: dict[bytes, AdminKey] = {}
         self._count = -1
-        self._polled_at = 0.0
-        self.read_at = time.monotonic()
-        """When the ledger was last read, by the monotonic clock; read by the metrics' thread."""
-        self._lock = asyncio.Lock()
-        self._used: dict[str, datetime] = {}
-
-    def index(self, value: str) -> bytes:
-        """Return the index of a key's value."""
-        return self._material.index(value)
 
     def all(self) -> list[AdminKey]:
         """Return all keys, revoked ones included."""
         return list(self._by_index.values())
 
-    async def find(self, index: bytes) -> AdminKey | None:
-        """Return the key with an index; None if there is none.
-
-        Raises
-        ------
-        ApiError
-            429 when too many unknown ones were looked up.
-        """
-        key = self._by_index.get(index)
-        if key is None:
-            now = asyncio.get_running_loop().time()
-            self._unknown.take(now)
-            await self._poll_since(now)
-            key = self._by_index.get(index)
-        return key
-
-    async def _poll_since(self, since: float) -> None:
-        """Poll the ledger unless another task has done so since; all that wait share one poll."""
-        loop = asyncio.get_running_loop()
-        async with self._lock:
-            if self._polled_at >= since:
-                return
-            await asyncio.sleep(max(0.0, self._polled_at + MISS_SECONDS - loop.time()))
-            await self._poll()
-
-    async def refresh(self) -> None:
-        """Read the keys again if they changed."""
-        async with self._lock:
-            await self._poll()
-
-    async def _poll(self) -> None:
-        begun = asyncio.get_running_loop().time()
+    @override
+    async def _read(self) -> None:
         count = await self._keys.change_count()
         if count != self._count:
             self._by_index = {key.index: key for key in await self._keys.all()}
             self._count = count
-        self._polled_at = begun
-        self.read_at = time.monotonic()
 
     async def revoke(self, key: AdminKey, *, because: str, now: datetime) -> None:
         """Revoke a key permanently, in the ledger and in memory."""
@@ -94,29 +39,7 @@ class AdminKeyCache:
 
     def note_use(self, key: AdminKey, now: datetime) -> None:
         """Record that a key was used; written later, with others."""
-        self._used[key.id] = now
-
-    async def write_uses(self) -> None:
-        """Write when keys were last used."""
-        used, self._used = self._used, {}
-        if used:
-            await self._keys.used(used)
-
-    async def run(self) -> None:
-        """Poll the ledger until cancelled."""
-        loop = asyncio.get_running_loop()
-        written, failures = loop.time(), 0
-        while True:
-            await asyncio.sleep(RETRY.jittered(failures) if failures else POLL_SECONDS)
-            try:
-                await self.refresh()
-                if loop.time() - written > USE_SECONDS:
-                    written = loop.time()
-                    await self.write_uses()
-                failures = 0
-            except Exception:  # the ledger may be locked or unreachable for a while
-                failures += 1
-                logger.exception("the ledger cannot be read; cached keys stay in use")
+        self._uses[key.id] = now
 
 
 ResponseHeaders = tuple[tuple[str, str], ...]

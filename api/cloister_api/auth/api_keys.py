@@ -2,19 +2,17 @@
 
 import asyncio
 import hmac
-import logging
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from typing_extensions import override
 
+from cloister_api.auth.key_cache import KeyCache
 from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit, consume
 from cloister_api.cache import BY_EARLIER_LABEL, BY_HOSTNAME, BY_LABEL, BY_NAMESPACE, ClusterCache
 from cloister_api.errors import ApiError
-from cloister_api.ledger.availability import poll_backoff
 from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import REGULAR_PREFIX, KeySealer, well_formed
 from cloister_api.ledger.leases import BEAT_SECONDS, Replicas
@@ -165,20 +163,8 @@ def admits(place: Organization | None, organization: Organization) -> bool:
     return same or place.spec.entitlements.public_inference
 
 
-logger = logging.getLogger(__name__)
-
-POLL_SECONDS = 0.5
-"""Seconds between two polls of the counters."""
-RETRY = poll_backoff(POLL_SECONDS)
-"""Delays between polls that fail."""
-MISS_SECONDS = 0.05
-"""Least time between two polls because of cache misses: guessing must not load the ledger."""
-USE_SECONDS = 60.0
-"""Seconds between two writes of when keys were last used."""
-
-
-class ApiKeyCache:
-    """Regular keys by their index."""
+class ApiKeyCache(KeyCache[CachedApiKey]):
+    """Regular keys; of a change only the keys that it changed are read."""
 
     def __init__(
         self,
@@ -190,25 +176,18 @@ class ApiKeyCache:
         rate: RateLimit | None,
         unknown: UnknownKeyLimit,
     ) -> None:
+        super().__init__(material, unknown, ApiKeys(engine, material).used)
+        self._periodic.insert(0, (BEAT_SECONDS, self.beat))
         self._engine = engine
-        self._material = material
         self._hosts = hosts
         self._clock = clock
-        self._keys = ApiKeys(engine, material)
         self._replicas = replicas
         self._whole_rate = rate
         self._rate = rate
-        self._unknown = unknown
         self.facades = 1
         """How many replicas run; this one is among them."""
-        self._by_index: dict[bytes, CachedApiKey] = {}
         self._by_id: dict[int, CachedApiKey] = {}
         self._seen = {"api_keys": -1, "usage": -1}
-        self._polled_at = 0.0
-        self.read_at = time.monotonic()
-        """When the ledger was last read, by the monotonic clock; read by the metrics' thread."""
-        self._lock = asyncio.Lock()
-        self._uses: dict[int, float] = {}
 
     async def check(self, value: str, domain: str | None, requested_host: str | None) -> None:
         """Check that a key may be used now.
@@ -234,48 +213,28 @@ class ApiKeyCache:
         if requested_host is not None and requested_host != domain:
             place = self._hosts.owner(requested_host)
             places = places if place is None else (*places, place)
-        now = self._clock().timestamp()
-        refused = judge(key, self._hosts.organization(key.organization), places, now)
+        now = self._clock()
+        refused = judge(key, self._hosts.organization(key.organization), places, now.timestamp())
         if refused is not None:
             raise refused
         if self._rate is not None:
             wait = consume(key, self._rate, asyncio.get_running_loop().time())
             if wait:
                 raise rate_limited(wait)
-        # Written in bulk later: a write for each check would bound the rate of checks.
         self._uses[key.id] = now
 
     async def _find(self, value: str) -> CachedApiKey:
         if not well_formed(value, REGULAR_PREFIX):
             raise UNKNOWN_KEY
-        index = self._material.index(value)
-        key = self._by_index.get(index)
-        if key is None:
-            now = asyncio.get_running_loop().time()
-            self._unknown.take(now)
-            await self._poll_since(now)
-            key = self._by_index.get(index)
+        index = self.index(value)
+        key = await self.find(index)
         # The lookup compared hashes of secrets, not secrets; this comparison takes constant time.
         if key is None or not hmac.compare_digest(key.index, index):
             raise UNKNOWN_KEY
         return key
 
-    async def _poll_since(self, since: float) -> None:
-        """Poll the ledger unless another task has done so since; all that wait share one poll."""
-        loop = asyncio.get_running_loop()
-        async with self._lock:
-            if self._polled_at >= since:
-                return
-            await asyncio.sleep(max(0.0, self._polled_at + MISS_SECONDS - loop.time()))
-            await self._poll()
-
-    async def refresh(self) -> None:
-        """Read what changed in the ledger."""
-        async with self._lock:
-            await self._poll()
-
-    async def _poll(self) -> None:
-        begun = asyncio.get_running_loop().time()
+    @override
+    async def _read(self) -> None:
         async with self._engine.connect() as connection:
             rows = (await connection.execute(select(SEQUENCES.c.name, SEQUENCES.c.value))).all()
             present = {row.name: row.value for row in rows}
@@ -284,8 +243,6 @@ class ApiKeyCache:
             if present["usage"] != self._seen["usage"]:
                 await self._read_totals(connection)
         self._seen = present
-        self._polled_at = begun
-        self.read_at = time.monotonic()
 
     async def _read_keys(self, connection: AsyncConnection) -> None:
         names = ("id", "key_index", "organization", "organization_id", "disabled")
@@ -321,13 +278,6 @@ class ApiKeyCache:
             if key is not None:
                 key.used = row.used
 
-    async def write_uses(self) -> None:
-        """Write when keys were last used."""
-        uses, self._uses = self._uses, {}
-        if uses:
-            times = {key_id: datetime.fromtimestamp(at, UTC) for key_id, at in uses.items()}
-            await self._keys.used(times)
-
     async def beat(self) -> None:
         """Send this replica's heartbeat, and divide the rate by the number of replicas."""
         count = self.facades = max(1, await self._replicas.beat(self._clock()))
@@ -337,26 +287,6 @@ class ApiKeyCache:
         """Write what is not written yet and deregister this replica."""
         await self.write_uses()
         await self._replicas.leave()
-
-    async def run(self) -> None:
-        """Poll the ledger until cancelled."""
-        loop = asyncio.get_running_loop()
-        written = beaten = loop.time()
-        failures = 0
-        while True:
-            await asyncio.sleep(RETRY.jittered(failures) if failures else POLL_SECONDS)
-            try:
-                await self.refresh()
-                if loop.time() - beaten > BEAT_SECONDS:
-                    beaten = loop.time()
-                    await self.beat()
-                if loop.time() - written > USE_SECONDS:
-                    written = loop.time()
-                    await self.write_uses()
-                failures = 0
-            except Exception:  # the ledger may be locked or unreachable for a while
-                failures += 1
-                logger.exception("the ledger cannot be read; cached keys stay in use")
 
 
 def rate_limited(wait: float) -> ApiError:

@@ -44,7 +44,7 @@ from cloister_api.ledger.database import (
     open_writer,
 )
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.keys.rotation import SEALED
+from cloister_api.ledger.keys.table import SEALED, seal_context
 from cloister_api.ledger.tables import (
     ADMIN_KEYS,
     API_KEYS,
@@ -275,11 +275,11 @@ def check_material(place: Place, material: KeyMaterial) -> None:
         When one does not.
     """
     with disposed(open_to_read(place)) as engine, engine.connect() as connection:
-        for table, context in SEALED:
+        for table in SEALED:
             for rows in batches(connection, table):
                 for row in rows:
                     if row["sealed"]:
-                        material.unseal(row["sealed"], context=context(row))
+                        material.unseal(row["sealed"], context=seal_context(table, row))
 
 
 APPS: Final = KindRef("apps", "v1", "deployments", "Deployment")

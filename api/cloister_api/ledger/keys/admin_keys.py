@@ -9,9 +9,10 @@ from typing import Any, Self
 
 from sqlalchemy import RowMapping, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cloister_api.ledger.keys.key_material import KeySealer, generate
+from cloister_api.ledger.keys.key_material import generate
+from cloister_api.ledger.keys.table import KeyTable, revoke
 from cloister_api.ledger.tables import ADMIN_KEYS, KEY_CHANGES
 from cloister_api.ledger.usage_tables import REPORTERS
 
@@ -53,12 +54,8 @@ class AdminKey:
         return cls(index=values.pop("key_index"), **values)
 
 
-class AdminKeys:
+class AdminKeys(KeyTable):
     """The table of admin keys."""
-
-    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
-        self._engine = engine
-        self._material = material
 
     async def create(
         self,
@@ -90,7 +87,6 @@ class AdminKeys:
         row = {
             "id": key_id,
             "key_index": self._material.index(value),
-            "sealed": self._material.seal(value, context=seal_context(organization, key_id)),
             "last_four": value[-4:],
             "name": name,
             "organization": organization,
@@ -101,7 +97,9 @@ class AdminKeys:
         }
         async with self._engine.begin() as connection:
             await count_change(connection)
-            await connection.execute(insert(ADMIN_KEYS).values(row))
+            await connection.execute(
+                insert(ADMIN_KEYS).values(self._sealed(ADMIN_KEYS, row, value))
+            )
             found = await connection.execute(select(ADMIN_KEYS).where(ADMIN_KEYS.c.id == key_id))
             return AdminKey.of(found.mappings().one()), value
 
@@ -116,9 +114,7 @@ class AdminKeys:
         query = select(ADMIN_KEYS).order_by(ADMIN_KEYS.c.created_at, ADMIN_KEYS.c.id)
         if organization is not None:
             query = query.where(ADMIN_KEYS.c.organization == organization)
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [AdminKey.of(row) for row in rows]
+        return [AdminKey.of(row) for row in await self._rows(query)]
 
     async def value(self, key_id: str) -> str | None:
         """Return the value of a key, only for its creator; None if there is no such key.
@@ -128,14 +124,8 @@ class AdminKeys:
         MaterialError
             When the value was sealed with other key material.
         """
-        columns = (ADMIN_KEYS.c.sealed, ADMIN_KEYS.c.organization)
-        async with self._engine.connect() as connection:
-            found = await connection.execute(select(*columns).where(ADMIN_KEYS.c.id == key_id))
-            row = found.mappings().one_or_none()
-        if row is None:
-            return None
-        context = seal_context(row["organization"], key_id)
-        return self._material.unseal(row["sealed"], context=context)
+        row = await self._row(select(ADMIN_KEYS).where(ADMIN_KEYS.c.id == key_id))
+        return None if row is None else self._value(ADMIN_KEYS, row)
 
     async def revoke(self, key_id: str, *, because: str, now: datetime) -> bool:
         """Revoke a key permanently.
@@ -150,15 +140,9 @@ class AdminKeys:
         bool
             False when there is no such key or it was revoked before.
         """
-        change = (
-            update(ADMIN_KEYS)
-            .where(ADMIN_KEYS.c.id == key_id, ADMIN_KEYS.c.revoked_at.is_(None))
-            .values(revoked_at=now, revoked_because=because)
-        )
         async with self._engine.begin() as connection:
             await count_change(connection)
-            done = await connection.execute(change)
-        return bool(done.rowcount)
+            return await revoke(connection, ADMIN_KEYS, key_id, now, revoked_because=because)
 
     async def used(self, times: Mapping[str, datetime]) -> None:
         """Record when keys were last used.
@@ -188,11 +172,6 @@ async def count_change(connection: AsyncConnection) -> None:
     await connection.execute(update(KEY_CHANGES).values(value=KEY_CHANGES.c.value + 1))
 
 
-def seal_context(organization: str, key_id: str) -> str:
-    """Return what a sealed key is bound to: table, organization, row."""
-    return f"admin_keys|{organization}|{key_id}"
-
-
 SECRET_BYTES = 32
 
 
@@ -214,12 +193,8 @@ class Reporter:
     """What it signs with; None if not read."""
 
 
-class Reporters:
+class Reporters(KeyTable):
     """The table of reporters."""
-
-    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
-        self._engine = engine
-        self._material = material
 
     async def create(self, name: str, now: datetime) -> str:
         """Create a reporter and return its secret, which is shown only once.
@@ -230,11 +205,7 @@ class Reporters:
             When the name is or was used.
         """
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        row = {
-            "id": name,
-            "sealed": self._material.seal(secret, context=reporter_seal_context(name)),
-            "created_at": now,
-        }
+        row = self._sealed(REPORTERS, {"id": name, "created_at": now}, secret)
         try:
             async with self._engine.begin() as connection:
                 await connection.execute(insert(REPORTERS).values(row))
@@ -245,9 +216,8 @@ class Reporters:
     async def all(self) -> list[Reporter]:
         """Return all reporters by name, without secrets."""
         columns = (REPORTERS.c.id, REPORTERS.c.created_at, REPORTERS.c.revoked_at)
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(select(*columns).order_by(REPORTERS.c.id))).all()
-        return [Reporter(row.id, row.created_at, row.revoked_at) for row in rows]
+        rows = await self._rows(select(*columns).order_by(REPORTERS.c.id))
+        return [Reporter(**row) for row in rows]
 
     async def find(self, name: str) -> Reporter | None:
         """Return a reporter that was not revoked, with its secret; None if there is none.
@@ -258,25 +228,12 @@ class Reporters:
             When its secret was sealed with other key material.
         """
         query = select(REPORTERS).where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(query)).one_or_none()
+        row = await self._row(query)
         if row is None:
             return None
-        secret = self._material.unseal(row.sealed, context=reporter_seal_context(name))
-        return Reporter(row.id, row.created_at, None, secret.encode())
+        return Reporter(row["id"], row["created_at"], None, self._value(REPORTERS, row).encode())
 
     async def revoke(self, name: str, now: datetime) -> bool:
         """Revoke a reporter permanently; False if there is none, or it was revoked before."""
-        change = (
-            update(REPORTERS)
-            .where(REPORTERS.c.id == name, REPORTERS.c.revoked_at.is_(None))
-            .values(revoked_at=now, sealed="")
-        )
         async with self._engine.begin() as connection:
-            done = await connection.execute(change)
-        return bool(done.rowcount)
-
-
-def reporter_seal_context(name: str) -> str:
-    """Return what a sealed secret is bound to."""
-    return f"reporters|{name}"
+            return await revoke(connection, REPORTERS, name, now, sealed="")

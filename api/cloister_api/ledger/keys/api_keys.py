@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cloister_api.ledger.keys.key_material import MASK_SHOWN, REGULAR_PREFIX, KeySealer, generate
+from cloister_api.ledger.keys.key_material import MASK_SHOWN, REGULAR_PREFIX, generate
+from cloister_api.ledger.keys.table import KeyTable
 from cloister_api.ledger.leases import advance
 from cloister_api.ledger.tables import API_KEYS, KEY_TOTALS
 
@@ -80,12 +81,8 @@ def records() -> Select[Any]:
     return select(*columns, *sums).select_from(joined)
 
 
-class ApiKeys:
+class ApiKeys(KeyTable):
     """The table of regular keys."""
-
-    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
-        self._engine = engine
-        self._material = material
 
     async def create(
         self,
@@ -126,7 +123,6 @@ class ApiKeys:
         index = self._material.index(value)
         row = {
             "key_index": index,
-            "sealed": self._material.seal(value, context=seal_context(organization, index)),
             "shown": value[:MASK_SHOWN],
             "name": name,
             "organization": organization,
@@ -146,7 +142,9 @@ class ApiKeys:
                 earlier = await self._made_by(connection, request, organization_id)
                 if earlier is not None:
                     return earlier
-            await connection.execute(insert(API_KEYS).values(change=change, **row))
+            await connection.execute(
+                insert(API_KEYS).values(self._sealed(API_KEYS, {**row, "change": change}, value))
+            )
             made = await connection.execute(records().where(API_KEYS.c.key_index == index))
             return ApiKey.of(made.mappings().one()), value
 
@@ -179,8 +177,7 @@ class ApiKeys:
         if row is None:
             return None
         key = ApiKey.of({name: value for name, value in row.items() if name != "sealed"})
-        context = seal_context(key.organization, key.index)
-        return key, self._material.unseal(row["sealed"], context=context)
+        return key, self._value(API_KEYS, row)
 
     async def count(self, organization_id: str) -> int:
         """Return how many live keys an organization has."""
@@ -212,9 +209,7 @@ class ApiKeys:
             .order_by(API_KEYS.c.id)
             .limit(limit)
         )
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [ApiKey.of(row) for row in rows]
+        return [ApiKey.of(row) for row in await self._rows(query)]
 
     async def live(self, organization: str | None = None) -> list[ApiKey]:
         """Return live keys, oldest first.
@@ -227,9 +222,7 @@ class ApiKeys:
         query = records().where(API_KEYS.c.deleted_at.is_(None)).order_by(API_KEYS.c.id)
         if organization is not None:
             query = query.where(API_KEYS.c.organization == organization)
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [ApiKey.of(row) for row in rows]
+        return [ApiKey.of(row) for row in await self._rows(query)]
 
     async def find(self, index: bytes, organization_id: str) -> ApiKey | None:
         """Return the live key of an organization that has an index; None if there is none."""
@@ -243,8 +236,7 @@ class ApiKeys:
         query = records().where(
             which, API_KEYS.c.organization_id == organization_id, API_KEYS.c.deleted_at.is_(None)
         )
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
+        row = await self._row(query)
         return None if row is None else ApiKey.of(row)
 
     async def values(
@@ -274,14 +266,7 @@ class ApiKeys:
             least, greatest = min(numbers, default=0), max(numbers, default=0)
             # A range keeps the number of bound parameters constant.
             query = query.where(API_KEYS.c.id.between(least, greatest))
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        return {
-            row.id: self._material.unseal(
-                row.sealed, context=seal_context(row.organization, row.key_index)
-            )
-            for row in rows
-        }
+        return {row["id"]: self._value(API_KEYS, row) for row in await self._rows(query)}
 
     async def change(self, key_id: int, **values: Any) -> bool:
         """Write columns of a live key.
@@ -331,8 +316,3 @@ async def note_uses(connection: AsyncConnection, times: Mapping[int, datetime]) 
         await connection.execute(
             update(API_KEYS).where(API_KEYS.c.id == key_id, later).values(last_used_at=at)
         )
-
-
-def seal_context(organization: str, index: bytes) -> str:
-    """Return what a sealed key is bound to: table, organization, row."""
-    return f"api_keys|{organization}|{index.hex()}"

@@ -4,26 +4,16 @@ Two sealing keys live during it: the new one seals, both open. First the file ge
 then every sealed value is re-sealed; the previous key is removed only when nothing needs it.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Column, RowMapping, Table, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from cloister_api.ledger.keys import admin_keys, api_keys
 from cloister_api.ledger.keys.key_material import KeyMaterial
-from cloister_api.ledger.tables import ADMIN_KEYS, API_KEYS
-from cloister_api.ledger.usage_tables import REPORTERS
+from cloister_api.ledger.keys.table import SEALED, seal_context
 
 PAGE = 500
 """Rows that are re-sealed in one transaction."""
-
-SEALED: tuple[tuple[Table, Callable[[RowMapping], str]], ...] = (
-    (ADMIN_KEYS, lambda row: admin_keys.seal_context(row["organization"], row["id"])),
-    (API_KEYS, lambda row: api_keys.seal_context(row["organization"], row["key_index"])),
-    (REPORTERS, lambda row: admin_keys.reporter_seal_context(row["id"])),
-)
-"""Tables with sealed values, and what each value is bound to."""
 
 
 def begin(path: Path) -> KeyMaterial:
@@ -50,14 +40,14 @@ async def reseal(engine: AsyncEngine, material: KeyMaterial) -> int:
         When a value opens with neither of them.
     """
     done = 0
-    for table, context in SEALED:
+    for table in SEALED:
         last = None
         while True:
             page = await sealed_page(engine, table, last)
             if not page:
                 break
             last = page[-1]["id"]
-            done += await reseal_page(engine, material, table, page, context)
+            done += await reseal_page(engine, material, table, page)
     return done
 
 
@@ -72,17 +62,13 @@ async def sealed_page(engine: AsyncEngine, table: Table, last: object) -> list[R
 
 
 async def reseal_page(
-    engine: AsyncEngine,
-    material: KeyMaterial,
-    table: Table,
-    page: list[RowMapping],
-    context: Callable[[RowMapping], str],
+    engine: AsyncEngine, material: KeyMaterial, table: Table, page: list[RowMapping]
 ) -> int:
     """Re-seal the values of some rows; a row that changed meanwhile is left to the next run."""
     changes = [
         (row, resealed)
         for row in page
-        if (resealed := material.resealed(row["sealed"], context=context(row))) is not None
+        if (resealed := material.resealed(row["sealed"], context=seal_context(table, row)))
     ]
     async with engine.begin() as connection:
         for row, resealed in changes:

@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import Self
 
 from sqlalchemy import ColumnElement, RowMapping, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.keys.key_material import KeySealer
+from cloister_api.ledger.keys.table import KeyTable
 from cloister_api.ledger.tables import SESSION_LINKS, SESSIONS
 
 RANDOM_BYTES = 24
@@ -75,12 +75,8 @@ class SessionRow:
         return cls(**{**values, "method": SessionMethod(row["method"])})
 
 
-class SessionTable:
+class SessionTable(KeyTable):
     """The sessions."""
-
-    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
-        self._engine = engine
-        self._material = material
 
     async def create(
         self,
@@ -140,8 +136,7 @@ class SessionTable:
         if not is_issued(value, self._material):
             return None
         query = select(SESSIONS).where(SESSIONS.c.token_index == self._material.index(value))
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
+        row = await self._row(query)
         return None if row is None else SessionRow.of(row)
 
     async def seen(self, session_id: str, now: datetime) -> None:
@@ -179,17 +174,11 @@ class SessionTable:
 
     async def _read(self, *conditions: ColumnElement[bool]) -> list[SessionRow]:
         query = select(SESSIONS).where(*conditions).order_by(SESSIONS.c.created_at, SESSIONS.c.id)
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [SessionRow.of(row) for row in rows]
+        return [SessionRow.of(row) for row in await self._rows(query)]
 
 
-class SessionLinks:
+class SessionLinks(KeyTable):
     """The one-time links."""
-
-    def __init__(self, engine: AsyncEngine, material: KeySealer) -> None:
-        self._engine = engine
-        self._material = material
 
     async def create(self, user: str, *, now: datetime, life: timedelta) -> str:
         """Return the token of a new link, and forget those that ended long ago."""
@@ -211,9 +200,8 @@ class SessionLinks:
         if not is_issued(token, self._material):
             return None
         query = select(SESSION_LINKS.c.user).where(*self._valid(token, now))
-        async with self._engine.connect() as connection:
-            found: str | None = (await connection.execute(query)).scalar_one_or_none()
-        return found
+        row = await self._row(query)
+        return None if row is None else str(row["user"])
 
     async def use(self, token: str, now: datetime) -> str | None:
         """Use a link up, and return whom it signs in; None as for `user`."""
