@@ -4,10 +4,11 @@ The command line runs the checks of the cluster; each program brings those of it
 entry point of the group ``cloister.checks``: a coroutine that takes the path of the settings.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Finding", "FindingLevel", "failed", "passed", "warned"]
+__all__ = ["Finding", "FindingLevel", "failed", "listed", "passed", "warned"]
 
 
 class FindingLevel(StrEnum):
@@ -48,3 +49,13 @@ def warned(check: str, message: str, remedy: str) -> Finding:
 def failed(check: str, message: str, remedy: str) -> Finding:
     """Build the finding of something that does not work."""
     return Finding(check, FindingLevel.FAIL, message, remedy)
+
+
+NAMED = 5
+"""Objects that a message names at most."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names and how many follow."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

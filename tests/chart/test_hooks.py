@@ -9,6 +9,7 @@ import yaml
 from cloister_api.settings import ApiSettings
 from cloister_cli.doctor.command import doctor
 from cloister_cli.doctor.upgrade import upgrade_check
+from cloister_crds.installation import CONFIG_MAP_NAME
 from cloister_operator.settings import read_settings
 from tests.support.programs.helm import LEAST, Helm
 
@@ -125,6 +126,11 @@ def test_the_check_of_an_upgrade_has_the_rights_that_it_needs(full: Rendered) ->
             "verbs": ["get"],
         },
         {
+            "apiGroups": ["cloister.dev"],
+            "resources": ["containers", "domains"],
+            "verbs": ["list"],
+        },
+        {
             "apiGroups": ["scheduling.k8s.io"],
             "resources": ["priorityclasses"],
             "resourceNames": CLASSES,
@@ -146,7 +152,7 @@ def test_the_check_of_an_upgrade_has_the_rights_that_it_needs(full: Rendered) ->
         ]["volumes"]
         for source in volume.get("projected", {}).get("sources", ())
         for each in source.values()
-    }
+    } | {("configmaps", CONFIG_MAP_NAME)}
     assert {verb for each in of_files for verb in each["verbs"]} == {"get"}
     (container,) = spec["containers"]
     command, *arguments = container["args"]

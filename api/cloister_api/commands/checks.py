@@ -29,7 +29,7 @@ from cloister_api.sessions.provider.refusal import SignInRefused
 from cloister_api.sessions.provider.settings import OpenIdSettings, read_client_secret
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
-from cloister_clients.findings import Finding, failed, passed, warned
+from cloister_clients.findings import Finding, failed, listed, passed, warned
 from cloister_clients.kube import KubeClient, KubeConfig, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_clients.settings import SettingsError, require_file
@@ -192,8 +192,6 @@ async def _provider(settings: OpenIdSettings) -> Finding:
 
 
 AGENT: Final = "cloister-uninstall-check"
-NAMED: Final = 5
-"""Objects that the refusal names at most."""
 
 
 @click.command("uninstall-check")
@@ -263,9 +261,3 @@ def refusal(containers: Sequence[str], enclaves: Sequence[str], restore_command:
             f"uninstall again{keep}"
         )
     return ""
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first names and how many follow."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

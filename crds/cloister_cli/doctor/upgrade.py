@@ -6,6 +6,7 @@ The chart runs it, by the new image, before anything of an upgrade is written.
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any, Final
 
 import click
 import yaml
+from pydantic import ValidationError
 
 from cloister_cli.doctor.command import cluster_options
+from cloister_clients.findings import listed
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError, NotFound
 from cloister_clients.kube.kinds import (
     CONFIG_MAP,
@@ -22,9 +25,12 @@ from cloister_clients.kube.kinds import (
     PRIORITY_CLASS,
     SECRET,
     KindRef,
+    of,
 )
 from cloister_clients.settings import SettingsError
 from cloister_crds.crd_manifests import manifests
+from cloister_crds.installation import CONFIG_MAP_NAME, InstallationSettings
+from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.meta import GROUP
 
 AGENT: Final = "cloister-upgrade-check"
@@ -110,6 +116,10 @@ class Prerequisites:
     """PriorityClasses of the programs."""
     gateway: bool = False
     """Whether requests are routed by a Gateway."""
+    containers_domain: str = ""
+    """Domain of generated host names; empty if no settings are given."""
+    domain_target: str = ""
+    """Domain of the targets of custom domains; empty if there are none."""
 
     @classmethod
     def of(cls, folder: Path | None, priority_classes: tuple[str, ...]) -> "Prerequisites":
@@ -119,10 +129,15 @@ class Prerequisites:
             settings = [yaml.safe_load(text) for text in texts]
         except yaml.YAMLError:
             return cls(priority_classes=priority_classes)
+        known = [each for each in settings if isinstance(each, dict)]
+        merged = {name: value for each in known for name, value in each.items()}
+        domains = merged.get("domains")
         return cls(
             frozenset(match.groups() for text in texts for match in MOUNTED.finditer(text)),  # type: ignore[misc]  # three groups
             priority_classes,
-            any(isinstance(each, dict) and each.get("gateway") for each in settings),
+            bool(merged.get("gateway")),
+            str(merged.get("containersDomain") or ""),
+            str(domains.get("target") or "") if isinstance(domains, dict) else "",
         )
 
     async def refusals(self, client: KubeClient, namespace: str) -> list[str]:
@@ -158,7 +173,61 @@ class Prerequisites:
                 f"operator.settings.gateway is set, and the cluster has no kind {TLS_ROUTES}; "
                 "install the CRDs of the Gateway API, or leave the setting out"
             )
-        return missing
+        return missing + await self._moves(client, namespace)
+
+    async def _moves(self, client: KubeClient, namespace: str) -> list[str]:
+        """Return which host names would change under what serves or is to be found by them.
+
+        Raises
+        ------
+        KubeError
+            When the server does not respond, or refuses.
+        """
+        moves = []
+        published = await _found(client, CONFIG_MAP, CONFIG_MAP_NAME, namespace)
+        old = ""
+        with suppress(KeyError, ValidationError):
+            old = InstallationSettings.read(published or {}).containers_domain
+        if self.containers_domain and old and old != self.containers_domain:
+            names = await _names(client, of(Container))
+            if names:
+                moves.append(
+                    f"containersDomain would change from {old} to {self.containers_domain} while "
+                    f"there are Containers ({listed(names)}), which serve below {old}; see "
+                    'docs/operations/upgrade.md, "Another containersDomain"'
+                )
+        if self.domain_target:
+            elsewhere = await _names(client, of(Domain), other_target(self.domain_target))
+            if elsewhere:
+                moves.append(
+                    f"domains.target would change to {self.domain_target} while the CNAME records "
+                    f"of Domains ({listed(elsewhere)}) lead elsewhere; keep it, or delete these "
+                    "Domains and create them again afterwards"
+                )
+        return moves
+
+
+def other_target(target: str) -> Callable[[dict[str, Any]], bool]:
+    """Return whether the CNAME record of a Domain has a target that is not below this one."""
+
+    def differs(domain: dict[str, Any]) -> bool:
+        records = (domain.get("status") or {}).get("records") or {}
+        found = records.get("cnameTarget") or ""
+        return bool(found) and not found.endswith(f".{target}")
+
+    return differs
+
+
+async def _names(
+    client: KubeClient, ref: KindRef, chosen: Callable[[dict[str, Any]], bool] = bool
+) -> list[str]:
+    """Return the chosen objects of a kind as ``namespace/name``; none where it is not installed."""
+    try:
+        page = await client.list(ref)
+    except NotFound:
+        return []
+    found = (each["metadata"] for each in page.items if chosen(each))
+    return sorted(f"{each['namespace']}/{each['name']}" for each in found)
 
 
 async def _found(

@@ -367,7 +367,7 @@ class HostSpec(Model):
     none. Default false."""
     default: Flag = False
     """default makes this the Host of Containers that name none. At most one should say so; of
-    several the first by name counts. Default false."""
+    several the first by name counts, which their condition Default reports. Default false."""
 
     @property
     def starts_machines(self) -> bool:

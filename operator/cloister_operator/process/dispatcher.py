@@ -166,7 +166,7 @@ async def _report_invalid(context: ProcessContext, key: Key, error: ValidationEr
     if ref is None:
         return
     try:
-        await report_invalid(context, key, ref)
+        await report_invalid(context, key, ref, error)
     except (KubeError, LeadershipLost) as failure:
         logger.warning("%s: its conditions cannot be written: %s", key.text, failure)
 

@@ -1,5 +1,6 @@
 """The reconciler of a Host: its capacity, and whether enclaves can run there."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from cloister_clients.kube import KindRef, NotFound
@@ -42,13 +43,16 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     if finding is None:
         finding = _finding(host, nodes, await context.cluster_network.read())
     reach = api_reachable_condition(*await context.cluster_network.api())
+    defaults = [
+        each.name for each in context.store.entries(HOST) if each.decode()["spec"].get("default")
+    ]
     status = host.status.model_copy(
         update={
             "observed_generation": generation,
             "capacity": HostCapacity(nodes=nodes),
             "conditions": merge(
                 host.status.conditions,
-                [finding, reach],
+                [finding, reach, *default_conditions(key.name, defaults)],
                 generation=generation,
                 now=context.now(),
             ),
@@ -60,6 +64,26 @@ async def reconcile_host(context: ProcessContext, key: Key) -> Result:
     if waits or context.settings.api_address is not None:
         return Result(min(written.requeue_after or _RECHECK, _RECHECK), wrote=written.wrote)
     return written
+
+
+def default_conditions(name: str, defaults: Iterable[str]) -> list[ConditionUpdate]:
+    """Report which Host is the default where several say so, this one among them.
+
+    Parameters
+    ----------
+    defaults
+        Names of all Hosts that say so.
+    """
+    first, *others = sorted(defaults) or [name]
+    if not others or name not in {first, *others}:
+        return []
+    message = (
+        f"{', '.join((first, *others))} set spec.default; {first} counts, the first by name. "
+        "Leave spec.default out of the others."
+    )
+    return [
+        ConditionUpdate("Default", status=name == first, reason="SeveralDefaults", message=message)
+    ]
 
 
 async def _missing_class(context: ProcessContext, host: Host) -> ConditionUpdate | None:

@@ -142,9 +142,9 @@ _NAMED = 5
 
 
 def invalid_conditions(
-    body: Mapping[str, Any], error: ValidationError, now: datetime
+    body: Mapping[str, Any], error: ValidationError, now: datetime, *, own: bool = True
 ) -> list[dict[str, Any]]:
-    """Return the conditions of an object that breaks the rules of its kind.
+    """Return the conditions of an object that breaks the rules of its kind, or needs one that does.
 
     Parameters
     ----------
@@ -152,10 +152,15 @@ def invalid_conditions(
         The object. Conditions of other types than Ready, Reconciling and Stalled are kept.
     now
         The present; a transition time only moves with its status.
+    own
+        Whether the object itself breaks the rules. Otherwise it may be as Ready as it was.
     """
+    present = body.get("status", {}).get("conditions") or ()
+    known = {each.get("type") for each in present}
+    replaced = _REPLACED if own or "Ready" not in known else ("Stalled",)
     kept, before = [], []
-    for condition in body.get("status", {}).get("conditions") or ():
-        if condition.get("type") not in _REPLACED:
+    for condition in present:
+        if condition.get("type") not in replaced:
             kept.append(condition)
             continue
         try:
@@ -163,17 +168,18 @@ def invalid_conditions(
         except ValidationError:
             # It is replaced in any case; only its time is lost.
             continue
-    message = _message(error)
+    message = _message(error, own=own)
     updates = [
         ConditionUpdate(each, status=each == "Stalled", reason=REASON, message=message)
         for each in ("Ready", "Stalled")
+        if each in replaced
     ]
     generation = body["metadata"].get("generation", 0)
     summary = merge(before, updates, generation=generation, now=now)
     return [*(each.wire() for each in summary), *kept]
 
 
-def _message(error: ValidationError) -> str:
+def _message(error: ValidationError, *, own: bool) -> str:
     """Return a sentence that names each field and its problem."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     named = [
@@ -181,14 +187,23 @@ def _message(error: ValidationError) -> str:
         for each in found[:_NAMED]
     ]
     more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f"the object breaks rules of its kind: {'; '.join(named)}{more}; change these fields"
+    what, remedy = "the object", "change these fields"
+    if not own:
+        what = f"{error.title}, which the operator needs for the object or makes of it,"
+        remedy = "correct what it names, or the operator's settings"
+    return f"{what} breaks rules of its kind: {'; '.join(named)}{more}; {remedy}"
 
 
-async def report_invalid(context: ProcessContext, key: Key, ref: KindRef) -> None:
-    """Write into an object's conditions that it breaks its kind's rules, if it does.
+async def report_invalid(
+    context: ProcessContext, key: Key, ref: KindRef, failure: ValidationError
+) -> None:
+    """Write into an object's conditions that it, or what its reconcile needs, breaks rules.
 
-    A reconcile also fails when another object that it reads is such a one: that one's own
-    reconcile reports it.
+    Parameters
+    ----------
+    failure
+        How the reconcile failed: by this object, by another one that it reads, or by one that it
+        builds.
 
     Raises
     ------
@@ -204,7 +219,7 @@ async def report_invalid(context: ProcessContext, key: Key, ref: KindRef) -> Non
     except ValidationError as error:
         conditions = invalid_conditions(body, error, context.now())
     else:
-        return
+        conditions = invalid_conditions(body, failure, context.now(), own=False)
     if conditions != body.get("status", {}).get("conditions"):
         patch = {"status": {"conditions": conditions}}
         await context.writer.patch_status(key, ref, key.namespace, key.name, patch)

@@ -92,10 +92,15 @@ def status_event(before: Part, after: Part) -> StatusEvent | None:
     StatusEvent | None
         The new reason of Ready, when it differs from the previous one and the table gives it an
         Event; where the old release serves on after a failed update, UpdateFailed with the cause;
-        else Drained, when that is new. None means no Event.
+        else Drained, when that is new. Before all of these InvalidObject, where the reconcile has
+        stalled and Ready is as it was. None means no Event.
     """
     conditions = _CONDITIONS.validate_python(after.get("conditions") or ())
-    old, new = _reason(_CONDITIONS.validate_python(before.get("conditions") or ())), None
+    earlier = _CONDITIONS.validate_python(before.get("conditions") or ())
+    old, new = _reason(earlier), None
+    stalled = _invalid(conditions)
+    if stalled is not None and _invalid(earlier) is None:
+        return StatusEvent(stalled.reason, stalled.message, warning=True)
     ready = condition(conditions, "Ready")
     if ready is not None and (word := _reason(conditions)) != old:
         new = REASONS.get(word)
@@ -133,6 +138,12 @@ def _drained(before: Part, after: Part) -> StatusEvent | None:
         return None
     message = f"Enclave {drained['enclave']} with tag {drained['tag']} has drained and is deleted."
     return StatusEvent("Drained", message, warning=False)
+
+
+def _invalid(conditions: Iterable[Condition]) -> Condition | None:
+    """Return the condition that says why an object is not reconciled; None if it is."""
+    found = condition(conditions, "Stalled")
+    return found if found is not None and found.reason == "InvalidObject" else None
 
 
 def _same(before: Part, after: Part, field: str) -> bool:

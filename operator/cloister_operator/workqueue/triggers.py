@@ -270,6 +270,10 @@ def _namespace(versions: _Versions, store: Store) -> Iterator[Trigger]:
 def _host(versions: _Versions, store: Store) -> Iterator[Trigger]:
     """Enqueue the Host, unsettled Containers, and those with keys when the API's state changed."""
     yield Key("Host", "", versions.name), 0.0
+    if _is_default(versions.before) != _is_default(versions.after):
+        for host in store.entries(HOST):
+            if _is_default(host.decode()):
+                yield Key("Host", "", host.name), 0.0
     yield from _unsettled(None, store)
     if _api_state(versions.before) == _api_state(versions.after):
         return
@@ -277,6 +281,11 @@ def _host(versions: _Versions, store: Store) -> Iterator[Trigger]:
         spec = enclave.decode()["spec"]
         if spec["host"] == versions.name and spec["summary"].get("checksKeys"):
             yield Key("Container", enclave.namespace, spec["container"]["name"]), _DELAYED
+
+
+def _is_default(host: Body | None) -> bool:
+    """Return whether a Host says that it is the default; False if there is none."""
+    return bool((host or {}).get("spec", {}).get("default"))
 
 
 def _api_state(host: Body | None) -> str:

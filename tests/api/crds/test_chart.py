@@ -14,6 +14,7 @@ import yaml
 
 from cloister_api.certificates.authority import CertificateAuthority
 from cloister_api.ledger.keys.key_material import KeyMaterial
+from cloister_crds.installation import InstallationSettings
 from dev import cluster as local
 from tests.support.cluster.accounts import SYSTEM, install_roles
 from tests.support.cluster.clusters import install_crds, session_name
@@ -248,6 +249,59 @@ def test_an_upgrade_is_refused_with_a_sentence(own_cluster: local.Cluster, insta
     own_cluster.kubectl(*kind, '{"status": {"storedVersions": ["v1alpha1"]}}')
     done(installed, "upgrade", MADE_ONCE, "--force-conflicts")
     assert check().returncode == 0
+
+
+def test_an_upgrade_is_refused_that_would_change_host_names(
+    own_cluster: local.Cluster, installed: Helm, tmp_path: Path
+) -> None:
+    published = {
+        "containersDomain": "old.example.com",
+        "service": "cloister",
+        "platform": "linux/amd64",
+        "fileNames": ["service-config.yml"],
+        "maxFileBytes": 1,
+        "metering": False,
+        "pullDeadlineSeconds": 1,
+        "progressDeadlineSeconds": 1,
+    }
+    manifest = InstallationSettings.model_validate(published).manifest(SYSTEM)
+    container = {
+        "apiVersion": "cloister.dev/v1alpha1",
+        "kind": "Container",
+        "metadata": {"name": "moving", "namespace": "default"},
+        "spec": {"repo": "acme/web", "tag": "v1"},
+    }
+    domain = {
+        "apiVersion": "cloister.dev/v1alpha1",
+        "kind": "Domain",
+        "metadata": {"name": "moving", "namespace": "default"},
+        "spec": {"domain": "api.example.org"},
+    }
+
+    def refusal(**settings: Any) -> str:
+        (tmp_path / "operator.yaml").write_text(json.dumps(settings))
+        command = ("upgrade-check", "--kubeconfig", str(own_cluster.kubeconfig))
+        return run_command(*command, "--settings", str(tmp_path), check=False).stderr
+
+    assert "would change" not in refusal(containersDomain="new.example.com")
+    own_cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([manifest, container, domain]))
+    records = {"status": {"records": {"cnameTarget": "x.dns.example.com"}}}
+    own_cluster.kubectl(
+        *("patch", "cdom", "moving", "--subresource=status", "--type=merge", "-p"),
+        json.dumps(records),
+    )
+    try:
+        same = {"containersDomain": "old.example.com", "domains": {"target": "dns.example.com"}}
+        assert "would change" not in refusal(**same)
+        said = refusal(containersDomain="new.example.com", domains={"target": "dns.example.net"})
+        assert (
+            "containersDomain would change from old.example.com to new.example.com while there are "
+            "Containers (default/moving), which serve below old.example.com"
+        ) in said
+        assert "domains.target would change to dns.example.net" in said
+        assert "of Domains (default/moving) lead elsewhere" in said
+    finally:
+        own_cluster.kubectl("delete", "ctr,cdom", "moving", "-n", "default")
 
 
 def test_an_upgrade_is_refused_while_what_its_settings_name_is_missing(

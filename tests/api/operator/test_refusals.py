@@ -127,6 +127,52 @@ def test_an_object_older_than_a_rule_says_which_field_breaks_it(
     refused(operated, name)
 
 
+def test_a_container_whose_host_breaks_rules_says_so(operated: Installation, name: str) -> None:
+    """It is well itself; without the condition it would have no status at all."""
+    crd, place = "hosts.cloister.dev", "/spec/versions/0/schema/openAPIV3Schema/properties/spec"
+    place += "/properties/sizing/properties/overheadMemoryMB/maximum"
+
+    def limit(largest: int) -> None:
+        patch = json.dumps([{"op": "replace", "path": place, "value": largest}])
+        operated.kubectl("patch", "crd", crd, "--type=json", "-p", patch)
+
+    limit(99_999)
+    try:
+        spec = {"sizing": {"overheadMemoryMB": 70_000}}
+        host = manifest("Host", name, spec)
+        host["metadata"].pop("namespace", None)
+        operated.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(host))
+    finally:
+        limit(65_536)
+    try:
+        operated.create_container(name, repo="acme/web", tag="v1", host=name)
+
+        def reported() -> Any:
+            (found,) = (
+                each
+                for each in operated.objects("containers.cloister.dev")
+                if each["metadata"]["name"] == name
+            )
+            conditions = found.get("status", {}).get("conditions", ())
+            return {each["type"]: each for each in conditions if each["reason"] == "InvalidObject"}
+
+        found = until_sync(reported, within=60, what="the conditions")
+        assert found["Stalled"]["status"] == "True"
+        assert found["Ready"]["status"] == "False"
+        message = found["Ready"]["message"]
+        assert message.startswith("Host, which the operator needs for the object or makes of it,")
+        assert "overheadMemoryMB" in message
+
+        def event() -> bool:
+            events = operated.objects("events.events.k8s.io")
+            about = [each for each in events if each["regarding"]["name"] == name]
+            return any(each["reason"] == "InvalidObject" for each in about)
+
+        until_sync(event, within=30, what="the Event")
+    finally:
+        operated.kubectl("delete", "host", name)
+
+
 def test_a_registry_that_cannot_be_reached_is_tried_again(
     operated: Installation, name: str
 ) -> None:

@@ -149,6 +149,11 @@ STATES = (
         "No ready node matches the Host; enclaves wait for one.",
         "Add a node with the labels of the Host's nodeSelector.",
     ),
+    state(
+        "SeveralDefaults",
+        "Several Hosts say that they are the default; the first by name counts.",
+        "Leave spec.default out of the others.",
+    ),
     state("ApiAnswers", "The API accepts connections at the address that enclaves use."),
     state("NamespaceReady", "The Organization has its namespace."),
     state(

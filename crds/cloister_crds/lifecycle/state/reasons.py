@@ -434,7 +434,8 @@ _OPEN = (
     ),
     _open(
         "InvalidObject",
-        "The object, stored before a rule was added, breaks a rule of its kind.",
+        "The object, or one that the operator needs for it or makes of it, breaks a rule of its "
+        "kind.",
         "Change the fields that the message names.",
     ),
     _open(
