@@ -17,22 +17,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.auth.api_keys import ApiKeyCache, HostnameOwners
 from cloister_api.auth.token_bucket import RateLimit, UnknownKeyLimit
-from cloister_api.cache import ClusterCache
 from cloister_api.catalog import Catalog
 from cloister_api.ledger.database import open_writer, place_of
 from cloister_api.ledger.keys.admin_keys import Reporters
-from cloister_api.ledger.keys.api_keys import ApiKeys
 from cloister_api.ledger.keys.key_material import MaterialError, ReloadingKeyMaterial
 from cloister_api.ledger.leases import Replicas
 from cloister_api.metering.store import MeteringStore
 from cloister_api.services.api_keys import ApiKeyService
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.settings import ApiSettings
 from cloister_api.usage.ingest import Ingest
 from cloister_api.usage.queries import Breakdowns, UsageQueries
 from cloister_api.usage.retention import prune, prune_audit
 from cloister_api.usage.writer import UsageWriter
 from cloister_clients.clock import Clock
-from cloister_crds.installation import InstallationSettings
 
 logger = logging.getLogger(__name__)
 
@@ -79,31 +77,23 @@ class Accounts:
 
 @contextlib.asynccontextmanager
 async def open_accounts(
-    settings: ApiSettings,
-    installation: InstallationSettings,
-    engine: AsyncEngine,
-    material: ReloadingKeyMaterial,
-    cache: ClusterCache,
-    clock: Clock,
+    base: Infrastructure, material: ReloadingKeyMaterial
 ) -> AsyncIterator[Accounts]:
     """Build the services; write what is not written yet at the end.
-
-    Parameters
-    ----------
-    cache
-        Custom resources in memory.
 
     Raises
     ------
     CatalogError
         When the model catalog cannot be used.
     """
-    catalog = Catalog(settings.catalog, installation.service)
+    settings, engine, clock = base.settings, base.engine, base.clock
+    service = base.installation.service
+    catalog = Catalog(settings.catalog, service)
     limit = settings.key_check
     key_cache = ApiKeyCache(
         engine,
         material,
-        HostnameOwners(cache, installation.containers_domain),
+        HostnameOwners(base.cache, base.installation.containers_domain),
         clock,
         Replicas(engine, str(uuid.uuid4())),
         RateLimit(limit.rate_per_second, limit.burst) if limit.rate_per_second else None,
@@ -115,13 +105,11 @@ async def open_accounts(
     await key_cache.beat()
     try:
         yield Accounts(
-            keys=ApiKeyService(
-                ApiKeys(engine, material), material, clock, installation.default_limits
-            ),
+            keys=ApiKeyService(base, material),
             key_cache=key_cache,
             material=material,
             catalog=catalog,
-            ingest=Ingest(reporters, UsageWriter(writing, material), installation.service, clock),
+            ingest=Ingest(reporters, UsageWriter(writing, material), service, clock),
             usage=UsageQueries(engine),
             breakdowns=Breakdowns(engine),
             runtime=MeteringStore(engine),

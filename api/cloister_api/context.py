@@ -6,7 +6,6 @@
 import asyncio
 import contextlib
 import logging
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
@@ -16,27 +15,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.accounts import Accounts, open_accounts
-from cloister_api.assembly import (
-    Infrastructure,
-    RelatedServices,
-    accepts_webhooks,
-    admin_key_desk_of,
-    creator_of,
-    members_of,
-    open_sign_in,
-    organization_reader_of,
-    related_services,
-    resolver_of,
-    updater_of,
-    validation_of,
-)
 from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.authenticator import Authenticator
 from cloister_api.auth.organizations import Organizations
-from cloister_api.auth.pod_tokens import TokenReviews
 from cloister_api.auth.token_bucket import UnknownKeyLimit
 from cloister_api.cache import ClusterCache
-from cloister_api.certificates.authority import authority_of, open_queue
+from cloister_api.certificates.authority import open_queue
 from cloister_api.certificates.request import PermittedNames
 from cloister_api.certificates.sweep import CertificateExpiry, CertificateSweep
 from cloister_api.http.metrics import StateMetrics
@@ -60,14 +44,19 @@ from cloister_api.services.containers.reader import (
     MeasurementReader,
 )
 from cloister_api.services.containers.replacements import Replacements
-from cloister_api.services.containers.resolution import ReleaseResolver
+from cloister_api.services.containers.resolution import Lookups, PullCredentials, ReleaseResolver
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.enclaves import Certificates, EnclaveCollateral, open_collateral
-from cloister_api.services.preconditions import IdempotentRequests
-from cloister_api.services.releases import ReleaseWebhooks, read_webhook_secret
+from cloister_api.services.infrastructure import Infrastructure
+from cloister_api.services.releases import ReleaseWebhooks
+from cloister_api.services.resources.deployments import Deployments
+from cloister_api.services.resources.domains import Domains
 from cloister_api.services.resources.members import MemberDesk
 from cloister_api.services.resources.organization import AdminKeyDesk, OrganizationReader
+from cloister_api.services.resources.registry_credentials import RegistryCredentials
+from cloister_api.services.resources.secrets import Secrets
+from cloister_api.services.resources.ssh_keys import SSHKeys
 from cloister_api.sessions.sessions import Sessions
 from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
@@ -76,6 +65,9 @@ from cloister_api.utilization.gpus import GpuCollector, GpuExporters
 from cloister_api.utilization.store import UtilizationStore
 from cloister_clients.clock import Clock, utc_now
 from cloister_clients.kube import KubeClient
+from cloister_clients.lanes.outside import OutsideLanes
+from cloister_clients.registry import Platform, RegistryClient
+from cloister_clients.sources import provider_from
 from cloister_crds.installation import InstallationSettings
 
 if TYPE_CHECKING:
@@ -89,6 +81,22 @@ FIELD_MANAGER = "cloister-api"
 
 METERING_SECONDS = 15.0
 """Seconds after which another facade meters run time when this one is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedServices:
+    """What an organization has in addition to containers (spec 7, 8)."""
+
+    deployments: Deployments
+    """Deployments."""
+    secrets: Secrets
+    """Secrets."""
+    ssh_keys: SSHKeys
+    """SSH keys."""
+    domains: Domains
+    """Custom domains."""
+    registry_credentials: RegistryCredentials
+    """Credentials of private registries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +204,20 @@ async def running(
         stack.push_async_callback(engine.dispose)
         cache, audit = ClusterCache(client, installation.repositories), AuditTrail(engine)
         base = Infrastructure(settings, installation, clock, client, cache, engine, audit)
-        admin_keys = admin_keys_of(base, material)
+        unknown = UnknownKeyLimit(settings.admin_keys.unknown_per_second)
+        admin_keys = AdminKeyCache(AdminKeys(engine, material), material, unknown)
         await admin_keys.refresh()
         stack.push_async_callback(admin_keys.write_uses)
         resolver = resolver_of(base)
         stack.push_async_callback(resolver.aclose)
-        accounts = await stack.enter_async_context(
-            open_accounts(settings, installation, engine, material, cache, clock)
-        )
+        accounts = await stack.enter_async_context(open_accounts(base, material))
         paying = await stack.enter_async_context(
             open_payments(settings.stripe, client, cache.organizations, base.audit, clock)
         )
         organizations = Organizations(client, cache.organizations, admin_keys, clock)
         orders, utilization = CertificateOrders(engine), UtilizationStore(engine)
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
-        certificates = certificates_of(base, orders, queue)
+        certificates = Certificates(base, orders, permitted_names_of(base), queue)
         expiry, metering = expiry_of(base, orders, certificates), metering_of(base)
         context = build(
             base,
@@ -219,7 +226,7 @@ async def running(
             organizations=organizations,
             sessions=sessions_of(base, material),
             sign_in=await stack.enter_async_context(open_sign_in(base, material)),
-            admin_key_desk=admin_key_desk_of(base, admin_keys, material),
+            admin_key_desk=AdminKeyDesk(base, admin_keys, material),
             resolver=resolver,
             certificates=certificates,
             collateral=await stack.enter_async_context(open_collateral(settings.collateral, clock)),
@@ -245,6 +252,61 @@ async def running(
         yield context
 
 
+@contextlib.asynccontextmanager
+async def open_sign_in(
+    base: Infrastructure, material: KeySealer
+) -> AsyncIterator["ProviderSignIn | None"]:
+    """Build it, and close its connections at the end; None means the settings name no provider.
+
+    Raises
+    ------
+    SettingsError
+        When the authorities of the settings cannot be read.
+    """
+    dashboard = base.settings.dashboard
+    if dashboard is None or dashboard.oidc is None:
+        yield None
+        return
+    from cloister_api.sessions.provider.client import (  # noqa: PLC0415 - where it is needed
+        ProviderClient,
+    )
+    from cloister_api.sessions.provider.sign_in import (  # noqa: PLC0415 - imports PyJWT
+        ProviderSignIn,
+    )
+
+    client = ProviderClient(dashboard.oidc, base.clock)
+    try:
+        yield ProviderSignIn(dashboard.oidc, dashboard.address, client, material, base.clock)
+    finally:
+        await client.aclose()
+
+
+def resolver_of(base: Infrastructure) -> ReleaseResolver:
+    """Build the resolver of releases and images."""
+    settings, installation = base.settings, base.installation
+    # Which file is read, and how large it may be, is the operator's word.
+    sources = settings.sources.model_copy(update=installation.of_sources)
+    lanes = OutsideLanes(
+        total=settings.lookups.at_once,
+        per_organization=settings.lookups.per_organization,
+        sources=sources,
+        clock=base.clock,
+    )
+    lookups = Lookups(
+        provider_from(sources),
+        RegistryClient(settings.registry),
+        lanes=lanes,
+        platform=Platform.parse(installation.platform),
+        settings=settings.lookups,
+        clock=base.clock,
+    )
+    return ReleaseResolver(
+        lookups,
+        credentials=PullCredentials(base),
+        installation=installation,
+    )
+
+
 async def opened_ledger(settings: ApiSettings) -> AsyncEngine:
     """Migrate the ledger, and open it.
 
@@ -256,12 +318,6 @@ async def opened_ledger(settings: ApiSettings) -> AsyncEngine:
     place = place_of(settings.ledger)
     await asyncio.to_thread(migrate, place)
     return open_ledger(place)
-
-
-def admin_keys_of(base: Infrastructure, material: KeySealer) -> AdminKeyCache:
-    """Build the cache of admin keys."""
-    limit = UnknownKeyLimit(base.settings.admin_keys.unknown_per_second)
-    return AdminKeyCache(AdminKeys(base.engine, material), material, limit)
 
 
 def sessions_of(base: Infrastructure, material: KeySealer) -> Sessions:
@@ -303,42 +359,43 @@ def build(
     state_metrics: StateMetrics,
 ) -> Context:
     """Build the services of containers, and combine all services."""
-    settings, clock, client, cache = base.settings, base.clock, base.client, base.cache
-    domain = base.installation.containers_domain
-    reader = ContainerReader(client, cache, write_wait=settings.write_wait_seconds)
-    idempotency = IdempotentRequests(client, base.audit, clock)
-    claims = HostnameClaims(client, clock)
-    changing = partial(updater_of, base, reader, claims)
-    replacements = Replacements(client, cache, reader, settings.gitops_managers)
-    creator = creator_of(base, reader, resolver, claims, idempotency, replacements)
-    records = RecordSettings(domain, webhooks=accepts_webhooks(settings))
-    related = related_services(base, reader, resolver, changing, idempotency, records)
+    reader, claims = ContainerReader(base), HostnameClaims(base)
+    changing = partial(ContainerUpdater, base, reader, claims)
+    replacements = Replacements(base, reader)
+    webhooks = base.settings.webhooks.release_secret_file is not None
+    records = RecordSettings(base.installation.containers_domain, webhooks=webhooks)
     return Context(
-        settings=settings,
+        settings=base.settings,
         installation=base.installation,
-        clock=clock,
-        cache=cache,
+        clock=base.clock,
+        cache=base.cache,
         admin_keys=admin_keys,
-        authenticate=Authenticator(admin_keys, organizations, clock),
+        authenticate=Authenticator(admin_keys, organizations, base.clock),
         audit=base.audit,
         records=records,
         record_cache=RecordCache(records),
         sessions=sessions,
         sign_in=sign_in,
         admin_key_desk=admin_key_desk,
-        members=members_of(base, admin_key_desk),
-        organization=organization_reader_of(base, admin_keys),
+        members=MemberDesk(base, admin_key_desk),
+        organization=OrganizationReader(base, admin_keys),
         reader=reader,
-        statuses=ContainerStatuses(client, cache, settings.gitops_managers),
-        measurements=MeasurementReader(client),
-        creator=creator,
+        statuses=ContainerStatuses(base),
+        measurements=MeasurementReader(base),
+        creator=ContainerCreator(base, reader, resolver, claims, replacements),
         updater=changing(resolver),
-        validation=validation_of(base, reader, resolver, claims, replacements),
+        validation=Validation(base, reader, resolver, claims, replacements),
         certificates=certificates,
         collateral=collateral,
         accounts=accounts,
-        related=related,
-        release_webhooks=release_webhooks_of(base),
+        related=RelatedServices(
+            deployments=Deployments(base, resolver, changing, records),
+            secrets=Secrets(base, reader),
+            ssh_keys=SSHKeys(base, reader),
+            domains=Domains(base, reader),
+            registry_credentials=RegistryCredentials(base),
+        ),
+        release_webhooks=ReleaseWebhooks(base),
         utilization=utilization,
         gpus=gpus,
         payments=payments,
@@ -346,47 +403,9 @@ def build(
     )
 
 
-def release_webhooks_of(base: Infrastructure) -> ReleaseWebhooks:
-    """Build the service of release webhooks.
-
-    Raises
-    ------
-    SettingsError
-        When the secret cannot be read.
-    """
-    secret = read_webhook_secret(base.settings.webhooks.release_secret_file)
-    return ReleaseWebhooks(base.client, base.cache, secret, base.clock)
-
-
 def permitted_names_of(base: Infrastructure) -> PermittedNames:
     """Return which names enclaves may have certified."""
     return PermittedNames(base.cache, base.clock, base.installation.containers_domain)
-
-
-def certificates_of(
-    base: Infrastructure, orders: CertificateOrders, queue: "CertificateQueue | None"
-) -> Certificates:
-    """Build the service of enclaves' certificates.
-
-    Raises
-    ------
-    AuthorityError
-        When the own authority cannot be used.
-    """
-    issuer = base.settings.certificates
-    rate = issuer and issuer.unknown_per_second
-    return Certificates(
-        client=base.client,
-        permitted=permitted_names_of(base),
-        cache=base.cache,
-        orders=orders,
-        audit=base.audit,
-        clock=base.clock,
-        settings=issuer,
-        authority=authority_of(issuer, development=base.settings.development),
-        reviews=TokenReviews(base.client, rate, time.monotonic) if rate else None,
-        trigger=queue.trigger if queue else lambda: None,
-    )
 
 
 def expiry_of(

@@ -20,10 +20,10 @@ from cloister_api.schemas.keys import (
     UpdateApiKeyRequest,
     compact,
 )
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import CreateRequest
 from cloister_api.services.quotas import limits_of, require_place
-from cloister_clients.clock import Clock, utc_text
-from cloister_crds.installation import DefaultLimits
+from cloister_clients.clock import utc_text
 from cloister_crds.lifecycle.admission.limits import billing_of
 
 NUMBER = re.compile("[1-9][0-9]{0,17}")
@@ -33,13 +33,11 @@ NUMBER = re.compile("[1-9][0-9]{0,17}")
 class ApiKeyService:
     """Management of regular keys by administrators."""
 
-    def __init__(
-        self, keys: ApiKeys, material: KeySealer, clock: Clock, default_limits: DefaultLimits
-    ) -> None:
-        self._keys = keys
+    def __init__(self, base: Infrastructure, material: KeySealer) -> None:
+        self._keys = ApiKeys(base.engine, material)
         self._material = material
-        self._clock = clock
-        self._default_limits = default_limits
+        self._clock = base.clock
+        self._default_limits = base.installation.default_limits
 
     async def all(
         self, principal: Principal, *, after: int = 0, limit: int | None = None

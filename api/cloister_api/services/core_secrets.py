@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from cloister_api.cache import owners_of
 from cloister_api.errors import conflict
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_clients.kube import (
     AlreadyExists,
     Conflict,
-    KubeClient,
     KubeError,
     NotFound,
     Unavailable,
@@ -49,9 +49,9 @@ class CoreSecretType:
 class CoreSecrets:
     """The core Secrets of all organizations, as far as the facade writes them."""
 
-    def __init__(self, client: KubeClient, gitops_managers: Iterable[str]) -> None:
-        self._client = client
-        self._gitops = frozenset(gitops_managers)
+    def __init__(self, base: Infrastructure) -> None:
+        self._client = base.client
+        self._gitops = frozenset(base.settings.gitops_managers)
 
     async def create_with_owner(
         self, owner: T, values: Mapping[str, bytes], form: CoreSecretType

@@ -11,28 +11,32 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
+from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from cloister_api.auth.pod_tokens import PodIdentity, TokenReviews, read_pod_token
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
-from cloister_api.cache import CachedEnclave, ClusterCache
-from cloister_api.certificates.authority import AuthorityError, CertificateAuthority
+from cloister_api.cache import CachedEnclave
+from cloister_api.certificates.authority import AuthorityError, authority_of
 from cloister_api.certificates.request import (
     CertificateRequest,
     PermittedNames,
     RequestError,
     read_request,
 )
-from cloister_api.certificates.settings import CertificateSettings
 from cloister_api.collateral import CollateralAnswer, CollateralCache, CollateralSettings
 from cloister_api.errors import ApiError, bad_request, conflict, forbidden, not_found, unavailable
-from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.audit import AuditRow
 from cloister_api.ledger.certificates import CertificateOrder, CertificateOrders, OrderState
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_clients.clock import Clock
-from cloister_clients.kube import KubeClient, KubeError
+from cloister_clients.kube import KubeError
 from cloister_clients.kube.kinds import EVENT, of
 from cloister_crds.kinds import Container
+
+if TYPE_CHECKING:
+    from cloister_api.certificates.queue import CertificateQueue
 
 logger = logging.getLogger(__name__)
 
@@ -79,48 +83,37 @@ class Certificates:
 
     def __init__(
         self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
+        base: Infrastructure,
         orders: CertificateOrders,
-        audit: AuditTrail,
-        clock: Clock,
-        settings: CertificateSettings | None,
-        authority: CertificateAuthority | None,
         permitted: PermittedNames,
-        reviews: TokenReviews | None,
-        trigger: Callable[[], None],
+        queue: "CertificateQueue | None",
     ) -> None:
         """Prepare the service.
 
         Parameters
         ----------
-        cache
-            Custom resources in memory.
         orders
             Orders in the ledger.
-        settings
-            The issuer; None if there is none.
-        authority
-            The own authority; None if another issuer signs.
         permitted
             Which names an enclave may have certified now.
-        reviews
-            Has the API server judge tokens; None if nobody signs.
-        trigger
-            Called when an order was queued.
+        queue
+            Its trigger is called when an order was queued; None if there is none.
+
+        Raises
+        ------
+        AuthorityError
+            When the own authority cannot be used.
         """
-        self._client = client
-        self._cache = cache
-        self._orders = orders
-        self._audit = audit
-        self._clock = clock
-        self._settings = settings
-        self.authority = authority
+        self._client, self._cache = base.client, base.cache
+        self._orders, self._audit, self._clock = orders, base.audit, base.clock
+        issuer = self._settings = base.settings.certificates
+        self.authority = authority_of(issuer, development=base.settings.development)
         """The own authority; None if another issuer signs."""
         self._permitted = permitted
-        self._reviews = reviews
-        self._trigger = trigger
+        # Has the API server judge tokens; None if nobody signs.
+        rate = issuer and issuer.unknown_per_second
+        self._reviews = TokenReviews(base.client, rate, time.monotonic) if rate else None
+        self._trigger = queue.trigger if queue else lambda: None
 
     def authority_pem(self) -> str:
         """Return the certificates that clients must trust, PEM.

@@ -13,7 +13,7 @@ from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import changed_since, not_found
 from cloister_api.ledger.audit import AuditTrail
 from cloister_api.schemas.forms import ResponseBody
-from cloister_clients.clock import Clock
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_clients.kube import Conflict, KubeClient, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds.meta import GROUP, Record, Resource
@@ -236,10 +236,8 @@ class CreateRequest:
 class IdempotentRequests:
     """Recognizes retries of creates."""
 
-    def __init__(self, client: KubeClient, audit: AuditTrail, clock: Clock) -> None:
-        self._client = client
-        self._audit = audit
-        self._clock = clock
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._audit, self._clock = base.client, base.audit, base.clock
 
     async def was_created_by(self, present: Record, request: CreateRequest) -> bool:
         """Return whether an object was created by an earlier attempt of a request."""

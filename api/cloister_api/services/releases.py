@@ -17,12 +17,11 @@ import msgspec
 from cachetools import LRUCache
 
 from cloister_api.auth.token_bucket import RateLimit, TokenBucket, consume
-from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, too_deep
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.wire import DepthError, decode
-from cloister_clients.clock import Clock
 from cloister_clients.foreign_json import parse_apart
-from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Deployment
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION
@@ -97,13 +96,10 @@ def read_webhook_secret(path: Path | None) -> bytes | None:
 class ReleaseWebhooks:
     """Handles release webhooks of GitHub, Gitea and Forgejo."""
 
-    def __init__(
-        self, client: KubeClient, cache: ClusterCache, secret: bytes | None, clock: Clock
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._secret = secret
-        self._clock = clock
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._cache = base.client, base.cache
+        self._secret = read_webhook_secret(base.settings.webhooks.release_secret_file)
+        self._clock = base.clock
         self._announced: LRUCache[str, TokenBucket] = LRUCache(REPOSITORIES)
 
     async def admit(self, headers: Mapping[str, str]) -> str:

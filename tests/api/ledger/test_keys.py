@@ -91,7 +91,9 @@ async def test_a_page_of_keys_reads_and_unseals_no_other_keys(
     engine: AsyncEngine, material: KeyMaterial
 ) -> None:
     sealer = CountingSealer(material)
-    service = ApiKeyService(ApiKeys(engine, sealer), sealer, lambda: NOW, DefaultLimits())
+    installation = SimpleNamespace(default_limits=DefaultLimits())
+    base = SimpleNamespace(engine=engine, clock=lambda: NOW, installation=installation)
+    service = ApiKeyService(cast("Any", base), sealer)
     made = [await make(ApiKeys(engine, material), f"key-{number}") for number in range(7)]
     await make(ApiKeys(engine, material), "theirs", organization_id="id-2")
     principal = Principal("k1", "ada", ACME)

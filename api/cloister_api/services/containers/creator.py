@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache, project_container
+from cloister_api.cache import CachedContainer, project_container
 from cloister_api.errors import ApiError, conflict, forbidden, unavailable
 from cloister_api.records.container import ASKED_ANNOTATION, asked_resources
 from cloister_api.schemas.containers import CreateContainerRequest
@@ -16,9 +16,9 @@ from cloister_api.services.containers.refusals import facts_of_create, require_s
 from cloister_api.services.containers.replacements import REPLACES_ANNOTATION, Replacements
 from cloister_api.services.containers.resolution import ReleaseResolver, admitted_problems
 from cloister_api.services.containers.specs import spec_of
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import CreateRequest, IdempotentRequests
-from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient, NotFound
+from cloister_clients.kube import AlreadyExists, Invalid, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.tracing.spans import traceparent
@@ -51,9 +51,8 @@ releasing a claim that it had found orphaned a moment before."""
 class HostnameClaims:
     """The claims of the cluster."""
 
-    def __init__(self, client: KubeClient, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._clock = base.client, base.clock
 
     async def holder(self, hostname: str) -> ClaimHolder | None:
         """Return the holder of a host name; None if it is free.
@@ -124,25 +123,20 @@ class ContainerCreator:
 
     def __init__(
         self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
+        base: Infrastructure,
         reader: ContainerReader,
         resolver: ReleaseResolver,
         claims: HostnameClaims,
-        idempotency: IdempotentRequests,
         replacements: Replacements,
-        containers_domain: str,
     ) -> None:
-        self._client = client
-        self._cache = cache
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
         self._resolver = resolver
         self._claims = claims
-        self._idempotency = idempotency
+        self._idempotency = IdempotentRequests(base)
         self.replacements = replacements
         """Finds and deletes replaced containers."""
-        self._domain = containers_domain
+        self._domain = base.installation.containers_domain
 
     async def create(
         self, principal: Principal, body: CreateContainerRequest, retry_key: str | None

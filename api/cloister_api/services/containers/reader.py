@@ -5,13 +5,12 @@ Lists, one by its identifier, its status and Events, waits for a write in the ca
 
 import logging
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, CachedEnclave, ClusterCache, project_container
+from cloister_api.cache import CachedContainer, CachedEnclave, project_container
 from cloister_api.errors import ApiError, changed_since, not_found
 from cloister_api.records.container import manager_records
 from cloister_api.records.container_status import candidate_of, event_record, status_record
@@ -23,8 +22,9 @@ from cloister_api.schemas.container_responses import (
     MeasurementResponse,
 )
 from cloister_api.services.containers.refusals import api_field
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import has_version, names_version
-from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import CONFIG_MAP, EVENT, Object, of
 from cloister_crds.kinds import Container, Enclave
 from cloister_crds.measurement import Publication, published
@@ -39,12 +39,9 @@ MAX_READ = 1000
 class ContainerStatuses:
     """Reports how containers are."""
 
-    def __init__(
-        self, client: KubeClient, cache: ClusterCache, gitops_managers: Iterable[str]
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._gitops = tuple(gitops_managers)
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._cache = base.client, base.cache
+        self._gitops = tuple(base.settings.gitops_managers)
 
     def of(self, held: CachedContainer) -> tuple[ContainerStatusResponse, str]:
         """Return how a container is, and the version of that.
@@ -94,8 +91,8 @@ class ContainerStatuses:
 class MeasurementReader:
     """Reads measurements."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    def __init__(self, base: Infrastructure) -> None:
+        self._client = base.client
 
     async def of(self, held: CachedContainer) -> MeasurementResponse:
         """Return the measurement of the active enclave of a container.
@@ -162,10 +159,9 @@ TOKEN_WAIT = 0.5
 class ContainerReader:
     """Reads containers."""
 
-    def __init__(self, client: KubeClient, cache: ClusterCache, *, write_wait: float) -> None:
-        self._client = client
-        self._cache = cache
-        self._write_wait = write_wait
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._cache = base.client, base.cache
+        self._write_wait = base.settings.write_wait_seconds
 
     async def all(self, principal: Principal, token: str | None) -> list[CachedContainer]:
         """Return the containers of the organization, oldest first.

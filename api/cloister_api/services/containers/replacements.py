@@ -12,10 +12,11 @@ from contextlib import suppress
 from functools import partial
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer
 from cloister_api.errors import conflict
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_clients.kube import Conflict, KubeClient, KubeError, NotFound
+from cloister_api.services.infrastructure import Infrastructure
+from cloister_clients.kube import Conflict, KubeError, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Container
 from cloister_crds.kinds.container import ContainerPhase
@@ -35,17 +36,10 @@ RETRY_SECONDS = 30.0
 class Replacements:
     """Finds what a create replaces, and deletes it once the new container has taken over."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        cache: ClusterCache,
-        reader: ContainerReader,
-        gitops_managers: tuple[str, ...],
-    ) -> None:
-        self._client = client
-        self._cache = cache
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
-        self._gitops = frozenset(gitops_managers)
+        self._gitops = frozenset(base.settings.gitops_managers)
 
     async def replaced(
         self, principal: Principal, given: str | None, others: list[CachedContainer]

@@ -10,15 +10,14 @@ from typing import TypeVar
 
 from cachetools import TTLCache
 
-from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, problems_of_file, unavailable
 from cloister_api.services.containers.refusals import denial, refused_change, to_wire
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.settings import LookupSettings
 from cloister_clients.clock import Clock
-from cloister_clients.kube import KubeClient
 from cloister_clients.lanes.lane import HostLeftAlone
 from cloister_clients.lanes.outside import OutsideLanes, in_turn, registry_of
-from cloister_clients.registry import Platform, PrivateRegistry, RegistryClient, RegistryError
+from cloister_clients.registry import Platform, RegistryClient, RegistryError
 from cloister_clients.registry.client import (
     StoredCredentials,
     fitting_credentials,
@@ -274,15 +273,9 @@ class ResolvedRelease:
 class PullCredentials:
     """The credentials of organizations, read when they are needed and never kept."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        cache: ClusterCache,
-        further: Mapping[PrivateRegistry, tuple[str, ...]],
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._further = further
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._cache = base.client, base.cache
+        self._further = base.settings.registry.private_hosts
 
     async def of(self, organization: Organization) -> tuple[StoredCredentials, ...]:
         """Read the credentials that an organization may use.

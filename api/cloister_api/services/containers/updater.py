@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache, project_container
+from cloister_api.cache import CachedContainer, project_container
 from cloister_api.errors import ApiError, bad_request, changed_since, conflict, not_found
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.containers import RelaunchRequest
@@ -38,7 +38,8 @@ from cloister_api.services.containers.specs import (
     spec_patch,
     written_spec,
 )
-from cloister_clients.kube import Conflict, Invalid, KubeClient, NotFound
+from cloister_api.services.infrastructure import Infrastructure
+from cloister_clients.kube import Conflict, Invalid, NotFound
 from cloister_clients.kube.errors import BadRequest
 from cloister_clients.kube.kinds import of
 from cloister_clients.tracing.spans import traceparent
@@ -69,24 +70,18 @@ class ContainerUpdater:
 
     def __init__(
         self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
+        base: Infrastructure,
         reader: ContainerReader,
-        resolver: ReleaseResolver,
         claims: HostnameClaims,
-        containers_domain: str,
-        gitops_managers: tuple[str, ...],
-        webhooks: bool,
+        resolver: ReleaseResolver,
     ) -> None:
-        self._client = client
-        self._cache = cache
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
         self._resolver = resolver
         self._claims = claims
-        self._domain = containers_domain
-        self._gitops = frozenset(gitops_managers)
-        self._webhooks = webhooks
+        self._domain = base.installation.containers_domain
+        self._gitops = frozenset(base.settings.gitops_managers)
+        self._webhooks = base.settings.webhooks.release_secret_file is not None
 
     async def relaunch(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer
 from cloister_api.records.container import host_record, timestamp
 from cloister_api.schemas.container_responses import (
     DeadlinesResponse,
@@ -28,10 +28,10 @@ from cloister_api.services.containers.refusals import facts_of_change, facts_of_
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import FIELDS, ReleaseResolver, refusal_of_source
 from cloister_api.services.containers.specs import SpecRefusedError, changed_spec
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_clients.sources import ListedRelease, SourceError
 from cloister_crds.config import ServiceConfig
 from cloister_crds.config.effective import boot_allowance
-from cloister_crds.installation import InstallationSettings
 from cloister_crds.kinds.container import NAME_PATTERN, ContainerSpec
 from cloister_crds.lifecycle.admission.host_selection import pick_host
 from cloister_crds.lifecycle.admission.secrets import secret_owners
@@ -86,21 +86,19 @@ class Validation:
 
     def __init__(
         self,
-        *,
-        cache: ClusterCache,
+        base: Infrastructure,
         reader: ContainerReader,
         resolver: ReleaseResolver,
         claims: HostnameClaims,
         replacements: Replacements,
-        installation: InstallationSettings,
     ) -> None:
-        self._cache = cache
+        self._cache = base.cache
         self._reader = reader
         self._resolver = resolver
         self._claims = claims
         self._replacements = replacements
-        self._installation = installation
-        self._domain = installation.containers_domain
+        self._installation = base.installation
+        self._domain = base.installation.containers_domain
 
     def hosts(self) -> list[HostResponse]:
         """Return the Hosts by name."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, CachedResource, ClusterCache
+from cloister_api.cache import CachedContainer, CachedResource
 from cloister_api.errors import (
     ApiError,
     bad_request,
@@ -35,8 +35,9 @@ from cloister_api.services.containers.resolution import (
     refusal_of_source,
 )
 from cloister_api.services.containers.updater import ContainerUpdater
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import VersionedRecord, agreed, patch_agreed, precondition
-from cloister_clients.kube import KubeClient, KubeError
+from cloister_clients.kube import KubeError
 from cloister_clients.sources import SourceError
 from cloister_crds.config import ServiceConfig
 from cloister_crds.kinds import Container, Deployment
@@ -61,22 +62,17 @@ class Deployments:
 
     def __init__(
         self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
+        base: Infrastructure,
         resolver: ReleaseResolver,
         updater_of: Callable[[ReleaseResolver], ContainerUpdater],
         records: RecordSettings,
-        gitops_managers: tuple[str, ...],
-        write_wait: float,
     ) -> None:
-        self._client = client
-        self._cache = cache
+        self._client, self._cache = base.client, base.cache
         self._resolver = resolver
         self._updater_of = updater_of
         self._records = records
-        self._gitops = frozenset(gitops_managers)
-        self._write_wait = write_wait
+        self._gitops = frozenset(base.settings.gitops_managers)
+        self._write_wait = base.settings.write_wait_seconds
 
     def all(self, principal: Principal, *, with_replaced: bool) -> list[DeploymentResponse]:
         """Return the records of all deployments, by repository.

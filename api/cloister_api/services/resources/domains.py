@@ -3,7 +3,6 @@
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import ClusterCache
 from cloister_api.errors import (
     ApiError,
     bad_request,
@@ -16,6 +15,7 @@ from cloister_api.errors import (
 from cloister_api.records.resources import domain_record, users_of
 from cloister_api.schemas.resources import CreateDomainRequest, DomainResponse
 from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     CreateRequest,
     IdempotentRequests,
@@ -26,42 +26,29 @@ from cloister_api.services.preconditions import (
     precondition,
 )
 from cloister_api.services.quotas import exists, limits_of, require_place
-from cloister_clients.clock import Clock
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube import AlreadyExists, Invalid
 from cloister_clients.kube.kinds import of
-from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
 from cloister_crds.lifecycle.names.domains import find_domain, used_by
 from cloister_crds.lifecycle.names.hostnames import is_below
 
+DNS_WAIT_SECONDS = 10.0
+"""Longest wait until the operator has queried DNS, in seconds."""
+
 
 class Domains:
     """The custom domains of all organizations."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reader: ContainerReader,
-        idempotency: IdempotentRequests,
-        default_limits: DefaultLimits,
-        clock: Clock,
-        containers_domain: str,
-        write_wait: float,
-        dns_wait: float,
-    ) -> None:
-        self._client = client
-        self._cache = cache
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
-        self._idempotency = idempotency
-        self._default_limits = default_limits
-        self._clock = clock
-        self._containers_domain = containers_domain
-        self._write_wait = write_wait
-        self._dns_wait = dns_wait
+        self._idempotency = IdempotentRequests(base)
+        self._default_limits = base.installation.default_limits
+        self._clock = base.clock
+        self._containers_domain = base.installation.containers_domain
+        self._write_wait = base.settings.write_wait_seconds
 
     def all(self, principal: Principal) -> list[DomainResponse]:
         """Return the records of all domains, by name."""
@@ -146,7 +133,7 @@ class Domains:
         """
         host = made.spec.domain
         known = await self._cache.domains.until(
-            lambda: self._records_are_known(principal, host), within=self._dns_wait
+            lambda: self._records_are_known(principal, host), within=DNS_WAIT_SECONDS
         )
         if not known:
             raise unavailable(
@@ -197,7 +184,7 @@ class Domains:
             found = self._find(principal, host)
             return found is None or found.status.last_handled_request == stamp
 
-        await self._cache.domains.until(is_handled, within=self._dns_wait)
+        await self._cache.domains.until(is_handled, within=DNS_WAIT_SECONDS)
         return self._recorded(principal, self._present(principal, host))
 
     async def delete(self, principal: Principal, host: str, match: str | None) -> None:

@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.auth.organizations import DEMOTED, administers
-from cloister_api.cache import ClusterCache, OwnedOrganization
+from cloister_api.cache import OwnedOrganization
 from cloister_api.errors import ApiError, conflict, forbidden, from_model, not_found, unavailable
 from cloister_api.ledger.keys.admin_keys import AdminKey
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.resources.organization import AdminKeyDesk
-from cloister_clients.kube import Conflict, Forbidden, Invalid, KubeClient, NotFound
+from cloister_clients.kube import Conflict, Forbidden, Invalid, NotFound
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.meta import GROUP, VERSION
@@ -76,20 +77,11 @@ class MembersChanged:
 class MemberDesk:
     """Adds, promotes, demotes and removes members."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        cache: ClusterCache,
-        keys: AdminKeyDesk,
-        *,
-        gitops_managers: Iterable[str],
-        write_wait: float,
-    ) -> None:
-        self._client = client
-        self._cache = cache
+    def __init__(self, base: Infrastructure, keys: AdminKeyDesk) -> None:
+        self._client, self._cache = base.client, base.cache
         self._keys = keys
-        self._gitops = frozenset(gitops_managers)
-        self._write_wait = write_wait
+        self._gitops = frozenset(base.settings.gitops_managers)
+        self._write_wait = base.settings.write_wait_seconds
 
     def managers(self, organization: Organization, user: str | None = None) -> list[str]:
         """Return the GitOps tools that manage the members, by name.

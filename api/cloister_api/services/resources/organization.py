@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import ClusterCache, OwnedOrganization
+from cloister_api.cache import OwnedOrganization
 from cloister_api.errors import bad_request, conflict, forbidden, not_found
 from cloister_api.ledger.keys.admin_keys import AdminKey, AdminKeys
+from cloister_api.ledger.keys.key_material import KeySealer
 from cloister_api.records.container import created_at, manager_records
 from cloister_api.schemas.container_responses import ManagerResponse
 from cloister_api.schemas.organization_responses import (
@@ -21,9 +22,10 @@ from cloister_api.schemas.organization_responses import (
     OrganizationResponse,
     SessionResponse,
 )
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.quotas import limits_of, require_place
 from cloister_api.sessions.sessions import Membership
-from cloister_clients.clock import Clock, utc_text
+from cloister_clients.clock import utc_text
 from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Organization
 from cloister_crds.kinds.organization import Role
@@ -33,19 +35,11 @@ from cloister_crds.lifecycle.admission.limits import billing_of
 class OrganizationReader:
     """Reads organizations."""
 
-    def __init__(
-        self,
-        cache: ClusterCache,
-        admin_keys: AdminKeyCache,
-        clock: Clock,
-        gitops_managers: Iterable[str],
-        default_limits: DefaultLimits,
-    ) -> None:
-        self._cache = cache
+    def __init__(self, base: Infrastructure, admin_keys: AdminKeyCache) -> None:
+        self._cache, self._clock = base.cache, base.clock
         self._admin_keys = admin_keys
-        self._clock = clock
-        self._gitops = tuple(gitops_managers)
-        self._default_limits = default_limits
+        self._gitops = tuple(base.settings.gitops_managers)
+        self._default_limits = base.installation.default_limits
 
     def of(self, principal: Principal) -> OrganizationResponse:
         """Return the record of the principal's organization."""
@@ -173,13 +167,11 @@ MAX_DAYS = 3650
 class AdminKeyDesk:
     """Creates, lists, reveals and revokes admin keys."""
 
-    def __init__(
-        self, keys: AdminKeys, cache: AdminKeyCache, clock: Clock, default_limits: DefaultLimits
-    ) -> None:
-        self._keys = keys
+    def __init__(self, base: Infrastructure, cache: AdminKeyCache, material: KeySealer) -> None:
+        self._keys = AdminKeys(base.engine, material)
         self._cache = cache
-        self._clock = clock
-        self._default_limits = default_limits
+        self._clock = base.clock
+        self._default_limits = base.installation.default_limits
 
     def of(self, principal: Principal) -> list[AdminKey]:
         """Return the keys of the organization, newest first."""

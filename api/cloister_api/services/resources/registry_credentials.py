@@ -1,7 +1,6 @@
 """Credentials of an organization for private registries, stored only in core Secrets."""
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, changed_since, conflict, forbidden, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, registry_record
 from cloister_api.schemas.forms import Detail
@@ -11,6 +10,7 @@ from cloister_api.schemas.resources import (
     RegistryStatusResponse,
 )
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     VersionedRecord,
     agreed,
@@ -20,8 +20,8 @@ from cloister_api.services.preconditions import (
     has_version,
     patch_agreed,
 )
-from cloister_clients.clock import Clock, utc_text
-from cloister_clients.kube import KubeClient, NotFound
+from cloister_clients.clock import utc_text
+from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
 from cloister_clients.registry import (
     CredentialsInvalid,
@@ -47,20 +47,11 @@ WHAT = "registry credentials"
 class RegistryCredentials:
     """The registry credentials of all organizations."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        core: CoreSecrets,
-        clock: Clock,
-        write_wait: float,
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._core = core
-        self._clock = clock
-        self._write_wait = write_wait
+    def __init__(self, base: Infrastructure) -> None:
+        self._client, self._cache = base.client, base.cache
+        self._core = CoreSecrets(base)
+        self._clock = base.clock
+        self._write_wait = base.settings.write_wait_seconds
 
     def all(self, principal: Principal) -> RegistryCredentialsResponse:
         """Return the status of each registry.

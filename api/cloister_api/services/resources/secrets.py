@@ -3,12 +3,12 @@
 from secrets import token_hex
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import ClusterCache
 from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
 from cloister_api.records.resources import VALUE_ANNOTATION, secret_record, users_of
 from cloister_api.schemas.resources import CreateSecretRequest, SecretResponse
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     CreateRequest,
     IdempotentRequests,
@@ -20,10 +20,8 @@ from cloister_api.services.preconditions import (
     patch_agreed,
 )
 from cloister_api.services.quotas import exists, limits_of, require_place
-from cloister_clients.clock import Clock, utc_text
-from cloister_clients.kube import KubeClient
+from cloister_clients.clock import utc_text
 from cloister_clients.kube.kinds import of
-from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
@@ -39,26 +37,14 @@ FORM = CoreSecretType("secret")
 class Secrets:
     """The secrets of all organizations."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reader: ContainerReader,
-        core: CoreSecrets,
-        idempotency: IdempotentRequests,
-        default_limits: DefaultLimits,
-        clock: Clock,
-        write_wait: float,
-    ) -> None:
-        self._client = client
-        self._cache = cache
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
-        self._core = core
-        self._idempotency = idempotency
-        self._default_limits = default_limits
-        self._clock = clock
-        self._write_wait = write_wait
+        self._core = CoreSecrets(base)
+        self._idempotency = IdempotentRequests(base)
+        self._default_limits = base.installation.default_limits
+        self._clock = base.clock
+        self._write_wait = base.settings.write_wait_seconds
 
     def all(self, principal: Principal) -> list[SecretResponse]:
         """Return the records of all secrets, by name."""

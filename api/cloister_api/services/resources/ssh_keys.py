@@ -3,12 +3,13 @@
 from pydantic import ValidationError
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.cache import CachedContainer, ClusterCache
+from cloister_api.cache import CachedContainer
 from cloister_api.errors import bad_request, broken_rule, conflict, in_use, not_found
 from cloister_api.records.resources import key_record, users_of
 from cloister_api.schemas.forms import ContainerUser
 from cloister_api.schemas.resources import CreateSshKeyRequest, SshKeyResponse
 from cloister_api.services.containers.reader import ContainerReader
+from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     CreateRequest,
     IdempotentRequests,
@@ -17,9 +18,8 @@ from cloister_api.services.preconditions import (
     delete_agreed,
 )
 from cloister_api.services.quotas import exists, limits_of, require_place
-from cloister_clients.kube import AlreadyExists, Invalid, KubeClient
+from cloister_clients.kube import AlreadyExists, Invalid
 from cloister_clients.kube.kinds import of
-from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import SSHKey
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.sshkey import SSHKeySpec
@@ -29,22 +29,12 @@ from cloister_crds.lifecycle.admission.keys import key_error, named_by
 class SSHKeys:
     """The SSH keys of all organizations."""
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        cache: ClusterCache,
-        reader: ContainerReader,
-        idempotency: IdempotentRequests,
-        default_limits: DefaultLimits,
-        write_wait: float,
-    ) -> None:
-        self._client = client
-        self._cache = cache
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        self._client, self._cache = base.client, base.cache
         self._reader = reader
-        self._idempotency = idempotency
-        self._default_limits = default_limits
-        self._write_wait = write_wait
+        self._idempotency = IdempotentRequests(base)
+        self._default_limits = base.installation.default_limits
+        self._write_wait = base.settings.write_wait_seconds
 
     def all(self, principal: Principal) -> list[SshKeyResponse]:
         """Return the records of all keys, by name."""

@@ -229,15 +229,10 @@ class Relaunching:
 
 
 async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResult:
-    service = Deployments(
-        client=cast("Any", None),
-        cache=cast("Any", None),
-        resolver=cast("Any", None),
-        updater_of=cast("Any", None),
-        records=SETTINGS,
-        gitops_managers=(),
-        write_wait=0,
-    )
+    settings = SimpleNamespace(gitops_managers=(), write_wait_seconds=0)
+    nothing = cast("Any", None)
+    base = cast("Any", SimpleNamespace(client=None, cache=None, settings=settings))
+    service = Deployments(base, nothing, nothing, SETTINGS)
     body = InstanceUpdate(tag="v2", relaunch_staging=True)
     principal = Principal("k", "ada", ORGANIZATION)
     relaunching = cast("ContainerUpdater", updater)
@@ -293,14 +288,9 @@ def test_without_hosts_the_list_is_empty() -> None:
     """Clients use it as their log-in check, so it answers all the same."""
     cache = SimpleNamespace(host_list=lambda: ())
     nothing = cast("Any", None)
-    service = Validation(
-        cache=cast("Any", cache),
-        reader=nothing,
-        resolver=nothing,
-        claims=nothing,
-        replacements=nothing,
-        installation=InstallationSettings.read(settings_manifest("c.test")),
-    )
+    installation = InstallationSettings.read(settings_manifest("c.test"))
+    base = cast("Any", SimpleNamespace(cache=cache, installation=installation))
+    service = Validation(base, nothing, nothing, nothing, nothing)
     assert service.hosts() == []
 
 
