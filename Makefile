@@ -108,6 +108,10 @@ test-enclave: venv ## The inside of enclaves in full: packets over 30 files and 
 test-gateway: venv ## Ten updates in a row through the real Envoy Gateway, without a failed request (root, Linux)
 	@CLOISTER_TEST_GATEWAY=envoy-gateway CLOISTER_GATEWAY_UPDATES=10 $(BIN)/pytest tests/cluster/test_gateway.py -q -s --timeout=1800
 
+.PHONY: test-policies
+test-policies: venv ## NetworkPolicies of enclaves, enforced by the real kube-router (root, Linux)
+	@CLOISTER_TEST_CLUSTER=policies CLOISTER_TEST_POLICIES=kube-router $(BIN)/pytest tests/cluster/test_policies.py -q --timeout=1800
+
 # Apart: the operator deletes Enclaves of other tests, which have no Container.
 .PHONY: test-versions
 test-versions: venv ## Kinds, policies and clients against API servers of Kubernetes 1.35 and 1.37 (KUBERNETES=…)

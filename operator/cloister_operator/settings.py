@@ -116,9 +116,11 @@ class EnclaveNetworkSettings(SettingsSection):
     resolver_pods: tuple[ServicePodsSettings, ...] = Field(default=(), max_length=8)
     """Pods of those name servers that are Services of the cluster. Default none: the cluster's own
     name servers are Pods in kube-system that listen on port 53."""
-    api_pods: ServicePodsSettings = ServicePodsSettings(
-        labels={"app.kubernetes.io/name": "cloister", "app.kubernetes.io/component": "api"},
-        port=8080,
+    api_pods: ServicePodsSettings = Field(
+        default_factory=lambda: ServicePodsSettings(
+            labels={"app.kubernetes.io/name": "cloister", "app.kubernetes.io/component": "api"},
+            port=8080,
+        )
     )
     """Pods of the Service that `apiAddress` names; set it when that is not the API's own, as where
     a proxy in the cluster ends its TLS. Default the API's Pods of the chart."""
