@@ -32,7 +32,7 @@ from cloister_clients.kube.kinds import (
     of,
 )
 from cloister_crds.installation import CONFIG_MAP_NAME
-from cloister_crds.kinds import KINDS, Container
+from cloister_crds.kinds import KINDS, Container, Organization
 
 REDACTED: Final = "[redacted]"
 """What stands for a secret."""
@@ -54,10 +54,11 @@ CREDENTIALS: Final = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # JSON Web Tokens
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<=://)[^/\s@:]*:[^/\s@]+(?=@)"  # user and password in addresses
+    r"|(?<![\w/.%+-])[\w.%+-]{1,64}@[A-Za-z0-9-]{1,63}\.[A-Za-z0-9.-]{1,189}"  # e-mail addresses
     r"|(?i:(?<=bearer )|(?<=basic )|(?<=password=)|(?<=token=))[^\s\"'&,;]{5,}",
     re.DOTALL,
 )
-"""What looks like a credential."""
+"""What looks like a credential, or like the e-mail address of a person."""
 
 
 class Redactor:
@@ -190,7 +191,7 @@ class Collection:
         return self._redactor.text(text)
 
     async def _prepare(self) -> None:
-        """Learn the values of secrets, so that they can be found wherever they are."""
+        """Learn the values of secrets and the names of people, to find them wherever they are."""
         namespaces = await self._list(NAMESPACE, label=ORGANIZATIONS)
         self._organizations = [each["metadata"]["name"] for each in namespaces]
         values: set[str] = set()
@@ -200,6 +201,8 @@ class Collection:
         for container in await self._list(of(Container)):
             variables = container["spec"].get("variables") or ()
             values |= {each["value"] for each in variables if each.get("value")}
+        for organization in await self._list(of(Organization)):
+            values |= {each["user"] for each in organization["spec"].get("members") or ()}
         self._redactor = Redactor(values)
 
     async def _objects(

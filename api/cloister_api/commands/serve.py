@@ -39,6 +39,7 @@ from cloister_api.settings import ApiSettings
 from cloister_clients.kube import ConfigError, KubeConfig
 from cloister_clients.settings import SettingsError, require_file
 from cloister_clients.sources import check_prerequisites
+from cloister_clients.telemetry import LogFormat
 from cloister_clients.tracing.spans import traced
 
 logger = logging.getLogger(__name__)
@@ -89,9 +90,11 @@ def api(config: Path) -> None:
         OSError,
     ) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"listening on http://{place_of_socket(listener)}")
+    # A reader of JSON lines gets nothing else.
+    report = logger.info if settings.log_format is LogFormat.JSON else click.echo
+    report(f"listening on http://{place_of_socket(listener)}")
     if dashboard is not None:
-        click.echo(f"the dashboard listens on http://{place_of_socket(dashboard)}")
+        report(f"the dashboard listens on http://{place_of_socket(dashboard)}")
     failed = serve(settings, listener, dashboard)
     if failed:
         raise click.ClickException(failed)

@@ -166,7 +166,11 @@ async def check_cluster(
     except KubeError as error:
         remedy = "name the right kubeconfig and context, and see whether the server runs"
         return [failed("kubernetes", f"the API server does not respond: {error}", remedy)]
-    organization = await _organization(client)
+    organization, unseen = None, None
+    try:
+        organization = await _organization(client)
+    except KubeError as error:
+        unseen = error
 
     async def rights() -> list[Finding]:
         return await check_access(
@@ -180,6 +184,8 @@ async def check_cluster(
         return [await check_restore(client, namespace, lease)]
 
     async def forbidden() -> list[Finding]:
+        if unseen is not None:
+            raise unseen
         return [await try_policy(client, organization)]
 
     checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
@@ -201,11 +207,14 @@ async def check_cluster(
 
 
 async def _organization(client: KubeClient) -> str | None:
-    """Return a namespace of an organization; None if there is none, or none can be seen."""
-    try:
-        page = await client.list(NAMESPACE, label_selector=ORGANIZATIONS)
-    except KubeError:
-        return None
+    """Return a namespace of an organization; None if there is none.
+
+    Raises
+    ------
+    KubeError
+        When they cannot be listed.
+    """
+    page = await client.list(NAMESPACE, label_selector=ORGANIZATIONS)
     names = (
         each["metadata"]["name"]
         for each in page.items

@@ -224,7 +224,7 @@ def serving_enclave_moves_off_a_cordoned_node(state: RolloutState) -> RolloutPla
     if attempts.ready is not None:
         return _plan(state, serving, newest, "is promoted", active=newest.metadata.name)
     if attempts.live is not None:
-        return _plan(state, serving, newest, newest.status.message or "is starting")
+        return _plan(state, serving, newest, f"is starting. {newest.status.message}".strip())
     return _after_a_failure(state, attempts, serving, newest)
 
 

@@ -119,6 +119,17 @@ async def test_the_account_of_the_operator_asks_for_itself(
     assert "forbidden write" in found.of("pass")
 
 
+async def test_what_the_account_of_the_api_may_not_see_is_not_said_to_be_missing(
+    policed: ApiServer, guarded: Path, tmp_path: Path
+) -> None:
+    account = "system:serviceaccount:cloister-system:cloister-api"
+    found = Diagnosis(rewritten(guarded, tmp_path / "api", user={"as": account}))
+    assert found.of("pass")["rights of cloister-api"].startswith(account)
+    message = found.of("warn")["forbidden write"]
+    assert message.startswith("it could not be checked: ")
+    assert "namespaces" in message
+
+
 async def test_accounts_of_other_names_are_asked_about(policed: ApiServer, guarded: Path) -> None:
     found = Diagnosis(guarded, "--operator-account", "other", "--api-account", "cloister-api")
     assert found.code == 1

@@ -121,6 +121,8 @@ def test_a_request_is_one_trace_to_its_pod(traced: Traced) -> None:
 
     until_sync(looked_up, what="lookups of both programs")
     assert {each.trace_id for each in traced.collector.named("lookup")} == {request.trace_id}
+    (log,) = (traced.installation.folder).glob("**/api*.log")
+    assert all(json.loads(line) for line in log.read_text().splitlines())
     assert traced.collector.requests[0].headers["x-scope-orgid"] == "cloister"
 
 

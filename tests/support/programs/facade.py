@@ -6,6 +6,7 @@ No operator runs: a Container has no status unless `FacadeInstallation.report` w
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -168,10 +169,8 @@ def start_facade(settings: Path) -> Iterator[Facade]:
 def printed_address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Return the address that the facade has printed; empty = not yet."""
     assert_running(process)
-    for line in log.read_text().splitlines():
-        if line.startswith("listening on "):
-            return line.removeprefix("listening on ")
-    return ""
+    found = re.search(r'\blistening on (http://[^\s"]+)', log.read_text())
+    return found[1] if found else ""
 
 
 def assert_running(process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,9 @@ KEY = "tk_" + "a1B2" * 9
         ("-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nx", "[redacted]\nx"),
         ("-----BEGIN PRIVATE KEY-----\ncut off", REDACTED),
         ("https://host/path?token=abcdef&x=1", "https://host/path?token=[redacted]&x=1"),
+        ("POST 201 acme ada.b+c@mail.example.test key 7", "POST 201 acme [redacted] key 7"),
+        ("ghcr.io/acme/web@sha256:ab", "ghcr.io/acme/web@sha256:ab"),
+        ("ssh://git@git.example.com/a", "ssh://git@git.example.com/a"),
         ("Container org-acme/web: TagNotFound", "Container org-acme/web: TagNotFound"),
     ],
 )
