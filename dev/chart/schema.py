@@ -32,6 +32,11 @@ TAKEN_OUT: Final = {
     "DashboardSettings": ("listen",),
 }
 """Settings that the chart makes itself, by their model."""
+MADE_BY_AUTHORITY: Final = {
+    "CertificateSettings": ("issuer",),
+    "OwnAuthoritySettings": ("certificate", "key"),
+}
+"""Required settings that the chart makes with `authority.enabled`, by their model."""
 SQLITE_SENTENCE: Final = (
     "more than one replica needs ledger.postgresql.existingSecret, since SQLite is a file that one "
     "Pod writes"
@@ -60,6 +65,8 @@ def schema() -> Schema:
     definitions: dict[str, Schema] = made["$defs"]
     for name, settings in TAKEN_OUT.items():
         _take_out(definitions[name], settings)
+    for name, settings in MADE_BY_AUTHORITY.items():
+        _make_optional(definitions[name], settings)
     for name, descriptions in _descriptions(definitions):
         for alias, text in descriptions.items():
             if alias in definitions[name]["properties"]:
@@ -82,6 +89,10 @@ def schema_text() -> str:
 def _take_out(definition: Schema, settings: tuple[str, ...]) -> None:
     for name in settings:
         del definition["properties"][name]
+    _make_optional(definition, settings)
+
+
+def _make_optional(definition: Schema, settings: tuple[str, ...]) -> None:
     required = [name for name in definition.get("required", ()) if name not in settings]
     definition.pop("required", None)
     if required:

@@ -100,7 +100,8 @@ class AuthorityValues(ValuesSection):
 
     enabled: bool = False
     """Whether the API signs the certificates of enclaves by it; clients must trust it. Set
-    `operator.settings.apiAddress` and `.signedCertificates` too."""
+    `operator.settings.apiAddress` and `.signedCertificates` too. Other settings of certificates,
+    such as `own.lifetimeSeconds`, are in `api.settings.certificates`."""
     existing_secret: Annotated[str, Field(pattern=OPTIONAL_NAME)] = ""
     """Secret of type kubernetes.io/tls with certificate and key. Empty: the chart makes it once and
     keeps it, under the same condition as `keys.existingSecret`."""

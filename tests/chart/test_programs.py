@@ -235,6 +235,14 @@ def test_a_digest_counts_before_a_tag_and_one_registry_for_all(
         assert container["image"] == reference.format(version=version)
 
 
+def test_certificates_of_the_own_authority_have_settings(helm: Helm) -> None:
+    chosen = {"requestsPerHour": 9, "own": {"lifetimeSeconds": 86_400}}
+    values = FULL | {"api": {"settings": {"certificates": chosen}}}
+    found = json.loads(settings_of(helm.rendered(values), "api"))["certificates"]
+    assert (found["issuer"], found["requestsPerHour"]) == ("own", 9)
+    assert found["own"].keys() == {"certificate", "key", "lifetimeSeconds"}
+
+
 def test_an_image_may_have_a_registry_of_its_own(helm: Helm) -> None:
     images = {
         name: {"registry": f"{name}.example.com", "digest": f"sha256:{'e' * 64}"}

@@ -113,6 +113,10 @@ def test_a_wrong_value_is_refused_by_its_name(helm: Helm, path: str, value: Any,
             changed(FULL, "api.settings.certificates", {"issuer": "own"}),
             "authority.enabled and api.settings.certificates both say who signs",
         ),
+        (
+            changed(SQLITE, "api.settings", {"certificates": {"requestsPerHour": 9}}),
+            "api.settings.certificates.issuer is required without authority.enabled",
+        ),
     ],
 )
 def test_what_is_missing_is_said_in_a_sentence(

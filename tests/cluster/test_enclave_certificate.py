@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from cloister_clients.clock import utc_now
+from cloister_crds.lifecycle.state.conditions import condition
 from cloister_operator.enclave import paths
 from dev.cluster import Cluster
 from dev.demo.https_client import Page
@@ -25,7 +26,12 @@ from tests.support.builders.signing_requests import signing_request
 from tests.support.cluster.accounts import account_kubeconfig
 from tests.support.programs.attestation import bound_key, report_data, report_of
 from tests.support.programs.facade import Facade, run_command, start_facade
-from tests.support.programs.operator import CONTAINERS_DOMAIN, Installation, operator_lock
+from tests.support.programs.operator import (
+    CONTAINERS_DOMAIN,
+    Installation,
+    condition_of,
+    operator_lock,
+)
 from tests.support.programs.published_settings import publish
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
@@ -183,6 +189,30 @@ def test_the_certificate_is_verified_with_the_installations_authority(
     assert page.certificate_names == (container.status.domain,)
     first = installation.enclaves("web")[0]
     assert first.spec.signed_certificate
+
+
+def test_an_expired_certificate_is_reported_without_the_api(
+    installation: Installation, pages: PageServices, api: RestartableApi
+) -> None:
+    authority = api.authority
+    serial = verified(pages, installation, authority).serial
+    api.stop()
+    container = installation.wait_for("web", "Reconciling", reason="CertificateExpired", within=180)
+    ready, valid = condition_of(container, "Ready"), condition_of(container, "CertificateValid")
+    assert ready is not None
+    assert valid is not None
+    assert (ready["status"], valid["status"]) == ("False", "False")
+    assert "it expired at " in ready["message"]
+    assert "connection refused" in ready["message"]
+    assert condition(installation.enclaves("web")[0].status.conditions, "CertificateValid")
+    events = installation.objects("events.events.k8s.io")
+    (event,) = (each for each in events if each["reason"] == "CertificateExpired")
+    assert (event["type"], event["regarding"]["kind"]) == ("Warning", "Container")
+    api.start()
+    installation.wait_for("web", "Ready", within=PATIENCE)
+    assert verified(pages, installation, authority).serial != serial
+    (enclave,) = installation.enclaves("web")
+    assert condition(enclave.status.conditions, "CertificateValid") is None
 
 
 def attested(pages: PageServices, installation: Installation, name: str) -> tuple[Page, str]:

@@ -44,14 +44,18 @@ a JSON object with `settings` and `files`.
 {{- $_ := set $own "dashboard" (merge $place $settings.dashboard) -}}
 {{- end -}}
 {{- if .Values.authority.enabled -}}
-{{- if $settings.certificates -}}
-{{- fail "authority.enabled and api.settings.certificates both say who signs the certificates of enclaves: remove one of them" -}}
+{{- $given := $settings.certificates | default dict -}}
+{{- $named := $given.own | default dict -}}
+{{- if or $given.issuer $given.acme $named.certificate $named.key -}}
+{{- fail "authority.enabled and api.settings.certificates both say who signs the certificates of enclaves: with it leave out issuer, acme, own.certificate and own.key" -}}
 {{- end -}}
 {{- $secret := include "cloister.authority" . -}}
 {{- $_ := set $own "certificates" (dict "issuer" "own" "own" (dict
   "certificate" (dict "secret" $secret "key" "tls.crt")
   "key" (dict "secret" $secret "key" "tls.key")
 )) -}}
+{{- else if and $settings.certificates (not $settings.certificates.issuer) -}}
+{{- fail "api.settings.certificates.issuer is required without authority.enabled: own or acme" -}}
 {{- end -}}
 {{- include "cloister.program" (dict "own" $own "settings" $settings) -}}
 {{- end -}}

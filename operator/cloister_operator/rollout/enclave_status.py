@@ -26,10 +26,13 @@ from cloister_operator.rollout.pod_facts import (
     PodPhase,
     boot_failure,
     boot_stages,
+    expired_certificate,
     measurement_failure,
     sidecar_failure,
 )
 
+CERTIFICATE_VALID = "CertificateValid"
+"""Condition of an enclave whose certificate has expired; it has none while all is well."""
 CRASHES = 5
 """Restarts in the kubelet's backoff (about five minutes) after which a boot has failed."""
 STEADY = timedelta(seconds=10)
@@ -123,7 +126,8 @@ def evaluate_enclave(
         return _failed(enclave, facts, *failure, now=now)
     phase = _phase(before, pod, now)
     reason, message = ("", "") if phase is EnclavePhase.READY else _wait(pod, missing)
-    return _settled(enclave, facts, phase, reason, message, now=now)
+    expired = expired_certificate(pod)
+    return _settled(enclave, facts, phase, reason, message, expired=expired, now=now)
 
 
 def reevaluate_after(
@@ -428,6 +432,7 @@ def _settled(
     reason: str,
     message: str,
     *,
+    expired: str,
     now: datetime,
 ) -> EnclaveStatus:
     is_up = phase in {EnclavePhase.STARTED, EnclavePhase.READY}
@@ -436,6 +441,14 @@ def _settled(
     findings = [ConditionUpdate("Ready", ready, reason or usual, message)]
     if not ready:
         findings.append(ConditionUpdate("Reconciling", status=True, reason=reason or usual))
+    elif expired:
+        # It stays Healthy: what runs in it does, and rollouts judge that.
+        text = f"Clients refuse the certificate: {expired}. The enclave continues to request one."
+        findings.append(
+            ConditionUpdate(
+                CERTIFICATE_VALID, status=False, reason="CertificateExpired", message=text
+            )
+        )
     return facts.model_copy(
         update={
             "observed_generation": enclave.metadata.generation,

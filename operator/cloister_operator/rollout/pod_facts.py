@@ -119,11 +119,21 @@ STAGES = (
 """All stages, in order."""
 _SIDECAR_REASONS = {65: "ModelInvalid", 66: "ModelNotFound"}
 """Reasons of our sidecars that exited, by exit code, as the guest's package `models` has them."""
+_EXPIRED = "CertificateExpired: "
+"""Beginning of the termination message of ``guest certificate`` after an expiry. It exits again
+once a certificate follows."""
 _MISMATCH = "MeasurementMismatch"
 _REASONS = frozenset({"BootFailed", "HealthcheckFailed", _MISMATCH, *_SIDECAR_REASONS.values()})
 _NOT_MEASURED = (67, "not what was measured")
 """Exit code and message of a part of the guest, as the guest's package `measured` has them."""
 _DETAIL_LIMIT = 4096
+
+
+def expired_certificate(pod: PodFacts | None) -> str:
+    """Return when the certificate of an enclave expired and why it has no new one; empty if not."""
+    messages = (each.exit_message for each in (pod.sidecars if pod is not None else ()))
+    found = next((each for each in messages if each.startswith(_EXPIRED)), "")
+    return found.removeprefix(_EXPIRED).strip()[:_DETAIL_LIMIT]
 
 
 def boot_failure(pod: PodFacts) -> tuple[str, str] | None:

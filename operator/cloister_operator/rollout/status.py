@@ -34,6 +34,7 @@ from cloister_operator.rollout.cleanup import (
     ssh_enclave,
 )
 from cloister_operator.rollout.decision import CreateEnclave, move
+from cloister_operator.rollout.enclave_status import CERTIFICATE_VALID
 from cloister_operator.rollout.gateway_routes import routed_condition
 from cloister_operator.rollout.rollout_state import RolloutState, has_failed
 
@@ -339,9 +340,13 @@ def _conditions(
     routed = routed_condition(state, routed_hostnames(state, plan))
     # Ready means all that spec requests, and that includes the routes to it.
     unrouted = routed if routed is not None and plan.settled and not routed.status else None
+    expired = (
+        condition(serving.status.conditions, CERTIFICATE_VALID) if serving is not None else None
+    )
+    blocked = unrouted or (expired if plan.settled else None)
     found = [
-        ConditionUpdate("Ready", status=False, reason=unrouted.reason, message=unrouted.message)
-        if unrouted is not None
+        ConditionUpdate("Ready", status=False, reason=blocked.reason, message=blocked.message)
+        if blocked is not None
         else ConditionUpdate("Ready", plan.settled, plan.reason, plan.message)
     ]
     if serving is not None and _is_reached(state, serving):
@@ -358,6 +363,12 @@ def _conditions(
         found.append(replace(found[0], type="Reconciling", status=True))
     if routed is not None:
         found.append(routed)
+    if expired is not None:
+        found.append(
+            ConditionUpdate(
+                CERTIFICATE_VALID, status=False, reason=expired.reason, message=expired.message
+            )
+        )
     found += _domain_condition(state, shown)
     host = find_host(shown.host, state.observed.hosts) if shown is not None else None
     if shown is not None and host is not None:

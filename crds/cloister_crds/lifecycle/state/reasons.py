@@ -55,6 +55,11 @@ _TRANSIENT = (
         "Wait; if it persists, ask the administrator: the conditions of the Host have details.",
     ),
     _transient(
+        "CertificateExpired",
+        "The certificate of the enclave has expired, and the API signs no new one.",
+        "Ask the administrator to bring the API back; the message has why it signs none.",
+    ),
+    _transient(
         "ClusterUnavailable",
         "The API server did not respond.",
         "Wait; if it persists, ask the administrator.",

@@ -1,5 +1,6 @@
 """The status of an attempt: each course of a Pod, and what must not be mistaken for one."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -52,6 +53,24 @@ def test_without_an_address_of_the_api_it_says_what_it_waits_for() -> None:
     assert given_up.reason == "ProgressDeadlineExceeded"
     assert given_up.message.endswith(missing)
     assert evaluate_enclave(fresh(), pod_of(up()), NOW, SETTINGS, missing=missing).reason == ""
+
+
+def test_an_expired_certificate_is_a_condition_until_it_is_renewed() -> None:
+    def status_with(message: str) -> EnclaveStatus:
+        car = PodContainer("certificate", ContainerStateName.RUNNING, exit_message=message)
+        pod = replace(pod_of(up(ready=True)), sidecars=(car,))
+        serving = fresh().model_copy(update={"status": EnclaveStatus(phase=EnclavePhase.READY)})
+        return evaluate_enclave(serving, pod, NOW, SETTINGS)
+
+    status = status_with("CertificateExpired: it expired at 2026-11-28T00:00:00Z: nobody signs")
+    assert (status.phase, status.reason) == (EnclavePhase.READY, "")
+    assert holds(status.conditions, "Ready")
+    found = condition(status.conditions, "CertificateValid")
+    assert found is not None
+    assert (found.status, found.reason) == (ConditionStatus.FALSE, "CertificateExpired")
+    assert "expired at 2026-11-28T00:00:00Z: nobody signs." in found.message
+    for other in ("", "the API returned 503"):
+        assert condition(status_with(other).conditions, "CertificateValid") is None
 
 
 def test_without_a_pod_it_is_pending() -> None:

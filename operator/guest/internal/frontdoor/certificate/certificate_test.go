@@ -203,6 +203,42 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 	}
 }
 
+func TestAnExpiryIsReportedOnceAndSoIsItsEnd(t *testing.T) {
+	it := newSidecar(t, newAPI(t))
+	if err := it.runs(1); err != nil {
+		t.Fatal(err)
+	}
+	failing := repeat(respond(503, 0, map[string]string{"error": "nobody signs here"}))
+	it.api.answers = failing
+	if err := it.runs(20); !errors.Is(err, errPatience) {
+		t.Fatalf("returned %v", err)
+	}
+	message := func() string {
+		text, err := os.ReadFile(it.spec.TerminationFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if said := message(); !strings.HasPrefix(said, "CertificateExpired: it expired at ") || !strings.HasSuffix(said, "nobody signs here") {
+		t.Errorf("termination message %q", said)
+	}
+	if status := it.status(t); status.NotAfter == nil || !status.NotAfter.Before(it.clock) {
+		t.Errorf("status %+v", status)
+	}
+	it.api.answers = failing
+	if err := it.runs(9); err != nil {
+		t.Errorf("returned %v for the second time", err)
+	}
+	it.api.answers = nil
+	if err := it.runs(9); !errors.Is(err, errRenewed) || message() != "" {
+		t.Errorf("returned %v with %q", err, message())
+	}
+	if err := it.runs(2); err != nil {
+		t.Errorf("returned %v after the renewal", err)
+	}
+}
+
 func TestARefusalDiscardsTheRequest(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusConflict} {
 		it := newSidecar(t, newAPI(t))

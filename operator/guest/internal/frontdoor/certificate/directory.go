@@ -48,7 +48,7 @@ type Status struct {
 	Version int `json:"version"`
 	// Message is the last error; empty if there is none.
 	Message string `json:"message"`
-	// NotAfter is when the certificate expires; nil if there is none.
+	// NotAfter is when the last certificate expires or expired; nil if there was none.
 	NotAfter *time.Time `json:"notAfter"`
 	// NextAt is the time of the next request to the API.
 	NextAt time.Time `json:"nextAt"`

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"cloister.dev/guest/internal/evidence/collateral"
@@ -48,15 +49,24 @@ type runner struct {
 	next time.Time
 	// reported is the reason with which it last exited.
 	reported string
+	// notAfter is when the last certificate expires or expired; nil if there was none.
+	notAfter *time.Time
 }
 
 // errPatience is returned if there was no certificate for too long.
 var errPatience = errors.New("no certificate yet")
 
+// errRenewed is returned if a certificate follows an expiry that was reported.
+var errRenewed = errors.New("the certificate was renewed")
+
+// expired is the beginning of the termination message after an expiry, which the operator reads.
+const expired = "CertificateExpired: "
+
 // Run maintains a certificate until the context is done. It returns earlier, with the
 // reason as termination message, if it has had none for PatienceSeconds: the kubelet
 // restarts it, and the Pod's status shows the reason. It does so once for each reason.
-// Only a refusal by the API is an error.
+// An expiry is such a reason, and it also returns once a certificate follows, so that the Pod's
+// status shows the expiry no longer. Only a refusal by the API is an error.
 func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 	client, err := apiclient.NewClient(spec.API)
 	if err != nil {
@@ -70,9 +80,9 @@ func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 		go keeper.Run(ctx)
 	}
 	err = newRunner(spec, client, log).run(ctx)
-	if errors.Is(err, errPatience) {
+	if errors.Is(err, errPatience) || errors.Is(err, errRenewed) {
 		// Not an error of ours: with exit code 0 the restart does not count as a crash.
-		log.Error("exiting, to be restarted by the kubelet", "reason", err.Error())
+		log.Warn("exiting, to be restarted by the kubelet", "reason", err.Error())
 		return nil
 	}
 	return err
@@ -95,7 +105,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	if status, err := strictjson.DecodeFile[Status](r.place.path(StatusFile)); err == nil {
-		r.reported = status.Reported
+		r.reported, r.notAfter = status.Reported, status.NotAfter
 	}
 	if r.spec.ShimStore != "" {
 		if err := r.place.linkShimStore(r.spec.ShimStore, r.spec.Hostnames); err != nil {
@@ -137,7 +147,18 @@ func (r *runner) scheduleRenewal(leaf *x509.Certificate) error {
 	if soonest := r.now().Add(settle); r.next.Before(soonest) {
 		r.next = soonest
 	}
-	return r.writeStatus(Status{NotAfter: &leaf.NotAfter, NextAt: r.next})
+	r.notAfter = &leaf.NotAfter
+	reported := r.reported
+	if strings.HasPrefix(reported, expired) {
+		r.reported = ""
+	}
+	if err := r.writeStatus(Status{NextAt: r.next}); err != nil {
+		return err
+	}
+	if r.reported != reported {
+		return errRenewed
+	}
+	return nil
 }
 
 // scheduleRetry schedules another attempt after a failure; it returns an error if there
@@ -154,15 +175,17 @@ func (r *runner) scheduleRetry(key *ecdsa.PrivateKey, reason error, deadline tim
 	r.next = r.now().Add(pause)
 	over := missing != nil && !queued && r.next.After(deadline)
 	refused := said != nil && said.final
-	ends := over && (refused || reason.Error() != r.reported)
-	status := Status{Message: reason.Error(), NextAt: r.next}
+	message := reason.Error()
 	if leaf != nil {
-		status.NotAfter = &leaf.NotAfter
+		r.notAfter = &leaf.NotAfter
+	} else if r.notAfter != nil && r.now().After(*r.notAfter) {
+		message = fmt.Sprintf("%sit expired at %s: %s", expired, r.notAfter.UTC().Format(time.RFC3339), message)
 	}
+	ends := over && (refused || message != r.reported)
 	if ends {
-		r.reported = reason.Error()
+		r.reported = message
 	}
-	if err := r.writeStatus(status); err != nil {
+	if err := r.writeStatus(Status{Message: message, NextAt: r.next}); err != nil {
 		return err
 	}
 	if ends {
@@ -218,7 +241,7 @@ func (r *runner) pause(err error, failures int) time.Duration {
 
 // writeStatus writes the status, and the termination message for the kubelet.
 func (r *runner) writeStatus(status Status) error {
-	status.Version, status.Reported = Version, r.reported
+	status.Version, status.Reported, status.NotAfter = Version, r.reported, r.notAfter
 	if status.Message != "" {
 		r.log.Warn("no new certificate", "reason", status.Message, "next", status.NextAt)
 	}
