@@ -213,8 +213,8 @@ docs: venv ## The documentation as a site, into dist/site (SOURCE=address of the
 	@$(BIN)/python -m dev.docs --uv $(UV) $(if $(SOURCE),--source $(SOURCE))
 
 .PHONY: images
-images: venv ## Build the container images into dist/images (REGISTRY=host/path: and push them)
-	@$(BIN)/python -m dev.images build --uv $(UV) $(if $(REGISTRY),--registry $(REGISTRY))
+images: venv ## Build the container images into dist/images (REGISTRY=host/path: and push them; SOURCE=the repository's address)
+	@$(BIN)/python -m dev.images build --uv $(UV) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(SOURCE),--source $(SOURCE))
 
 .PHONY: earlier
 earlier: venv ## Build chart and images of the release that tests upgrade from (tests/install/release.toml), once
@@ -225,8 +225,8 @@ images-lock: venv ## Renew images/base.lock, the Debian packages of the images' 
 	@$(BIN)/python -m dev.images lock
 
 .PHONY: release
-release: venv ## A release into a registry and a folder (VERSION=…, REGISTRY=host/path, OUTPUT=folder, DOWNLOADS=its address; signed by COSIGN_KEY)
-	@$(BIN)/python -m dev.release $(or $(VERSION),$(error name the version: make release VERSION=0.3.0-rc.1 REGISTRY=host/path)) --uv $(UV) --registry $(or $(REGISTRY),$(error name the registry: make release VERSION=$(VERSION) REGISTRY=host/path)) $(if $(OUTPUT),--output $(OUTPUT)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS))
+release: venv ## A release into a registry and a folder (VERSION=…, REGISTRY=host/path, OUTPUT=folder, DOWNLOADS=its address, SOURCE=the repository's; signed by COSIGN_KEY)
+	@$(BIN)/python -m dev.release $(or $(VERSION),$(error name the version: make release VERSION=0.3.0-rc.1 REGISTRY=host/path)) --uv $(UV) --registry $(or $(REGISTRY),$(error name the registry: make release VERSION=$(VERSION) REGISTRY=host/path)) $(if $(OUTPUT),--output $(OUTPUT)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS)) $(if $(SOURCE),--source $(SOURCE))
 
 .PHONY: bench
 bench: venv ## Run the benchmarks; results as ratios

@@ -22,13 +22,14 @@ def main() -> None:
 @main.command()
 @click.option("--uv", required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--registry", "to", default="", help="Push them there: host/path.")
+@click.option("--source", default="", help="Public address of the repository, for labels.")
 @click.option("--target", default=TARGET, type=click.Path(file_okay=False, path_type=Path))
-def build(uv: Path, to: str, target: Path) -> None:
+def build(uv: Path, to: str, source: str, target: Path) -> None:
     """Build all images, and write `images.lock` with their digests."""
     try:
         progress = Progress()
         tools.prepare(progress)
-        one = Build(target.resolve(), uv, current(), progress)
+        one = Build(target.resolve(), uv, current(source), progress)
         found = one.run()
         if to:
             registry.push(one.layout, found, to, one.release.version)

@@ -1,5 +1,6 @@
 """Builds the released images: first for each architecture, then the index of each."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from dev.cluster import guest
 from dev.cluster.binaries import binary, load
 from dev.cluster.processes import Progress
-from dev.images import sbom, site, tools
+from dev.images import licences, sbom, site, tools
 from dev.images.buildah import PLATFORMS, Store
 from dev.images.debian import BaseSpec, read_lock
 from dev.images.release import ROOT, Release
@@ -18,8 +19,17 @@ BASE = "cloister-base"
 """The base of `cloister`; it is published so that a build can begin with it."""
 IMAGES = ("cloister", "cloister-guest", "cloister-shim")
 """What an installation runs."""
+DESCRIPTIONS = {
+    "cloister": "Operator, API and command line of Cloister",
+    "cloister-guest": "Cloister's program inside every enclave",
+    "cloister-shim": "The proxy in front of the containers of an enclave",
+}
 BASE_TIME = 0
 """Time of the base: its digest follows from its packages alone."""
+
+
+Bills = dict[tuple[str, str], list[sbom.Component]]
+"""What each image is made of, by its name and architecture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +68,50 @@ class Build:
             shutil.rmtree(folder, ignore_errors=True)
         own = site.wheel(self.uv, self.target / "wheel", self.release)
         store = Store(self.target / "store", binary("runc"))
+        bills: Bills = {}
         # The one of this machine's architecture runs in the builds of the others.
         for architecture in sorted(
             self.architectures, key=lambda each: each != tools.architecture()
         ):
             root = Root.of(spec, architecture, self.progress)
             self._base(store, architecture, root)
-            self._cloister(store, architecture, own, spec)
-            self._guest(store, architecture)
-            self._shim(store, architecture, root, spec)
+            packages = read_lock(architecture)
+            debian = sbom.debian_components(spec, packages, root.copyrights(packages))
+            bills["cloister", architecture] = self._cloister(store, architecture, own, debian)
+            bills["cloister-guest", architecture] = self._guest(store, architecture)
+            bills["cloister-shim", architecture] = self._shim(store, architecture, root, debian)
         indexes = {}
         for name in (BASE, *IMAGES):
             self.progress.say(f"writing {name}")
             members = {each: f"localhost/{name}-{each}" for each in self.architectures}
-            indexes[name] = store.write_index(name, members, self.layout, name)
+            indexes[name] = store.write_index(name, members, self.layout, name, self._labels(name))
+            for architecture, digest in members_of(self.layout, indexes[name]).items():
+                if components := bills.get((name, architecture)):
+                    bill = self.target / "sbom" / f"{name}-{architecture}.cdx.json"
+                    image = sbom.Image(name, architecture, digest)
+                    sbom.write(bill, image, self.release, components)
         return indexes
+
+    def _labels(self, name: str) -> dict[str, str]:
+        """Return the labels of an image, which its index has as annotations; the base has none."""
+        described = DESCRIPTIONS.get(name, "")
+        return self.release.labels(name, described) if described else {}
 
     def _base(self, store: Store, architecture: str, root: Root) -> None:
         self._image(
             store, BASE, architecture, lambda to: root.link(to / "base.tar"), time=BASE_TIME
         )
 
-    def _cloister(self, store: Store, architecture: str, own: Path, spec: BaseSpec) -> None:
+    def _cloister(
+        self, store: Store, architecture: str, own: Path, debian: list[sbom.Component]
+    ) -> list[sbom.Component]:
         def fill(to: Path) -> list[sbom.Component]:
             site.install(self.uv, own, architecture, to / "site")
             shutil.copy(ROOT / "dev" / "images" / "bytecode.py", to)
-            (to / "program").mkdir()
-            shutil.copy(ROOT / "images" / "cloister" / "cloister", to / "program")
-            packages = sbom.debian_components(spec, read_lock(architecture))
-            return [*packages, *sbom.python_components(self.uv, to / "site")]
+            (to / "root" / "usr" / "bin").mkdir(parents=True)
+            shutil.copy(ROOT / "images" / "cloister" / "cloister", to / "root" / "usr" / "bin")
+            licences.write_own(to / "root")
+            return [*debian, *sbom.python_components(self.uv, to / "site")]
 
         arguments = {
             "BASE": f"localhost/{BASE}-{architecture}",
@@ -94,17 +119,20 @@ class Build:
             "BUILDPLATFORM": PLATFORMS[tools.architecture()],
             "TARGETPLATFORM": PLATFORMS[architecture],
         }
-        self._image(store, "cloister", architecture, fill, arguments=arguments)
+        return self._image(store, "cloister", architecture, fill, arguments=arguments)
 
-    def _guest(self, store: Store, architecture: str) -> None:
+    def _guest(self, store: Store, architecture: str) -> list[sbom.Component]:
         def fill(to: Path) -> list[sbom.Component]:
-            (to / "root").mkdir()
-            built = to / "root" / "guest"
-            return sbom.go_components(guest.build(guest.MODULE, built, architecture=architecture))
+            licences.write_own(to / "root")
+            built = guest.build(guest.MODULE, to / "root" / "guest", architecture=architecture)
+            folders = licences.module_folders(guest.MODULE, ".", architecture)
+            return sbom.go_components(built, folders, to / "root")
 
-        self._image(store, "cloister-guest", architecture, fill)
+        return self._image(store, "cloister-guest", architecture, fill)
 
-    def _shim(self, store: Store, architecture: str, root: Root, spec: BaseSpec) -> None:
+    def _shim(
+        self, store: Store, architecture: str, root: Root, debian: list[sbom.Component]
+    ) -> list[sbom.Component]:
         def fill(to: Path) -> list[sbom.Component]:
             programs = to / "root" / "usr" / "bin"
             programs.mkdir(parents=True)
@@ -116,10 +144,12 @@ class Build:
             root.write_authorities(to / "root")
             (to / "root" / "tmp").mkdir()
             (to / "root" / "tmp").chmod(0o1777)
-            trusted = [each for each in read_lock(architecture) if each.name == "ca-certificates"]
-            return [*sbom.debian_components(spec, trusted), *sbom.go_components(caddy)]
+            licences.write_own(to / "root")
+            trusted = [each for each in debian if each["name"] == "ca-certificates"]
+            folders = licences.module_folders(module.folder, package, architecture)
+            return [*trusted, *sbom.go_components(caddy, folders, to / "root")]
 
-        self._image(store, "cloister-shim", architecture, fill)
+        return self._image(store, "cloister-shim", architecture, fill)
 
     def _image(
         self,
@@ -130,16 +160,13 @@ class Build:
         *,
         time: int | None = None,
         arguments: dict[str, str] | None = None,
-    ) -> None:
-        """Fill the folder that a Dockerfile copies from, and build its image and bill."""
+    ) -> list[sbom.Component]:
+        """Fill the folder that a Dockerfile copies from, build its image, and return its parts."""
         self.progress.say(f"building {name} for {architecture}")
         context = self.target / f"{name}-{architecture}"
         shutil.rmtree(context, ignore_errors=True)
         context.mkdir(parents=True)
         components = fill(context)
-        if components is not None:
-            bill = self.target / "sbom" / f"{name}-{architecture}.cdx.json"
-            sbom.write(bill, name, self.release, components)
         _settle_modes(context)
         store.build(
             f"localhost/{name}-{architecture}",
@@ -148,8 +175,15 @@ class Build:
             architecture=architecture,
             time=self.release.time if time is None else time,
             arguments=arguments,
-            labels=self.release.labels() if time is None else None,
+            labels=self._labels(name),
         )
+        return components or []
+
+
+def members_of(layout: Path, index: str) -> dict[str, str]:
+    """Return the digest of each architecture's image below an index of a layout."""
+    found = json.loads((layout / "blobs" / index.replace(":", "/")).read_text())["manifests"]
+    return {each["platform"]["architecture"]: each["digest"] for each in found}
 
 
 def _settle_modes(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Builds images from Dockerfiles by buildah, without a daemon and without a network."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +59,14 @@ class Store:
             *("--tag", name, "--file", dockerfile, context),
         )
 
-    def write_index(self, name: str, members: Mapping[str, str], layout: Path, tag: str) -> str:
+    def write_index(
+        self,
+        name: str,
+        members: Mapping[str, str],
+        layout: Path,
+        tag: str,
+        annotations: Mapping[str, str],
+    ) -> str:
         """Put images of several architectures under an index, and write it into an OCI layout.
 
         Parameters
@@ -67,6 +75,8 @@ class Store:
             Name of the index in this store, where none has it yet.
         layout
             Folder of the layout (OCI image layout specification).
+        annotations
+            Annotations of the index.
 
         Returns
         -------
@@ -82,7 +92,23 @@ class Store:
         for _, member in sorted(members.items()):
             self._buildah("manifest", "add", name, f"containers-storage:{member}")
         self._buildah("manifest", "push", "--all", "--format=oci", name, f"oci:{layout}:{tag}")
-        entries = json.loads((layout / "index.json").read_text())["manifests"]
-        wanted = "org.opencontainers.image.ref.name"
-        (digest,) = {each["digest"] for each in entries if each["annotations"][wanted] == tag}
-        return str(digest)
+        return _annotate(layout, tag, annotations)
+
+
+def _annotate(layout: Path, tag: str, annotations: Mapping[str, str]) -> str:
+    """Return the digest of an index of a layout, with annotations, which buildah gives it none."""
+    listed = json.loads((layout / "index.json").read_text())
+    wanted = "org.opencontainers.image.ref.name"
+    (entry,) = (each for each in listed["manifests"] if each["annotations"][wanted] == tag)
+    blobs = layout / "blobs" / "sha256"
+    before = blobs / entry["digest"].removeprefix("sha256:")
+    if annotations:
+        content = json.dumps(
+            json.loads(before.read_text()) | {"annotations": dict(annotations)}, sort_keys=True
+        ).encode()
+        before.unlink()
+        digest = hashlib.sha256(content).hexdigest()
+        (blobs / digest).write_bytes(content)
+        entry |= {"digest": f"sha256:{digest}", "size": len(content)}
+        (layout / "index.json").write_text(json.dumps(listed))
+    return str(entry["digest"])

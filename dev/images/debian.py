@@ -52,6 +52,7 @@ class BaseSpec:
     packages: tuple[str, ...]
     excluded: frozenset[str]
     only: dict[str, tuple[str, ...]]
+    licences: tuple[str, ...]
     drop: tuple[str, ...]
     interpreters: tuple[str, ...]
 
@@ -74,6 +75,7 @@ class BaseSpec:
             packages=tuple(found["packages"]),
             excluded=frozenset(name for group in found["excluded"].values() for name in group),
             only={name: tuple(paths) for name, paths in found["paths"]["only"].items()},
+            licences=tuple(found["paths"]["licences"]),
             drop=tuple(found["paths"]["drop"]),
             interpreters=tuple(found["paths"]["interpreters"]),
         )

@@ -5,13 +5,22 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dev.cluster.binaries import cache_folder
 from dev.cluster.processes import Progress
 from dev.images import debian, rootfs
-from dev.images.debian import BaseSpec
+from dev.images.debian import BaseSpec, LockedPackage
+from dev.images.errors import ImageError
+
+AUTHORITIES = (
+    rootfs.BUNDLE,
+    f"{rootfs.DOCUMENTS}ca-certificates/copyright",
+    "usr/share/common-licenses/MPL-2.0",
+)
+"""The public certificate authorities, and their licence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +58,36 @@ class Root:
             shutil.copy(self.tar, to)
 
     def write_authorities(self, folder: Path) -> None:
-        """Write the public certificate authorities into another image's root."""
+        """Write the public certificate authorities into another image's root, with licences."""
         with tarfile.open(self.tar) as archive:
-            stream = archive.extractfile(rootfs.BUNDLE)
-            assert stream is not None
-            path = folder / rootfs.BUNDLE
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(stream.read())
+            for name in AUTHORITIES:
+                stream = archive.extractfile(name)
+                assert stream is not None
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(stream.read())
+
+    def copyrights(self, packages: Iterable[LockedPackage]) -> dict[str, str]:
+        """Return the copyright file of each package, by its name.
+
+        Raises
+        ------
+        ImageError
+            When one has none: then nobody may pass it on.
+        """
+        found = {}
+        with tarfile.open(self.tar) as archive:
+            members = {each.name: each for each in archive}
+            for each in packages:
+                folder = f"{rootfs.DOCUMENTS}{each.name}"
+                if folder in members and members[folder].issym():
+                    folder = f"{rootfs.DOCUMENTS}{members[folder].linkname}"
+                file = members.get(f"{folder}/copyright")
+                stream = archive.extractfile(file) if file is not None else None
+                if stream is None:
+                    raise ImageError(f"the package {each.name} has no file with its licence")
+                found[each.name] = stream.read().decode("utf-8", "replace")
+        return found
 
 
 def _key() -> str:

@@ -16,6 +16,7 @@ USER = 65532
 MERGED = ("bin", "sbin", "lib", "lib64")
 """Folders that are links into /usr (Debian, UsrMerge)."""
 TRUST = "usr/share/ca-certificates/"
+DOCUMENTS = "usr/share/doc/"
 BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 WRITTEN = {
     "etc/passwd": f"root:x:0:0:root:/root:/sbin/nologin\n"
@@ -124,6 +125,10 @@ def _merged(at: str) -> str:
 
 
 def _is_kept(spec: BaseSpec, package: str, at: str, entry: Entry) -> bool:
+    # A package may have the folder of its documents from another one, by a link.
+    linked = bool(entry.target) and at == f"{DOCUMENTS}{package}"
+    if linked or any(fnmatch.fnmatchcase(at, pattern) for pattern in spec.licences):
+        return True
     if package in spec.only:
         return at in spec.only[package]
     if any(fnmatch.fnmatchcase(at, pattern) for pattern in spec.drop):

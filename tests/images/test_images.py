@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -159,9 +160,9 @@ def _let_others_read(folder: Path) -> None:
 
 def test_the_bill_lists_every_installed_distribution(built: Build, unpack: Unpack) -> None:
     said = unpack("cloister", HERE).run("-I", "-c", LISTING, entrypoint=["python3"]).stdout
-    bill = json.loads((built.target / "sbom" / f"cloister-{HERE}.cdx.json").read_text())
+    bill = bill_of(built, "cloister")
     purls = [each["purl"] for each in bill["components"]]
-    listed = {each.removeprefix("pkg:pypi/") for each in purls if each.startswith("pkg:pypi/")}
+    listed = {each.partition("/")[2] for each in purls if "pkg:deb" not in each}
     assert len(listed) > 40
     assert set(said.split()) == listed
     locked = {each.name for each in debian.read_lock(HERE)}
@@ -170,12 +171,74 @@ def test_the_bill_lists_every_installed_distribution(built: Build, unpack: Unpac
 
 
 def test_the_bill_of_the_guest_lists_the_modules_of_its_program(built: Build) -> None:
-    bill = json.loads((built.target / "sbom" / f"cloister-guest-{HERE}.cdx.json").read_text())
+    bill = bill_of(built, "cloister-guest")
     program = built.target / f"cloister-guest-{HERE}" / "root" / "guest"
     said = run(["go", "version", "-m", program]).decode()
     modules = set(re.findall(r"\tdep\t(\S+)", said))
     assert modules
     assert {each["name"] for each in bill["components"]} == modules | {"stdlib"}
+
+
+def bill_of(built: Build, name: str) -> dict[str, Any]:
+    """Return the bill of materials of an image of this architecture."""
+    path = built.target / "sbom" / f"{name}-{HERE}.cdx.json"
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_bill_names_the_image_and_for_each_part_licences_and_supplier(
+    built: Build, name: str
+) -> None:
+    bill = bill_of(built, name)
+    described = bill["metadata"]["component"]
+    digest = f"sha256:{described['hashes'][0]['content']}"
+    assert digest == manifests_of(built.layout, name)[HERE]
+    parts = bill["components"]
+    assert [each["name"] for each in parts if not each["licenses"] or not each["supplier"]] == []
+    for each in parts:
+        if each["purl"].startswith("pkg:pypi"):
+            (wheel,) = each["externalReferences"]
+            assert each["hashes"] == wheel["hashes"]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_text_of_every_licence_is_in_the_image(built: Build, unpack: Unpack, name: str) -> None:
+    root = unpack(name, HERE).root
+    own = root / "usr" / "share" / "licenses"
+    assert (own / "cloister" / "LICENSE").is_file()
+    for each in bill_of(built, name)["components"]:
+        kind = each["purl"].partition("/")[0]
+        if kind == "pkg:deb":
+            assert (root / "usr" / "share" / "doc" / each["name"] / "copyright").stat().st_size
+        elif kind == "pkg:golang":
+            assert list((own / f"{each['name']}@{each['version']}").iterdir())
+    for text in root.glob("usr/share/doc/*/copyright"):
+        for named in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text.read_text()):
+            assert (
+                name != "cloister" or (root / "usr" / "share" / "common-licenses" / named).exists()
+            )
+
+
+def test_images_and_their_indexes_say_what_they_are(built: Build) -> None:
+    listed = json.loads((built.layout / "index.json").read_text())["manifests"]
+    for entry in listed:
+        index = json.loads(blob(built, entry["digest"]))
+        if entry["annotations"]["org.opencontainers.image.ref.name"] == BASE:
+            continue
+        annotations = {
+            name.removeprefix("org.opencontainers.image."): text
+            for name, text in index["annotations"].items()
+        }
+        assert annotations.keys() == {"title", "description", "version", "revision", "vendor"}
+        manifest = json.loads(blob(built, index["manifests"][0]["digest"]))
+        labels = json.loads(blob(built, manifest["config"]["digest"]))["config"]["Labels"]
+        assert labels == index["annotations"]
+
+
+def blob(built: Build, digest: str) -> bytes:
+    """Return a blob of the built images."""
+    return (built.layout / "blobs" / digest.replace(":", "/")).read_bytes()
 
 
 def test_a_package_with_another_digest_than_the_locked_one_is_refused(tmp_path: Path) -> None:
