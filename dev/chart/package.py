@@ -1,13 +1,14 @@
 """Makes of the chart what is handed on: a package, and one manifest for those without Helm."""
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 from dev.chart.documents import namespace_text
 from dev.chart.helm import Helm
@@ -16,8 +17,6 @@ from dev.images.release import Release
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "cloister"
 LOCK: Final = "images.lock"
 """Name of the file with digests of images, which `make images` writes, and in the chart."""
-VERSIONS: Final = re.compile(r"^(version|appVersion): .*$", re.MULTILINE)
-"""Lines of Chart.yaml."""
 
 
 def package(images: Path, output: Path, release: Release | None = None) -> Path:
@@ -78,9 +77,14 @@ def _chart(images: Path, release: Release | None) -> Iterator[Path]:
 
 
 def _stamp(chart: Path, release: Release) -> None:
-    """Write the version into Chart.yaml, and give each file the time of the release."""
-    described = chart / "Chart.yaml"
-    text = VERSIONS.sub(rf"\1: {release.version}", described.read_text(encoding="utf-8"))
-    described.write_text(text, encoding="utf-8")
+    """Write version and addresses into Chart.yaml, and give each file the time of the release."""
+    path = chart / "Chart.yaml"
+    described = yaml.safe_load(path.read_text(encoding="utf-8"))
+    described |= {"version": release.version, "appVersion": release.version}
+    if release.source:
+        described |= {"home": release.source, "sources": [release.source]}
+    if "-" in release.version:
+        described["annotations"]["artifacthub.io/prerelease"] = "true"
+    path.write_text(yaml.safe_dump(described, sort_keys=False), encoding="utf-8")
     for path in chart.rglob("*"):
         os.utime(path, (release.time, release.time))

@@ -21,11 +21,12 @@ from dev.release.signing import KEY, Signer
 @click.option("--uv", required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--registry", "to", required=True, help="Push images and chart there: host/path.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="Folder to make.")
+@click.option("--source", default="", help="Public address of the repository.")
 @click.option("--downloads", default="", help="Address at which that folder will be found.")
-def main(version: str, uv: Path, to: str, output: Path | None, downloads: str) -> None:
+def main(version: str, uv: Path, to: str, output: Path | None, source: str, downloads: str) -> None:
     """Release VERSION of this checkout, into a folder and a registry."""
     try:
-        release = current()
+        release = current(source)
         folder = (output or ROOT / "dist" / f"release-{version}").resolve()
         check(look(ROOT, release.version), version, folder)
         signer = Signer.of(os.environ)

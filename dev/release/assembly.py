@@ -14,17 +14,19 @@ from dev.chart.package import manifest as chart_manifest
 from dev.chart.package import package
 from dev.cluster.processes import Progress
 from dev.images import digests, registry
-from dev.images.build import IMAGES, Build
+from dev.images.build import IMAGES, Build, members_of
 from dev.images.release import ROOT, Release
-from dev.release import chart_registry, plugin
+from dev.release import chart_registry, plugin, provenance
 from dev.release.changelog import changes_of
 from dev.release.errors import ReleaseError
-from dev.release.signing import Signer
+from dev.release.signing import Attested, Signer
 from dev.release.verifier import write_programs
 
 CHART: Final = "charts/cloister"
 """Path of the chart below the registry's."""
 SUMS: Final = "SHA256SUMS"
+PROVENANCE: Final = "provenance.json"
+"""The statement about all images and files; with a key the images have it attached as well."""
 MANIFEST_VALUES: Final = {
     "containersDomain": "containers.example.com",
     "keys": {"existingSecret": "cloister-own-keys"},
@@ -99,7 +101,7 @@ class Assembly:
         digests.write(lock, self.release, images, self.to)
         packed = package(lock, folder, self.release)
         layout = folder / ".chart"
-        chart = chart_registry.write_layout(packed, layout, version, time)
+        chart = chart_registry.write_layout(packed, layout, self.release)
         values = folder / ".values.yaml"
         values.write_text(yaml.safe_dump(MANIFEST_VALUES))
         text = chart_manifest(lock, values, NAMESPACE, self.release)
@@ -112,11 +114,23 @@ class Assembly:
         archive = folder / f"kubectl-cloister-{version}.tar.gz"
         (wheel,) = (build.target / "wheel").glob("*.whl")
         plugin.write_archive(self.uv, wheel, archive, time)
-        krew = plugin.manifest(archive, version, self.downloads)
+        krew = plugin.manifest(archive, version, self.downloads, self.release.source)
         (folder / "krew.yaml").write_text(krew, encoding="utf-8")
         write_programs(folder, version)
+        self._write_provenance(folder, images | {CHART: chart})
         (folder / SUMS).write_text(_sums(folder))
         return chart, layout
+
+    def _write_provenance(self, folder: Path, pushed: dict[str, str]) -> None:
+        """Write where all files and what is pushed come from."""
+        lines = (line.split("  ") for line in _sums(folder).splitlines())
+        subjects = {name: digest for digest, name in lines}
+        subjects |= {
+            f"{self.to}/{name}": digest.removeprefix("sha256:") for name, digest in pushed.items()
+        }
+        described = provenance.predicate(self.release, self.to, self.downloads)
+        text = json.dumps(provenance.statement(subjects, described), indent=1)
+        (folder / PROVENANCE).write_text(text + "\n")
 
     def _is_free(self, repository: str, digest: str) -> None:
         """Raise when the registry has something else of this version."""
@@ -132,22 +146,20 @@ class Assembly:
     ) -> None:
         signer = self.signer
         assert signer is not None
+        described = folder / ".predicate.json"
+        statement = json.loads((folder / PROVENANCE).read_text())
+        described.write_text(json.dumps(statement["predicate"]))
         for reference in references:
             self.progress.say(f"signing {reference}")
             signer.sign(reference)
+            signer.attest(reference, Attested.PROVENANCE, described)
         for name in IMAGES:
-            for architecture, digest in _members(build.layout, images[name]).items():
+            for architecture, digest in members_of(build.layout, images[name]).items():
                 bill = folder / f"{name}-{architecture}.cdx.json"
-                signer.attest(f"{self.to}/{name}@{digest}", bill)
+                signer.attest(f"{self.to}/{name}@{digest}", Attested.BILL, bill)
+        described.unlink()
         signer.sign_file(folder / SUMS, folder / f"{SUMS}.sigstore.json")
         (folder / "cosign.pub").write_text(signer.public_key())
-
-
-def _members(layout: Path, index: str) -> dict[str, str]:
-    """Return the digest of each architecture's image below an index."""
-    blob = layout / "blobs" / index.replace(":", "/")
-    found = json.loads(blob.read_text())["manifests"]
-    return {each["platform"]["architecture"]: each["digest"] for each in found}
 
 
 def _sums(folder: Path) -> str:

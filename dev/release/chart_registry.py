@@ -14,29 +14,29 @@ from typing import Any, Final
 
 import yaml
 
+from dev.images.release import Release
+
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 CONFIG: Final = "application/vnd.cncf.helm.config.v1+json"
 CONTENT: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
-def write_layout(package: Path, layout: Path, tag: str, time: int) -> str:
+def write_layout(package: Path, layout: Path, release: Release) -> str:
     """Write a chart into an OCI layout of its own, and return the digest of its manifest.
 
     Parameters
     ----------
     layout
         Folder to make (OCI image layout specification).
-    time
-        Time of its creation, in seconds of Unix time.
+    release
+        The version is the chart's tag.
     """
     content = package.read_bytes()
     metadata = _metadata(content)
-    made = datetime.fromtimestamp(time, UTC)
-    annotations = {
+    made = datetime.fromtimestamp(release.time, UTC)
+    annotations = release.labels(metadata["name"], metadata["description"]) | {
         "org.opencontainers.image.created": made.isoformat().replace("+00:00", "Z"),
-        "org.opencontainers.image.description": metadata["description"],
-        "org.opencontainers.image.title": metadata["name"],
-        "org.opencontainers.image.version": metadata["version"],
+        "org.opencontainers.image.licenses": "Apache-2.0",
     }
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -48,7 +48,7 @@ def write_layout(package: Path, layout: Path, tag: str, time: int) -> str:
         "annotations": annotations,
     }
     entry = _blob(blobs, MANIFEST, json.dumps(manifest, sort_keys=True).encode())
-    named = entry | {"annotations": {"org.opencontainers.image.ref.name": tag}}
+    named = entry | {"annotations": {"org.opencontainers.image.ref.name": release.version}}
     index = {"schemaVersion": 2, "manifests": [named]}
     (layout / "index.json").write_text(json.dumps(index))
     (layout / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))

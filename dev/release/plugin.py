@@ -51,7 +51,7 @@ def write_archive(uv: Path, wheel: Path, archive: Path, time: int) -> None:
     archive.write_bytes(gzip.compress(packed.getvalue(), mtime=time))
 
 
-def manifest(archive: Path, version: str, downloads: str) -> str:
+def manifest(archive: Path, version: str, downloads: str, source: str = "") -> str:
     """Return the manifest for krew (https://krew.sigs.k8s.io).
 
     Parameters
@@ -59,6 +59,8 @@ def manifest(archive: Path, version: str, downloads: str) -> str:
     downloads
         Address of the folder that has it; empty = where it will be is not known, so that it can
         be installed from the file alone.
+    source
+        Public address of the repository; empty = not known. The index of krew wants one.
     """
     base = f"{downloads.rstrip('/')}/" if downloads else ""
     document = {
@@ -67,6 +69,7 @@ def manifest(archive: Path, version: str, downloads: str) -> str:
         "metadata": {"name": "cloister"},
         "spec": {
             "version": f"v{version}",
+            **({"homepage": source} if source else {}),
             "shortDescription": "Check and explain an installation of Cloister",
             "description": DESCRIPTION,
             "caveats": "It needs Python 3.11 or newer as python3.\n",

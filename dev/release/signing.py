@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,13 @@ NO_SERVICES: Final = {
 """Configuration of a signature without a transparency log and without time stamps."""
 SHOWN: Final = 1000
 """Characters of what cosign said that an error shows."""
+
+
+class Attested(StrEnum):
+    """What is attached to an image, signed, by cosign's word for it."""
+
+    BILL = "cyclonedx"
+    PROVENANCE = "slsaprovenance1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +99,22 @@ class Signer:
         """
         self._with_services_off("sign", "--recursive", *_way_to(reference), reference)
 
-    def attest(self, reference: str, bill: Path) -> None:
-        """Attach a bill of materials to an image, signed.
+    def attest(self, reference: str, what: Attested, predicate: Path) -> None:
+        """Attach a document about an image or a chart to it, signed.
 
         Parameters
         ----------
         reference
             ``host/path@digest``.
+        predicate
+            File with the document.
 
         Raises
         ------
         ReleaseError
             When the key cannot be used or the registry refuses.
         """
-        said = ("--predicate", str(bill), "--type", "cyclonedx")
+        said = ("--predicate", str(predicate), "--type", what)
         self._with_services_off("attest", *said, *_way_to(reference), reference)
 
     def sign_file(self, path: Path, bundle: Path) -> None:
@@ -125,17 +135,17 @@ class Signer:
             _cosign(command, *asked, *arguments)
 
 
-def verify_command(reference: str, public_key: Path, *, bill: bool = False) -> list[str]:
+def verify_command(reference: str, public_key: Path, what: Attested | None = None) -> list[str]:
     """Return the words of cosign that verify an image or a chart, as docs/images.md has them.
 
     Parameters
     ----------
     reference
         ``host/path@digest`` or ``host/path:tag``.
-    bill
-        Whether its bill of materials is verified in place of itself.
+    what
+        A document that is attached to it, which is verified in place of itself.
     """
-    command = ["verify-attestation", "--type", "cyclonedx"] if bill else ["verify"]
+    command = ["verify-attestation", "--type", str(what)] if what else ["verify"]
     checked = ["--key", str(public_key), "--insecure-ignore-tlog=true"]
     return [*command, *checked, *_way_to(reference), reference]
 

@@ -50,7 +50,8 @@ def test_a_packaged_chart_knows_the_digests_of_its_images(
 
 def test_a_release_is_packaged_twice_with_the_same_bytes(tmp_path: Path, lock: Path) -> None:
     """Whenever that is, under the name that it is released by."""
-    release = Release("9.9.9-rc.1", "0" * 40, 1_000_000_000)
+    source = "https://git.example.com/cloister"
+    release = Release("9.9.9-rc.1", "0" * 40, 1_000_000_000, source)
     packages = [package(lock, tmp_path / each, release) for each in ("one", "two")]
     assert packages[0].name == "cloister-9.9.9-rc.1.tgz"
     first, second = (each.read_bytes() for each in packages)
@@ -58,6 +59,8 @@ def test_a_release_is_packaged_twice_with_the_same_bytes(tmp_path: Path, lock: P
     said = Helm(tmp_path).run("show", "chart", str(packages[0])).stdout
     described = yaml.safe_load(said)
     assert (described["version"], described["appVersion"]) == ("9.9.9-rc.1", "9.9.9-rc.1")
+    assert (described["home"], described["sources"]) == (source, [source])
+    assert described["annotations"]["artifacthub.io/prerelease"] == "true"
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(RELEASED), encoding="utf-8")
     text = manifest(lock, values, "elsewhere", release)

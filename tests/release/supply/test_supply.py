@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,10 @@ from dev.cluster.binaries import binary
 from dev.images import digests
 from dev.images import registry as copies
 from dev.images.build import IMAGES
-from dev.images.release import ROOT
-from dev.release import chart_registry
+from dev.images.release import ROOT, Release
+from dev.release import chart_registry, provenance
 from dev.release.errors import ReleaseError
-from dev.release.signing import KEY, PASSWORD, Signer, verify_command
+from dev.release.signing import KEY, PASSWORD, Attested, Signer, verify_command
 from tests.support.programs.helm import Helm
 from tests.support.servers.registry import Registry, image_index, registry
 
@@ -57,10 +58,12 @@ def signer(keys: Path) -> Signer:
     return found
 
 
-def verified(reference: str, key: Path, *, bill: bool = False) -> subprocess.CompletedProcess[str]:
+def verified(
+    reference: str, key: Path, what: Attested | None = None
+) -> subprocess.CompletedProcess[str]:
     """Verify as a user does."""
     return subprocess.run(
-        [binary("cosign"), *verify_command(reference, key, bill=bill)],
+        [binary("cosign"), *verify_command(reference, key, what)],
         capture_output=True,
         text=True,
         check=False,
@@ -139,18 +142,34 @@ def test_a_bill_of_materials_is_attested(
 ) -> None:
     public = keys / "cosign.pub"
     _, member = index_of_two(served, "billed")
-    assert verified(member, public, bill=True).returncode != 0
-    signer.attest(member, bill_of(tmp_path, "pyyaml"))
-    done = verified(member, public, bill=True)
+    assert verified(member, public, Attested.BILL).returncode != 0
+    signer.attest(member, Attested.BILL, bill_of(tmp_path, "pyyaml"))
+    done = verified(member, public, Attested.BILL)
     assert done.returncode == 0, done.stderr
     assert predicate(done.stdout)["components"][0]["purl"] == "pkg:pypi/pyyaml@1"
 
 
-def predicate(output: str) -> dict[str, list[dict[str, str]]]:
-    """Return the bill in what cosign prints of an attestation."""
+def test_the_provenance_of_an_image_is_attested(
+    served: Registry, signer: Signer, keys: Path, tmp_path: Path
+) -> None:
+    """By the commit and the locks; a bill of materials is not taken for it."""
+    index, member = index_of_two(served, "traced")
+    release = Release("1.2.3", "0" * 40, 0, "https://git.example.com/cloister")
+    path = tmp_path / "predicate.json"
+    path.write_text(json.dumps(provenance.predicate(release, "registry.example.com/x", "")))
+    signer.attest(index, Attested.PROVENANCE, path)
+    done = verified(index, keys / "cosign.pub", Attested.PROVENANCE)
+    assert done.returncode == 0, done.stderr
+    assert predicate(done.stdout) == json.loads(path.read_text())
+    assert verified(index, keys / "cosign.pub", Attested.BILL).returncode != 0
+    assert verified(member, keys / "cosign.pub", Attested.PROVENANCE).returncode != 0
+
+
+def predicate(output: str) -> dict[str, Any]:
+    """Return the document in what cosign prints of an attestation."""
     (line,) = output.splitlines()
     statement = json.loads(base64.b64decode(json.loads(line)["payload"]))
-    found: dict[str, list[dict[str, str]]] = statement["predicate"]
+    found: dict[str, Any] = statement["predicate"]
     return found
 
 
@@ -162,7 +181,9 @@ def test_the_chart_in_a_registry_is_signed_and_pulled(
     assert made.returncode == 0, made.stderr
     (package,) = tmp_path.glob("*.tgz")
     version = package.stem.removeprefix("cloister-")
-    digest = chart_registry.write_layout(package, tmp_path / "layout", version, 1_000_000_000)
+    digest = chart_registry.write_layout(
+        package, tmp_path / "layout", Release(version, "0" * 40, 0)
+    )
     assert copies.digest_of(f"{repository}:{version}") == ""
     copies.push_one(tmp_path / "layout", version, repository, version)
     assert copies.digest_of(f"{repository}:{version}") == digest
@@ -197,8 +218,8 @@ def test_the_images_of_make_images_are_signed_with_their_bills(
         for each in json.loads(index.read_text())["manifests"]:
             member = f"{to}/{name}@{each['digest']}"
             bill = BUILT / "sbom" / f"{name}-{each['platform']['architecture']}.cdx.json"
-            signer.attest(member, bill)
-            done = verified(member, public, bill=True)
+            signer.attest(member, Attested.BILL, bill)
+            done = verified(member, public, Attested.BILL)
             assert done.returncode == 0, done.stderr
             assert (
                 predicate(done.stdout)["components"] == json.loads(bill.read_text())["components"]
@@ -235,9 +256,10 @@ def test_without_a_key_nothing_is_signed() -> None:
 def test_the_manual_has_the_words_that_verify() -> None:
     """The commands of docs/images.md are those that these tests run."""
     page = " ".join(PAGE.read_text().replace("\\\n", " ").split())
-    for bill, reference in (
-        (False, "$registry/$what:$version"),
-        (True, "$registry/cloister@$digest"),
+    for what, reference in (
+        (None, "$registry/$what:$version"),
+        (Attested.BILL, "$registry/cloister@$digest"),
+        (Attested.PROVENANCE, "$registry/cloister:$version"),
     ):
-        words = verify_command(reference, Path("cosign.pub"), bill=bill)
+        words = verify_command(reference, Path("cosign.pub"), what)
         assert " ".join(["cosign", *words]) in page

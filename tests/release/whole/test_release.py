@@ -25,8 +25,8 @@ from dev.cluster.binaries import binary
 from dev.cluster.images import Image, push
 from dev.demo import repository
 from dev.images.release import ROOT
-from dev.release.assembly import CHART, SUMS
-from dev.release.signing import KEY, PASSWORD, verify_command
+from dev.release.assembly import CHART, PROVENANCE, SUMS
+from dev.release.signing import KEY, PASSWORD, Attested, verify_command
 from dev.release.verifier import TARGETS
 from tests.support.cluster.clusters import session_name
 from tests.support.programs.helm import objects
@@ -165,7 +165,7 @@ def test_a_release_has_all_of_its_parts_and_is_signed(
         for architecture in ("amd64", "arm64")
     }
     listed = {
-        *(f"cloister-{VERSION}.tgz", "install.yaml", "images.lock", "CHANGES.md"),
+        *(f"cloister-{VERSION}.tgz", "install.yaml", "images.lock", "CHANGES.md", PROVENANCE),
         *(f"kubectl-cloister-{VERSION}.tar.gz", "krew.yaml", *bills),
         *(f"cloister-verify-{VERSION}-{system}-{machine}" for system, machine in TARGETS),
     }
@@ -176,10 +176,15 @@ def test_a_release_has_all_of_its_parts_and_is_signed(
         assert hashlib.sha256((made.output / name).read_bytes()).hexdigest() == wanted
     assert (made.output / "cosign.pub").read_text() == (keys / "cosign.pub").read_text()
     for what in ("cloister", "cloister-guest", "cloister-shim", CHART):
-        command = verify_command(f"{registry}/{what}:{VERSION}", keys / "cosign.pub")
-        run(binary("cosign"), *command, cwd=made.output)
+        for attested in (None, Attested.PROVENANCE):
+            command = verify_command(f"{registry}/{what}:{VERSION}", keys / "cosign.pub", attested)
+            run(binary("cosign"), *command, cwd=made.output)
     blob = ("verify-blob", "--key", keys / "cosign.pub", "--insecure-ignore-tlog=true")
     run(binary("cosign"), *blob, "--bundle", f"{SUMS}.sigstore.json", SUMS, cwd=made.output)
+    provenance = json.loads((made.output / PROVENANCE).read_text())
+    named = {each["name"]: each["digest"]["sha256"] for each in provenance["subject"]}
+    assert named.items() >= {(f, s) for f, s in made.sums().items() if f != PROVENANCE}
+    assert f"{registry}/{CHART}" in named
     krew = yaml.safe_load((made.output / "krew.yaml").read_text())
     (platform,) = krew["spec"]["platforms"]
     archive = f"kubectl-cloister-{VERSION}.tar.gz"
@@ -327,7 +332,9 @@ def values(
 def installed(made: Made, registry: str, shell: Shell, values: dict[str, Any]) -> str:
     """Provide an installation by the lines of README.md; what they said."""
     lines = block("README.md", "helm install cloister oci://")
-    own = {rf"(?m)^{name}: .*$": f"{name}: {json.dumps(value)}" for name, value in values.items()}
+    own = {
+        rf"(?m)^(# )?{name}: .*$": f"{name}: {json.dumps(value)}" for name, value in values.items()
+    }
     given = own | {
         re.escape(PLACE): registry,
         rf"--version {re.escape(PAGES_VERSION)}": f"--version {VERSION}",

@@ -46,7 +46,9 @@ def test_an_archive_is_the_same_twice_and_locks_all_that_it_installs(tmp_path: P
 
 def test_the_manifest_names_the_archive_by_its_sum(tmp_path: Path) -> None:
     archive = archive_of(tmp_path)
-    document = yaml.safe_load(manifest(archive, "0.2.0", "https://example.com/v0.2.0/"))
+    source = "https://git.example.com/cloister"
+    document = yaml.safe_load(manifest(archive, "0.2.0", "https://example.com/v0.2.0/", source))
+    assert document["spec"]["homepage"] == source
     assert document["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
     assert document["metadata"] == {"name": "cloister"}
     assert document["spec"]["version"] == "v0.2.0"
@@ -56,6 +58,7 @@ def test_the_manifest_names_the_archive_by_its_sum(tmp_path: Path) -> None:
     assert platform["bin"] == "kubectl-cloister"
     alone = yaml.safe_load(manifest(archive, "0.2.0", ""))
     assert alone["spec"]["platforms"][0]["uri"] == "plugin.tar.gz"
+    assert "homepage" not in alone["spec"]
 
 
 def test_a_plugin_that_cannot_install_leaves_nothing_behind(tmp_path: Path) -> None:
