@@ -156,7 +156,8 @@ class OperatorValues(PodValues):
     service_account: AccountValues = AccountValues(name="cloister-operator")
     """Its account."""
     resources: dict[str, Any] = Field(default_factory=lambda: resources("100m", "256Mi"))
-    """Requests and limits of its container; 10,000 Containers need 700 MiB."""
+    """Requests and limits of its container (docs/operations/sizing.md); 10,000 Containers took
+    524 MiB."""
     settings: dict[str, Any] = Field(default_factory=lambda: {"log": {"format": "json"}})
     """Its settings as in docs/operator.md, but for those that the chart makes itself. A setting
     that names a file takes `{secret: NAME, key: KEY}` or `{configMap: NAME, key: KEY}`."""

@@ -88,7 +88,7 @@ def _show(cluster: Cluster) -> None:
     state = "running" if cluster.running else "not running (`up` restarts it)"
     click.echo(
         f"{cluster.name}: {cluster.form}, {state}, registry {cluster.registry}\n"
-        f"  KUBECONFIG={cluster.kubeconfig}"
+        f"  export KUBECONFIG={cluster.kubeconfig} PATH={cluster.bin('kubectl').parent}:$PATH"
     )
 
 
