@@ -1,13 +1,23 @@
 """Secrets, SSH keys, domains, registries and deployments of an organization."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.context import Context
+from cloister_api.context import Context, RelatedServices
 from cloister_api.dashboard.pages.containers import rows_of
-from cloister_api.dashboard.pages.requests import change, context_of, principal_of, render, submit
+from cloister_api.dashboard.pages.requests import (
+    Again,
+    change,
+    context_of,
+    principal_of,
+    render,
+    submit,
+)
 from cloister_api.dashboard.rendering import Form
 from cloister_api.dashboard.rows import domain_rows
 from cloister_api.errors import ApiError, not_found
@@ -23,6 +33,54 @@ from cloister_api.schemas.resources import (
     UpdateDeploymentRequest,
     UpdateSecretRequest,
 )
+
+Service = Callable[[RelatedServices], Any]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def showing(page: Callable[[Request, Form], Awaitable[Response]]) -> Endpoint:
+    """Return the endpoint of a page on which nothing is typed yet."""
+
+    async def show(request: Request) -> Response:
+        return await page(request, Form.fresh())
+
+    return show
+
+
+def creating(action: str, page: Again, of: Service, body: Callable[[Form], Any]) -> Endpoint:
+    """Return the endpoint of the form that creates something of a service.
+
+    Parameters
+    ----------
+    body
+        Returns the body of the same request to the REST API.
+    """
+
+    async def create(request: Request) -> Response:
+        async def do(context: Context, principal: Principal, form: Form) -> str:
+            made = await of(context.related).create(principal, body(form), form.retry)
+            return str(made.record.id)
+
+        then = request.url.path.rpartition("/")[2]
+        return await change(request, action, "", do, page, then=then, success=201)
+
+    return create
+
+
+def deleting(action: str, page: Again, of: Service) -> Endpoint:
+    """Return the endpoint of the form that deletes something of a service that nobody uses."""
+
+    async def delete(request: Request) -> Response:
+        name = request.path_params["name"]
+
+        async def do(context: Context, principal: Principal, _: Form) -> None:
+            await of(context.related).delete(principal, name, None)
+
+        then = request.url.path.split("/")[-3]
+        return await change(request, action, name, do, page, then=then, success=204)
+
+    return delete
+
 
 SECRETS_PAGE = "secrets"
 
@@ -45,24 +103,9 @@ async def secret_page(request: Request, form: Form, problem: ApiError | None = N
     )
 
 
-async def create_secret(request: Request) -> Response:
-    """Create a secret."""
-
-    async def do(context: Context, principal: Principal, form: Form) -> str:
-        body = CreateSecretRequest(
-            name=form.get("name"), value=form.whole("value"), repo=form.get("repo") or None
-        )
-        made = await context.related.secrets.create(principal, body, form.retry)
-        return str(made.record.id)
-
-    return await change(
-        request, "secret.create", "", do, secret_page, then=SECRETS_PAGE, success=201
-    )
-
-
 async def update_secret(request: Request) -> Response:
     """Write a new value of a secret."""
-    name = request.path_params["id"]
+    name = request.path_params["name"]
 
     async def do(context: Context, principal: Principal, form: Form) -> None:
         body = UpdateSecretRequest(value=form.whole("value"))
@@ -71,33 +114,22 @@ async def update_secret(request: Request) -> Response:
     return await change(request, "secret.update", name, do, secret_page, then=SECRETS_PAGE)
 
 
-async def delete_secret(request: Request) -> Response:
-    """Delete a secret that nobody uses."""
-    name = request.path_params["id"]
-
-    async def do(context: Context, principal: Principal, _: Form) -> None:
-        await context.related.secrets.delete(principal, name, None)
-
-    return await change(
-        request, "secret.delete", name, do, secret_page, then=SECRETS_PAGE, success=204
-    )
-
-
+create_secret = creating(
+    "secret.create",
+    secret_page,
+    lambda related: related.secrets,
+    lambda form: CreateSecretRequest(
+        name=form.get("name"), value=form.whole("value"), repo=form.get("repo") or None
+    ),
+)
+delete_secret = deleting("secret.delete", secret_page, lambda related: related.secrets)
 SECRET_ROUTES = (
     Route("/o/{slug}/secrets", show_secrets),
     Route("/o/{slug}/secrets", create_secret, methods=["POST"]),
-    Route("/o/{slug}/secrets/{id}/update", update_secret, methods=["POST"]),
-    Route("/o/{slug}/secrets/{id}/delete", delete_secret, methods=["POST"]),
+    Route("/o/{slug}/secrets/{name}/update", update_secret, methods=["POST"]),
+    Route("/o/{slug}/secrets/{name}/delete", delete_secret, methods=["POST"]),
 )
 """Routes of the module."""
-
-
-SSH_KEY_PAGE = "ssh-keys"
-
-
-async def show_ssh_key(request: Request) -> Response:
-    """Show the keys."""
-    return await ssh_key_page(request, Form.fresh())
 
 
 async def ssh_key_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
@@ -112,33 +144,15 @@ async def ssh_key_page(request: Request, form: Form, problem: ApiError | None = 
     )
 
 
-async def create_ssh_key(request: Request) -> Response:
-    """Add a key."""
-
-    async def do(context: Context, principal: Principal, form: Form) -> str:
-        body = CreateSshKeyRequest(name=form.get("name"), public_key=form.get("public_key"))
-        made = await context.related.ssh_keys.create(principal, body, form.retry)
-        return str(made.record.id)
-
-    return await change(
-        request, "ssh-key.create", "", do, ssh_key_page, then=SSH_KEY_PAGE, success=201
-    )
-
-
-async def delete_ssh_key(request: Request) -> Response:
-    """Delete a key that nobody uses."""
-    name = request.path_params["name"]
-
-    async def do(context: Context, principal: Principal, _: Form) -> None:
-        await context.related.ssh_keys.delete(principal, name, None)
-
-    return await change(
-        request, "ssh-key.delete", name, do, ssh_key_page, then=SSH_KEY_PAGE, success=204
-    )
-
-
+create_ssh_key = creating(
+    "ssh-key.create",
+    ssh_key_page,
+    lambda related: related.ssh_keys,
+    lambda form: CreateSshKeyRequest(name=form.get("name"), public_key=form.get("public_key")),
+)
+delete_ssh_key = deleting("ssh-key.delete", ssh_key_page, lambda related: related.ssh_keys)
 SSH_KEY_ROUTES = (
-    Route("/o/{slug}/ssh-keys", show_ssh_key),
+    Route("/o/{slug}/ssh-keys", showing(ssh_key_page)),
     Route("/o/{slug}/ssh-keys", create_ssh_key, methods=["POST"]),
     Route("/o/{slug}/ssh-keys/{name}/delete", delete_ssh_key, methods=["POST"]),
 )
@@ -146,11 +160,6 @@ SSH_KEY_ROUTES = (
 
 
 DOMAIN_PAGE = "domains"
-
-
-async def show_domain(request: Request) -> Response:
-    """Show the domains."""
-    return await domain_page(request, Form.fresh())
 
 
 async def domain_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
@@ -167,22 +176,9 @@ async def domain_page(request: Request, form: Form, problem: ApiError | None = N
     )
 
 
-async def create_domain(request: Request) -> Response:
-    """Register a domain."""
-
-    async def do(context: Context, principal: Principal, form: Form) -> str:
-        body = CreateDomainRequest(domain=form.get("domain"))
-        made = await context.related.domains.create(principal, body, form.retry)
-        return str(made.record.id)
-
-    return await change(
-        request, "domain.create", "", do, domain_page, then=DOMAIN_PAGE, success=201
-    )
-
-
 async def verify_domain(request: Request) -> Response:
     """Look at the records of a domain now."""
-    domain = request.path_params["domain"]
+    domain = request.path_params["name"]
 
     async def do(context: Context, principal: Principal, _: Form) -> None:
         await context.related.domains.verify(principal, domain, None)
@@ -190,33 +186,23 @@ async def verify_domain(request: Request) -> Response:
     return await change(request, "domain.verify", domain, do, domain_page, then=DOMAIN_PAGE)
 
 
-async def delete_domain(request: Request) -> Response:
-    """Delete a domain that nobody uses."""
-    domain = request.path_params["domain"]
-
-    async def do(context: Context, principal: Principal, _: Form) -> None:
-        await context.related.domains.delete(principal, domain, None)
-
-    return await change(
-        request, "domain.delete", domain, do, domain_page, then=DOMAIN_PAGE, success=204
-    )
-
-
+create_domain = creating(
+    "domain.create",
+    domain_page,
+    lambda related: related.domains,
+    lambda form: CreateDomainRequest(domain=form.get("domain")),
+)
+delete_domain = deleting("domain.delete", domain_page, lambda related: related.domains)
 DOMAIN_ROUTES = (
-    Route("/o/{slug}/domains", show_domain),
+    Route("/o/{slug}/domains", showing(domain_page)),
     Route("/o/{slug}/domains", create_domain, methods=["POST"]),
-    Route("/o/{slug}/domains/{domain}/verify", verify_domain, methods=["POST"]),
-    Route("/o/{slug}/domains/{domain}/delete", delete_domain, methods=["POST"]),
+    Route("/o/{slug}/domains/{name}/verify", verify_domain, methods=["POST"]),
+    Route("/o/{slug}/domains/{name}/delete", delete_domain, methods=["POST"]),
 )
 """Routes of the module."""
 
 
 REGISTRY_PAGE = "registries"
-
-
-async def show_registry(request: Request) -> Response:
-    """Show the registries."""
-    return await registry_page(request, Form({}))
 
 
 async def registry_page(request: Request, form: Form, problem: ApiError | None = None) -> Response:
@@ -229,7 +215,7 @@ async def registry_page(request: Request, form: Form, problem: ApiError | None =
         "registries.html",
         problem=problem,
         typed=form,
-        chosen=request.path_params.get("registry", ""),
+        chosen=request.path_params.get("name", ""),
         statuses=dict(registries.all(principal)) if entitled else {},
         parts=("registries", "organization"),
     )
@@ -237,7 +223,7 @@ async def registry_page(request: Request, form: Form, problem: ApiError | None =
 
 async def put_registry(request: Request) -> Response:
     """Write credentials."""
-    registry = request.path_params["registry"]
+    registry = request.path_params["name"]
 
     async def do(context: Context, principal: Principal, form: Form) -> None:
         body = PutRegistryCredentialsRequest(
@@ -252,23 +238,13 @@ async def put_registry(request: Request) -> Response:
     )
 
 
-async def delete_registry(request: Request) -> Response:
-    """Delete credentials."""
-    registry = request.path_params["registry"]
-    action = "registry-credential.delete"
-
-    async def do(context: Context, principal: Principal, _: Form) -> None:
-        await context.related.registry_credentials.delete(principal, registry, None)
-
-    return await change(
-        request, action, registry, do, registry_page, then=REGISTRY_PAGE, success=204
-    )
-
-
+delete_registry = deleting(
+    "registry-credential.delete", registry_page, lambda related: related.registry_credentials
+)
 REGISTRY_ROUTES = (
-    Route("/o/{slug}/registries", show_registry),
-    Route("/o/{slug}/registries/{registry}", put_registry, methods=["POST"]),
-    Route("/o/{slug}/registries/{registry}/delete", delete_registry, methods=["POST"]),
+    Route("/o/{slug}/registries", showing(registry_page)),
+    Route("/o/{slug}/registries/{name}", put_registry, methods=["POST"]),
+    Route("/o/{slug}/registries/{name}/delete", delete_registry, methods=["POST"]),
 )
 """Routes of the module."""
 
@@ -282,11 +258,6 @@ async def deployments(request: Request) -> Response:
     found = context_of(request).related.deployments.all(principal_of(request), with_replaced=False)
     parts = ("deployments", "containers")
     return render(request, "deployments.html", deployments=found, parts=parts)
-
-
-async def show_deployment(request: Request) -> Response:
-    """Show a deployment."""
-    return await deployment_page(request, Form.fresh())
 
 
 def deployment_named(context: Context, principal: Principal, identifier: str) -> DeploymentResponse:
@@ -376,7 +347,7 @@ def update_of(form: Form) -> UpdateDeploymentRequest:
 
 DEPLOYMENT_ROUTES = (
     Route("/o/{slug}/deployments", deployments),
-    Route("/o/{slug}/deployments/{id}", show_deployment),
+    Route("/o/{slug}/deployments/{id}", showing(deployment_page)),
     Route("/o/{slug}/deployments/{id}", change_deployment, methods=["POST"]),
     Route("/o/{slug}/deployments/{id}/update", update_deployment, methods=["POST"]),
 )

@@ -1,6 +1,9 @@
 """Custom domains of an organization: registered and read here, verified by the operator."""
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
+from typing_extensions import override
 
 from cloister_api.auth.authenticator import Principal
 from cloister_api.errors import (
@@ -8,27 +11,23 @@ from cloister_api.errors import (
     bad_request,
     broken_rule,
     conflict,
-    in_use,
     not_found,
     unavailable,
 )
-from cloister_api.records.resources import domain_record, users_of
+from cloister_api.records.resources import domain_record
 from cloister_api.schemas.resources import CreateDomainRequest, DomainResponse
 from cloister_api.services.containers.reader import ContainerReader
 from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     CreateRequest,
-    IdempotentRequests,
     VersionedRecord,
     agreed,
-    delete_agreed,
     patch_agreed,
     precondition,
 )
-from cloister_api.services.quotas import exists, limits_of, require_place
-from cloister_clients.kube import AlreadyExists, Invalid
-from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Domain
+from cloister_api.services.quotas import limits_of
+from cloister_api.services.resources.named import NamedResources
+from cloister_crds.kinds import Container, Domain
 from cloister_crds.kinds.domain import DomainSpec
 from cloister_crds.kinds.meta import REQUESTED_AT_ANNOTATION, ObjectMeta
 from cloister_crds.lifecycle.names.domains import find_domain, used_by
@@ -38,27 +37,33 @@ DNS_WAIT_SECONDS = 10.0
 """Longest wait until the operator has queried DNS, in seconds."""
 
 
-class Domains:
+class Domains(NamedResources[Domain, DomainResponse]):
     """The custom domains of all organizations."""
 
-    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
-        self._client, self._cache = base.client, base.cache
-        self._reader = reader
-        self._idempotency = IdempotentRequests(base)
-        self._default_limits = base.installation.default_limits
-        self._clock = base.clock
-        self._containers_domain = base.installation.containers_domain
-        self._write_wait = base.settings.write_wait_seconds
+    what = "domain"
 
-    def all(self, principal: Principal) -> list[DomainResponse]:
-        """Return the records of all domains, by name."""
-        present = (
-            each
-            for each in self._cache.domains_of(principal.namespace)
-            if each.metadata.deletion_timestamp is None
-        )
-        ordered = sorted(present, key=lambda each: each.spec.domain)
-        return [self._record(principal, each) for each in ordered]
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        super().__init__(base, reader, base.cache.domains, domain_record)
+        self._containers_domain = base.installation.containers_domain
+
+    @override
+    def _name(self, one: Domain) -> str:
+        return one.spec.domain
+
+    @override
+    def _uses(self, one: Domain, containers: Iterable[Container]) -> Iterable[Container]:
+        return used_by(one.spec.domain, containers)
+
+    @override
+    def _taken(self, name: str) -> ApiError:
+        return conflict(f"domain: the organization has {name} already")
+
+    @override
+    def _named(self, principal: Principal, name: str) -> Domain:
+        found = find_domain(name, self._held(principal))
+        if found is None:
+            raise not_found(self.what)
+        return found
 
     async def create(
         self, principal: Principal, body: CreateDomainRequest, retry_key: str | None
@@ -100,26 +105,21 @@ class Domains:
         present = self._find(principal, host)
         # One of the usual name is checked below: the cache may show a just deleted one.
         if present is not None and present.metadata.name != host:
-            return await self._earlier(principal, present.metadata.name, host, request)
-        namespace = principal.namespace
-        if await exists(self._client, self._cache.domains, Domain, host, namespace):
-            return await self._earlier(principal, host, host, request)
-        used = self._cache.domains_of(namespace)
-        require_place("domains", len(used), limits_of(principal, self._default_limits).domains)
+            made = await self._idempotency.earlier(
+                Domain, present.metadata.name, principal.namespace, request
+            )
+            if made is None:
+                raise self._taken(host)
+            return await self._with_dns_records(principal, made)
         try:
             spec = DomainSpec(domain=host)
         except ValidationError as error:
             raise broken_rule("domain", error) from error
-        meta = ObjectMeta(name=host, namespace=namespace, annotations=request.annotations)
-        try:
-            item = await self._client.create(
-                of(Domain), Domain(metadata=meta, spec=spec).manifest()
-            )
-        except AlreadyExists:
-            return await self._earlier(principal, host, host, request)
-        except Invalid as error:
-            raise bad_request("domain", error.message) from error
-        return await self._with_dns_records(principal, Domain.read(item))
+        meta = ObjectMeta(name=host, namespace=principal.namespace, annotations=request.annotations)
+        most = limits_of(principal, self._default_limits).domains
+        new = Domain(metadata=meta, spec=spec)
+        made = await self._create(principal, new, request, field="domain", most=most)
+        return await self._with_dns_records(principal, made)
 
     async def _with_dns_records(
         self, principal: Principal, made: Domain
@@ -140,22 +140,7 @@ class Domains:
                 f"{host} is registered, and the operator has not published its DNS records yet; "
                 "send the same request again to get them"
             )
-        return self._recorded(principal, self._find(principal, host) or made)
-
-    async def _earlier(
-        self, principal: Principal, name: str, host: str, request: CreateRequest
-    ) -> VersionedRecord[DomainResponse]:
-        """Return what an earlier attempt of the same create made.
-
-        Raises
-        ------
-        ApiError
-            409 when another request created it.
-        """
-        made = await self._idempotency.earlier(Domain, name, principal.namespace, request)
-        if made is None:
-            raise conflict(f"domain: the organization has {host} already")
-        return await self._with_dns_records(principal, made)
+        return self._recorded(self._find(principal, host) or made)
 
     async def verify(
         self, principal: Principal, host: str, match: str | None
@@ -174,7 +159,7 @@ class Domains:
         KubeError
             When the cluster refuses or does not respond.
         """
-        domain = await agreed(self._client, self._present(principal, host), match, "domain")
+        domain = await agreed(self._client, self._named(principal, host), match, "domain")
         stamp = self._clock().isoformat()
         requested = {"annotations": {REQUESTED_AT_ANNOTATION: stamp}}
         patch = {"metadata": {**precondition(domain, match), **requested}}
@@ -185,59 +170,11 @@ class Domains:
             return found is None or found.status.last_handled_request == stamp
 
         await self._cache.domains.until(is_handled, within=DNS_WAIT_SECONDS)
-        return self._recorded(principal, self._present(principal, host))
-
-    async def delete(self, principal: Principal, host: str, match: str | None) -> None:
-        """Delete a domain that no container uses.
-
-        Parameters
-        ----------
-        match
-            Header If-Match; None means any version.
-
-        Raises
-        ------
-        ApiError
-            404 when there is none; 409 that names the containers which use it; 412 when it has
-            another version.
-        KubeError
-            When the cluster refuses or does not respond.
-        """
-        domain = await agreed(self._client, self._present(principal, host), match, "domain")
-        held = await self._reader.list_now(principal.namespace)
-        users = users_of(used_by(host, (one.container for one in held)))
-        if users:
-            raise in_use(f"Domain {host}", users)
-        uid = domain.metadata.uid
-        await delete_agreed(self._client, domain, match, "domain")
-        await self._cache.domains.until(
-            lambda: self._cache.domains.by_uid(uid) is None, within=self._write_wait
-        )
+        return self._recorded(self._named(principal, host))
 
     def _find(self, principal: Principal, host: str) -> Domain | None:
         return find_domain(host, self._cache.domains_of(principal.namespace))
 
-    def _present(self, principal: Principal, host: str) -> Domain:
-        """Find a domain.
-
-        Raises
-        ------
-        ApiError
-            404 when there is none.
-        """
-        found = self._find(principal, host)
-        if found is None or found.metadata.deletion_timestamp is not None:
-            raise not_found("domain")
-        return found
-
     def _records_are_known(self, principal: Principal, host: str) -> bool:
         found = self._find(principal, host)
         return found is not None and found.status.records is not None
-
-    def _recorded(self, principal: Principal, domain: Domain) -> VersionedRecord[DomainResponse]:
-        return VersionedRecord(self._record(principal, domain), domain.metadata.resource_version)
-
-    def _record(self, principal: Principal, domain: Domain) -> DomainResponse:
-        held = self._cache.containers_of(principal.namespace)
-        users = users_of(used_by(domain.spec.domain, (one.container for one in held)))
-        return domain_record(domain, users)

@@ -9,17 +9,17 @@ from cloister_api.schemas.resources import (
     RegistryCredentialsResponse,
     RegistryStatusResponse,
 )
-from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
+from cloister_api.services.core_secrets import CoreSecretType
 from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     VersionedRecord,
     agreed,
     change_token,
     claim_version,
-    delete_agreed,
     has_version,
     patch_agreed,
 )
+from cloister_api.services.resources.named import OwnedResources
 from cloister_clients.clock import utc_text
 from cloister_clients.kube import NotFound
 from cloister_clients.kube.kinds import of
@@ -44,14 +44,11 @@ ATTEMPTS = 3
 WHAT = "registry credentials"
 
 
-class RegistryCredentials:
+class RegistryCredentials(OwnedResources[RegistryCredential]):
     """The registry credentials of all organizations."""
 
     def __init__(self, base: Infrastructure) -> None:
-        self._client, self._cache = base.client, base.cache
-        self._core = CoreSecrets(base)
-        self._clock = base.clock
-        self._write_wait = base.settings.write_wait_seconds
+        super().__init__(base, base.cache.registry_credentials)
 
     def all(self, principal: Principal) -> RegistryCredentialsResponse:
         """Return the status of each registry.
@@ -102,7 +99,7 @@ class RegistryCredentials:
         values = {CONFIG_KEY: docker_config([credentials])}
         written = await self._put(principal, registry, values, match)
         version = written.metadata.resource_version
-        await self._cache.registry_credentials.reached(version, within=self._write_wait)
+        await self._kept.reached(version, within=self._write_wait)
         known = {"username": credentials.username or None, "expired": False}
         return VersionedRecord(registry_record(written).model_copy(update=known), version)
 
@@ -193,16 +190,10 @@ class RegistryCredentials:
         found = self._present(principal, registry)
         if found is None:
             raise not_found(what)
-        present = await agreed(self._client, found, match, what)
-        await delete_agreed(self._client, present, match, what)
-        await self._core.delete_owned(present, present.spec.secret_ref.name)
-        uid = present.metadata.uid
-        await self._cache.registry_credentials.until(
-            lambda: self._cache.registry_credentials.by_uid(uid) is None, within=self._write_wait
-        )
+        await self._remove(await agreed(self._client, found, match, what), match, what)
 
     def _present(self, principal: Principal, registry: RegistryName) -> RegistryCredential | None:
-        entry = self._cache.registry_credentials.get(registry.value, principal.namespace)
+        entry = self._kept.get(registry.value, principal.namespace)
         if entry is None or entry.value.metadata.deletion_timestamp is not None:
             return None
         return entry.value

@@ -1,28 +1,30 @@
 """Secrets of an organization: names in custom resources, values only in core Secrets."""
 
+from collections.abc import Iterable
 from secrets import token_hex
 
+from typing_extensions import override
+
 from cloister_api.auth.authenticator import Principal
-from cloister_api.errors import ApiError, bad_request, conflict, in_use, not_found
-from cloister_api.records.resources import VALUE_ANNOTATION, secret_record, users_of
+from cloister_api.errors import ApiError, bad_request, conflict, not_found
+from cloister_api.records.resources import VALUE_ANNOTATION, secret_record
 from cloister_api.schemas.resources import CreateSecretRequest, SecretResponse
 from cloister_api.services.containers.reader import ContainerReader
-from cloister_api.services.core_secrets import CoreSecrets, CoreSecretType
+from cloister_api.services.core_secrets import CoreSecretType
 from cloister_api.services.infrastructure import Infrastructure
 from cloister_api.services.preconditions import (
     CreateRequest,
-    IdempotentRequests,
     VersionedRecord,
     agreed,
     change_token,
     claim_version,
-    delete_agreed,
     patch_agreed,
 )
 from cloister_api.services.quotas import exists, limits_of, require_place
+from cloister_api.services.resources.named import NamedResources
 from cloister_clients.clock import utc_text
 from cloister_clients.kube.kinds import of
-from cloister_crds.kinds import Secret
+from cloister_crds.kinds import Container, Secret
 from cloister_crds.kinds.meta import ObjectMeta
 from cloister_crds.kinds.secret import SecretRef, SecretSpec
 from cloister_crds.lifecycle.admission.secrets import bound_by, excludes, value_error
@@ -34,25 +36,25 @@ FORM = CoreSecretType("secret")
 """Type of the core Secrets."""
 
 
-class Secrets:
+class Secrets(NamedResources[Secret, SecretResponse]):
     """The secrets of all organizations."""
 
-    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
-        self._client, self._cache = base.client, base.cache
-        self._reader = reader
-        self._core = CoreSecrets(base)
-        self._idempotency = IdempotentRequests(base)
-        self._default_limits = base.installation.default_limits
-        self._clock = base.clock
-        self._write_wait = base.settings.write_wait_seconds
+    what = "secret"
 
-    def all(self, principal: Principal) -> list[SecretResponse]:
-        """Return the records of all secrets, by name."""
-        held = sorted(
-            self._cache.secrets_of(principal.namespace),
-            key=lambda one: (one.spec.name, one.spec.repo or ""),
-        )
-        return [self._record(principal, one) for one in held if not going(one)]
+    def __init__(self, base: Infrastructure, reader: ContainerReader) -> None:
+        super().__init__(base, reader, base.cache.secrets, secret_record)
+
+    @override
+    def _name(self, one: Secret) -> str:
+        return one.spec.name
+
+    @override
+    def _order(self, one: Secret) -> tuple[str, ...]:
+        return (one.spec.name, one.spec.repo or "")
+
+    @override
+    def _uses(self, one: Secret, containers: Iterable[Container]) -> Iterable[Container]:
+        return bound_by(one, containers, self._cache.repositories)
 
     def one(self, principal: Principal, name: str) -> VersionedRecord[SecretResponse]:
         """Return the record of a secret.
@@ -62,7 +64,7 @@ class Secrets:
         ApiError
             404 when there is none.
         """
-        return self._recorded(principal, self._named(principal, name))
+        return self._recorded(self._named(principal, name))
 
     async def create(
         self, principal: Principal, body: CreateSecretRequest, retry_key: str | None
@@ -110,7 +112,7 @@ class Secrets:
             made = await self._core.create_with_owner(secret, values, FORM)
             if made is not None:
                 await self._yield_to_earlier(made, body)
-                return await self._shown(principal, made)
+                return await self._shown(made)
         # An interrupted attempt may have left its value without owner; another value is not a
         # retry.
         earlier = await self._idempotency.earlier(Secret, name, principal.namespace, request)
@@ -118,7 +120,7 @@ class Secrets:
             earlier, earlier.spec.secret_ref.name, values
         ):
             raise name_taken(body.name, body.repo)
-        return await self._shown(principal, earlier)
+        return await self._shown(earlier)
 
     async def _yield_to_earlier(self, made: Secret, body: CreateSecretRequest) -> None:
         """Delete a created secret again if one that excludes it was there before.
@@ -140,11 +142,7 @@ class Secrets:
             other = Secret.read(item).spec
             differs = item["metadata"]["uid"] != own.uid
             if differs and excludes(other, body.name, body.repo, self._cache.repositories):
-                await delete_agreed(self._client, made, None, "secret")
-                await self._core.delete_owned(made, made.spec.secret_ref.name)
-                # A list right after the refusal would otherwise show it: creation, then deletion.
-                await self._cache.secrets.reached(own.resource_version, within=self._write_wait)
-                await self._until_gone(own.uid)
+                await self._remove(made, None, self.what)
                 raise name_taken(other.name, other.repo)
 
     async def update(
@@ -173,41 +171,9 @@ class Secrets:
         told = {VALUE_ANNOTATION: utc_text(self._clock(), "seconds"), **change_token()}
         patch = {"metadata": {"uid": secret.metadata.uid, "annotations": told}}
         item = await patch_agreed(self._client, secret, patch, None, "secret")
-        return await self._shown(principal, Secret.read(item))
+        return await self._shown(Secret.read(item))
 
-    async def delete(self, principal: Principal, name: str, match: str | None) -> None:
-        """Delete a secret that no container uses, and its value if the facade created it.
-
-        Parameters
-        ----------
-        match
-            Header If-Match; None means any version.
-
-        Raises
-        ------
-        ApiError
-            404 when there is none; 409 that names the containers which use it; 412 when it has
-            another version.
-        KubeError
-            When the cluster refuses or does not respond.
-        """
-        secret = await agreed(self._client, self._named(principal, name), match, "secret")
-        held = await self._reader.list_now(principal.namespace)
-        users = users_of(
-            bound_by(secret, (one.container for one in held), self._cache.repositories)
-        )
-        if users:
-            raise in_use(f"secret {secret.spec.name}", users)
-        await delete_agreed(self._client, secret, match, "secret")
-        await self._core.delete_owned(secret, secret.spec.secret_ref.name)
-        await self._until_gone(secret.metadata.uid)
-
-    async def _until_gone(self, uid: str) -> None:
-        """Wait until the cache shows that a secret was deleted."""
-        await self._cache.secrets.until(
-            lambda: self._cache.secrets.by_uid(uid) is None, within=self._write_wait
-        )
-
+    @override
     def _named(self, principal: Principal, name: str) -> Secret:
         """Return the secret of a name, or of an identifier.
 
@@ -216,7 +182,7 @@ class Secrets:
         ApiError
             404 when there is none, 409 when several repositories have one of that name.
         """
-        held = [one for one in self._cache.secrets_of(principal.namespace) if not going(one)]
+        held = self._held(principal)
         found = [one for one in held if one.spec.name == name]
         found = found or [one for one in held if one.identifier == name]
         if not found:
@@ -231,27 +197,6 @@ class Secrets:
                 f"meant: {', '.join(sorted(addresses))}"
             )
         return found[0]
-
-    def _record(self, principal: Principal, secret: Secret) -> SecretResponse:
-        held = self._cache.containers_of(principal.namespace)
-        bound = bound_by(secret, (one.container for one in held), self._cache.repositories)
-        return secret_record(secret, users_of(bound))
-
-    def _recorded(self, principal: Principal, secret: Secret) -> VersionedRecord[SecretResponse]:
-        return VersionedRecord(self._record(principal, secret), secret.metadata.resource_version)
-
-    async def _shown(
-        self, principal: Principal, written: Secret
-    ) -> VersionedRecord[SecretResponse]:
-        """Wait until the cache shows a write, and return the written secret."""
-        version = written.metadata.resource_version
-        await self._cache.secrets.reached(version, within=self._write_wait)
-        return self._recorded(principal, written)
-
-
-def going(secret: Secret) -> bool:
-    """Return whether a secret is being deleted."""
-    return secret.metadata.deletion_timestamp is not None
 
 
 def check_value(name: str, value: str) -> None:
