@@ -20,8 +20,8 @@ import (
 	"cloister.dev/guest/internal/evidence/attestdoc"
 )
 
-// Timeout is the longest time from the first packet to the last byte of the document.
-const Timeout = 30 * time.Second
+// timeout is the longest time from the first packet to the last byte of the document.
+const timeout = 30 * time.Second
 
 // Target is the enclave to connect to.
 type Target struct {
@@ -53,7 +53,7 @@ type Connection struct {
 // Open connects and requests the document with a fresh nonce. Names of certificates prove nothing
 // here: the evidence binds the key itself.
 func Open(ctx context.Context, target Target) (*Connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	name, address, err := target.addresses()
 	if err != nil {

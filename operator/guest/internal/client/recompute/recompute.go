@@ -41,10 +41,10 @@ type Inputs struct {
 
 // Parts of the measurement that can be taken from the operator's word.
 const (
-	PartHost       = "host"
-	PartDocuments  = "documents"
-	PartGuestImage = "guestImage"
-	PartShimImage  = "shimImage"
+	partHost       = "host"
+	partDocuments  = "documents"
+	partGuestImage = "guestImage"
+	partShimImage  = "shimImage"
 )
 
 // Compared is one part of the measurement that agrees with the client's inputs.
@@ -146,24 +146,24 @@ func compute(given map[string]any, inputs Inputs) ([]part, Result, error) {
 		{"debug", false, "this program"},
 	}
 	if inputs.HostProfile == nil {
-		result.OnWord = append(result.OnWord, PartHost)
+		result.OnWord = append(result.OnWord, partHost)
 	} else {
-		host, err := hostPart(inputs.HostProfile, gpus, given[PartHost])
+		host, err := hostPart(inputs.HostProfile, gpus, given[partHost])
 		if err != nil {
 			return nil, result, &InputError{"host profile", err.Error()}
 		}
-		made = append(made, part{PartHost, host, "the host profile"})
+		made = append(made, part{partHost, host, "the host profile"})
 	}
 	if inputs.Documents == nil {
-		result.OnWord = append(result.OnWord, PartDocuments)
+		result.OnWord = append(result.OnWord, partDocuments)
 	} else {
 		digests := map[string]any{}
 		for name, text := range inputs.Documents {
 			digests[name] = digestOf([]byte(text))
 		}
-		made = append(made, part{PartDocuments, digests, "the documents"})
+		made = append(made, part{partDocuments, digests, "the documents"})
 	}
-	for _, image := range []struct{ part, value string }{{PartGuestImage, inputs.GuestImage}, {PartShimImage, inputs.ShimImage}} {
+	for _, image := range []struct{ part, value string }{{partGuestImage, inputs.GuestImage}, {partShimImage, inputs.ShimImage}} {
 		if image.value == "" {
 			result.OnWord = append(result.OnWord, image.part)
 			continue

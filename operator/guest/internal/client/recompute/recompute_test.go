@@ -46,7 +46,7 @@ func TestWhatTheClientDoesNotHaveIsNamed(t *testing.T) {
 	inputs.HostProfile, inputs.Documents, inputs.GuestImage, inputs.ShimImage = nil, nil, "", ""
 	document["host"], document["documents"], document["guestImage"] = map[string]any{"tee": "TDX"}, map[string]any{"x": "y"}, "other"
 	result, err := Compute(encode(document), inputs)
-	if err != nil || !slices.Equal(result.OnWord, []string{PartHost, PartDocuments, PartGuestImage, PartShimImage}) {
+	if err != nil || !slices.Equal(result.OnWord, []string{partHost, partDocuments, partGuestImage, partShimImage}) {
 		t.Fatalf("%v, %v", result, err)
 	}
 }

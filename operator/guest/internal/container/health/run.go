@@ -71,8 +71,8 @@ func runTest(line []string, timeout time.Duration) Result {
 	default:
 		result.ExitCode, result.Output = exitTimedOut, err.Error()
 	}
-	if len(result.Output) > MaxOutput {
-		result.Output = result.Output[:MaxOutput]
+	if len(result.Output) > maxOutput {
+		result.Output = result.Output[:maxOutput]
 	}
 	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD")
 	return result
@@ -103,7 +103,7 @@ type boundedBuffer struct {
 func (b *boundedBuffer) Write(data []byte) (int, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.kept = append(b.kept, data[:min(len(data), MaxOutput-len(b.kept))]...)
+	b.kept = append(b.kept, data[:min(len(data), maxOutput-len(b.kept))]...)
 	return len(data), nil
 }
 

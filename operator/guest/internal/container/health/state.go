@@ -20,8 +20,8 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// MaxOutput is the maximum number of bytes of a check's output that are stored.
-const MaxOutput = 4096
+// maxOutput is the maximum number of bytes of a check's output that are stored.
+const maxOutput = 4096
 
 // exitTimedOut is the exit code of a check that did not exit in time.
 const exitTimedOut = -1
@@ -56,7 +56,7 @@ type Result struct {
 	Start, End time.Time
 	// ExitCode is 0 for healthy; -1 if the check timed out.
 	ExitCode int
-	// Output is its output, at most MaxOutput bytes.
+	// Output is its output, at most maxOutput bytes.
 	Output string
 }
 

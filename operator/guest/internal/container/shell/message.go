@@ -23,9 +23,6 @@ import (
 	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
-// SocketName is the name of the socket in a container's shell directory.
-const SocketName = "shell.sock"
-
 // Kinds of requests. The first one is RequestStart.
 const (
 	// RequestStart starts a program on the descriptors that are sent with it: input, output, errors.
@@ -48,9 +45,9 @@ const (
 
 // Bounds of a request.
 const (
-	MaxCommand     = 64 << 10
+	maxCommand     = 64 << 10
 	MaxEnvironment = 64
-	MaxVariable    = 1 << 10
+	maxVariable    = 1 << 10
 	maxMessage     = 192 << 10
 	streams        = 3
 	maxCells       = 1 << 15
@@ -123,8 +120,8 @@ func (r Request) Check() error {
 }
 
 func (s Start) check() error {
-	if len(s.Command) > MaxCommand || strings.ContainsRune(s.Command, 0) {
-		return fmt.Errorf("the command is longer than %d bytes or contains a zero byte", MaxCommand)
+	if len(s.Command) > maxCommand || strings.ContainsRune(s.Command, 0) {
+		return fmt.Errorf("the command is longer than %d bytes or contains a zero byte", maxCommand)
 	}
 	if s.Files && (s.Command != "" || s.Terminal != nil) {
 		return errors.New("the file server does not take a command or a terminal")
@@ -156,7 +153,7 @@ func (s Size) check() error {
 
 // CheckVariable returns an error if a variable of the environment is invalid.
 func CheckVariable(name, value string) error {
-	if !variablePattern().MatchString(name) || len(value) > MaxVariable || strings.ContainsRune(value, 0) {
+	if !variablePattern().MatchString(name) || len(value) > maxVariable || strings.ContainsRune(value, 0) {
 		return fmt.Errorf("the variable %q is invalid", name)
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		"start without":      {Kind: RequestStart},
 		"two at once":        {Kind: RequestStart, Start: &Start{}, Signal: "INT"},
 		"zero byte":          {Kind: RequestStart, Start: &Start{Command: "a\x00"}},
-		"long command":       {Kind: RequestStart, Start: &Start{Command: strings.Repeat("a", MaxCommand+1)}},
+		"long command":       {Kind: RequestStart, Start: &Start{Command: strings.Repeat("a", maxCommand+1)}},
 		"files with command": {Kind: RequestStart, Start: &Start{Files: true, Command: "a"}},
 		"files on terminal":  {Kind: RequestStart, Start: &Start{Files: true, Terminal: &Terminal{}}},
 		"variable":           {Kind: RequestStart, Start: &Start{Environment: []string{"A B=1"}}},

@@ -18,8 +18,8 @@ const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // Exit codes of a program that could not be started, as in shells and engines.
 const (
-	// ExitGuest is a failure of the guest's own.
-	ExitGuest         = 125
+	// exitGuest is a failure of the guest's own.
+	exitGuest         = 125
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
 )
@@ -38,7 +38,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, ErrNotExecutable):
 		return ExitNotExecutable
 	}
-	return ExitGuest
+	return exitGuest
 }
 
 // Config is ENTRYPOINT and CMD of an image or of a configuration file; nil means not given.

@@ -38,21 +38,21 @@ func TestTheFirstCertificateIsIssued(t *testing.T) {
 	}
 	der, _ := x509.MarshalPKIXPublicKey(key.Public())
 	digest := sha256.Sum256(der)
-	if got := strings.TrimSpace(string(it.read(t, FingerprintFile))); got != hex.EncodeToString(digest[:]) {
+	if got := strings.TrimSpace(string(it.read(t, fingerprintFile))); got != hex.EncodeToString(digest[:]) {
 		t.Errorf("fingerprint %s", got)
 	}
-	for name, mode := range map[string]os.FileMode{KeyFile: 0o640, CertificateFile: 0o644, FingerprintFile: 0o644} {
+	for name, mode := range map[string]os.FileMode{keyFile: 0o640, certificateFile: 0o644, fingerprintFile: 0o644} {
 		if info, err := os.Stat(it.place.path(name)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
 	}
-	for ending, name := range map[string]string{".crt": CertificateFile, ".key": KeyFile} {
+	for ending, name := range map[string]string{".crt": certificateFile, ".key": keyFile} {
 		there, err := os.ReadFile(filepath.Join(it.spec.ShimStore, host, host+ending))
 		if err != nil || !bytes.Equal(there, it.read(t, name)) {
 			t.Errorf("the shim's %s: %v", ending, err)
 		}
 	}
-	if _, err := os.Stat(it.place.path(RequestFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(it.place.path(requestFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the request is still there")
 	}
 	if status := it.status(t); status.Message != "" || status.NotAfter == nil {
@@ -65,7 +65,7 @@ func TestARenewalKeepsTheKeyWithANewRequest(t *testing.T) {
 	var first []byte
 	it.after = func(wait int) {
 		if wait == 1 && first == nil {
-			first = it.read(t, CertificateFile)
+			first = it.read(t, certificateFile)
 		}
 	}
 	if err := it.runs(2); err != nil {
@@ -74,7 +74,7 @@ func TestARenewalKeepsTheKeyWithANewRequest(t *testing.T) {
 	if len(it.api.requests) != 2 || bytes.Equal(it.api.requests[0], it.api.requests[1]) {
 		t.Errorf("%d requests", len(it.api.requests))
 	}
-	if bytes.Equal(first, it.read(t, CertificateFile)) {
+	if bytes.Equal(first, it.read(t, certificateFile)) {
 		t.Error("the certificate is the old one")
 	}
 	key, _ := it.place.key()
@@ -173,7 +173,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 	var first []byte
 	it.after = func(wait int) {
 		if wait == 1 && first == nil {
-			first = it.read(t, CertificateFile)
+			first = it.read(t, certificateFile)
 			it.api.mutex.Lock()
 			defer it.api.mutex.Unlock()
 			for range 12 {
@@ -184,7 +184,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 	if err := it.runs(4); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(first, it.read(t, CertificateFile)) {
+	if !bytes.Equal(first, it.read(t, certificateFile)) {
 		t.Error("the certificate went")
 	}
 	if it.waits[1] != longestPause {
@@ -198,7 +198,7 @@ func TestAFailingRenewalLeavesTheCertificate(t *testing.T) {
 	if err := it.runs(3); err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Equal(first, it.read(t, CertificateFile)) || it.status(t).Message != "" {
+	if bytes.Equal(first, it.read(t, certificateFile)) || it.status(t).Message != "" {
 		t.Error("no new certificate after the API recovered")
 	}
 }
@@ -275,7 +275,7 @@ func TestAnUnusableChainIsNotStored(t *testing.T) {
 			if err := it.runs(20); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("returned %v", err)
 			}
-			if _, err := os.Stat(it.place.path(CertificateFile)); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(it.place.path(certificateFile)); !errors.Is(err, os.ErrNotExist) {
 				t.Error("it was kept")
 			}
 		})

@@ -22,18 +22,18 @@ import (
 
 // Names of the files in the directory.
 const (
-	// KeyFile is the private key, PEM (PKCS #8).
-	KeyFile = "tls.key"
-	// CertificateFile is the chain, PEM. It is replaced as a whole.
-	CertificateFile = "tls.crt"
-	// FingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
-	FingerprintFile = "tls.spki"
+	// keyFile is the private key, PEM (PKCS #8).
+	keyFile = "tls.key"
+	// certificateFile is the chain, PEM. It is replaced as a whole.
+	certificateFile = "tls.crt"
+	// fingerprintFile is the SHA-256 of the public key (SubjectPublicKeyInfo, DER) in hexadecimal, for attestation.
+	fingerprintFile = "tls.spki"
 	// CollateralFile is what the vendors publish of the machine's processor, for attestation.
 	CollateralFile = "collateral.json"
-	// RequestFile is the pending signing request.
-	RequestFile = "request.pem"
-	// StatusFile is the status.
-	StatusFile = "status.json"
+	// requestFile is the pending signing request.
+	requestFile = "request.pem"
+	// statusFile is the status.
+	statusFile = "status.json"
 )
 
 // Permissions: the group is the shim's; only it can read the key.
@@ -42,7 +42,7 @@ const (
 	public = 0o644
 )
 
-// Status is the content of StatusFile.
+// Status is the content of statusFile.
 type Status struct {
 	// Version is Version.
 	Version int `json:"version"`
@@ -80,18 +80,18 @@ func (d directory) openKey() (*ecdsa.PrivateKey, error) {
 
 // key reads the enclave's key.
 func (d directory) key() (*ecdsa.PrivateKey, error) {
-	data, err := os.ReadFile(d.path(KeyFile))
+	data, err := os.ReadFile(d.path(keyFile))
 	if err != nil {
 		return nil, err
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s does not contain a key", KeyFile)
+		return nil, fmt.Errorf("%s does not contain a key", keyFile)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, fits := parsed.(*ecdsa.PrivateKey)
 	if err != nil || !fits {
-		return nil, fmt.Errorf("%s does not contain an ECDSA key", KeyFile)
+		return nil, fmt.Errorf("%s does not contain an ECDSA key", keyFile)
 	}
 	return key, nil
 }
@@ -105,7 +105,7 @@ func (d directory) newKey() (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.write(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), secret); err != nil {
+	if err := d.write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), secret); err != nil {
 		return nil, fmt.Errorf("the key cannot be stored: %w", err)
 	}
 	return key, nil
@@ -118,12 +118,12 @@ func (d directory) publish(key *ecdsa.PrivateKey) error {
 		return err
 	}
 	digest := sha256.Sum256(der)
-	return d.write(FingerprintFile, []byte(hex.EncodeToString(digest[:])+"\n"), public)
+	return d.write(fingerprintFile, []byte(hex.EncodeToString(digest[:])+"\n"), public)
 }
 
 // request returns the pending signing request, a new one if there is none.
 func (d directory) request(key *ecdsa.PrivateKey, hostnames []string) ([]byte, error) {
-	if data, err := os.ReadFile(d.path(RequestFile)); err == nil && asksFor(data, key, hostnames) {
+	if data, err := os.ReadFile(d.path(requestFile)); err == nil && asksFor(data, key, hostnames) {
 		return data, nil
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: hostnames}, key)
@@ -131,7 +131,7 @@ func (d directory) request(key *ecdsa.PrivateKey, hostnames []string) ([]byte, e
 		return nil, err
 	}
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return data, d.write(RequestFile, data, public)
+	return data, d.write(requestFile, data, public)
 }
 
 func asksFor(data []byte, key *ecdsa.PrivateKey, hostnames []string) bool {
@@ -145,7 +145,7 @@ func asksFor(data []byte, key *ecdsa.PrivateKey, hostnames []string) bool {
 
 // discardRequest removes the pending request, so that the next one is new.
 func (d directory) discardRequest() error {
-	if err := os.Remove(d.path(RequestFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.path(requestFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -153,7 +153,7 @@ func (d directory) discardRequest() error {
 
 // current returns the certificate if the shim can use it now.
 func (d directory) current(key *ecdsa.PrivateKey, hostnames []string, now time.Time) (*x509.Certificate, error) {
-	data, err := os.ReadFile(d.path(CertificateFile))
+	data, err := os.ReadFile(d.path(certificateFile))
 	if err != nil {
 		return nil, errors.New("there is no certificate yet")
 	}
@@ -210,7 +210,7 @@ func (d directory) linkShimStore(store string, hostnames []string) error {
 		if err := place.write(name+".json", description, public); err != nil {
 			return err
 		}
-		for ending, target := range map[string]string{".crt": CertificateFile, ".key": KeyFile} {
+		for ending, target := range map[string]string{".crt": certificateFile, ".key": keyFile} {
 			if err := os.Symlink(d.path(target), place.path(name+ending)); err != nil && !errors.Is(err, os.ErrExist) {
 				return err
 			}
@@ -224,5 +224,5 @@ func (d directory) writeStatus(status Status) error {
 	if err != nil {
 		return err
 	}
-	return d.write(StatusFile, append(data, '\n'), public)
+	return d.write(statusFile, append(data, '\n'), public)
 }

@@ -206,7 +206,7 @@ func (it *sidecar) read(t *testing.T, name string) []byte {
 func (it *sidecar) status(t *testing.T) Status {
 	t.Helper()
 	var status Status
-	if err := json.Unmarshal(it.read(t, StatusFile), &status); err != nil {
+	if err := json.Unmarshal(it.read(t, statusFile), &status); err != nil {
 		t.Fatal(err)
 	}
 	return status

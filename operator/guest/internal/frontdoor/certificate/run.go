@@ -104,7 +104,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if status, err := strictjson.DecodeFile[Status](r.place.path(StatusFile)); err == nil {
+	if status, err := strictjson.DecodeFile[Status](r.place.path(statusFile)); err == nil {
 		r.reported, r.notAfter = status.Reported, status.NotAfter
 	}
 	if r.spec.ShimStore != "" {
@@ -218,7 +218,7 @@ func (r *runner) renew(ctx context.Context, key *ecdsa.PrivateKey) (*x509.Certif
 	if err != nil {
 		return nil, fmt.Errorf("the API returned an unusable certificate: %w", err)
 	}
-	if err := r.place.write(CertificateFile, chain, public); err != nil {
+	if err := r.place.write(certificateFile, chain, public); err != nil {
 		return nil, fmt.Errorf("the certificate cannot be stored: %w", err)
 	}
 	r.log.Info("certificate", "hostnames", r.spec.Hostnames, "notAfter", leaf.NotAfter, "serial", leaf.SerialNumber.Text(16))

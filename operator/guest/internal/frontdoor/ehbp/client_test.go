@@ -65,9 +65,9 @@ func (c *client) each(plain ...string) [][]byte {
 // opened returns a reader of the decrypted body of a response.
 func (c *client) opened(response *http.Response) io.Reader {
 	c.t.Helper()
-	nonce, err := hex.DecodeString(response.Header.Get(ResponseNonceHeader))
+	nonce, err := hex.DecodeString(response.Header.Get(responseNonceHeader))
 	if err != nil || len(nonce) != nonceSize {
-		c.t.Fatalf("%s %q: %v", response.Status, response.Header.Get(ResponseNonceHeader), err)
+		c.t.Fatalf("%s %q: %v", response.Status, response.Header.Get(responseNonceHeader), err)
 	}
 	exported, err := c.sender.Export(responseLabel, keySize)
 	if err != nil {
@@ -147,7 +147,7 @@ func run(t *testing.T, required bool, container http.HandlerFunc) *running {
 		}
 	})
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(folder, SocketFile))
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(folder, socketFile))
 	}
 	transport := &http.Transport{DialContext: dial}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -161,7 +161,7 @@ func (r *running) send(t *testing.T, target string, from *client, body io.Reader
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set(EncapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
+	request.Header.Set(encapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
 	return r.do(t, request)
 }
 

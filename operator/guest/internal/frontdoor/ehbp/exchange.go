@@ -28,7 +28,7 @@ func exchangeOf(request *http.Request) *exchange {
 
 // open reads the first frame of a request. It returns io.EOF for one without a body.
 func (s *server) open(writer http.ResponseWriter, request *http.Request) (*exchange, error) {
-	values := request.Header.Values(EncapsulatedKeyHeader)
+	values := request.Header.Values(encapsulatedKeyHeader)
 	encapsulated, err := hex.DecodeString(values[0])
 	if err != nil || len(values) > 1 || len(encapsulated) != keySize || strings.ToLower(values[0]) != values[0] {
 		return nil, badHeader
@@ -138,7 +138,7 @@ func rewrite(both *httputil.ProxyRequest, upstream string) {
 			out.Header[name] = values
 		}
 	}
-	out.Header.Del(EncapsulatedKeyHeader)
+	out.Header.Del(encapsulatedKeyHeader)
 	out.Header.Del("Expect") // its sender has received 100 Continue
 	if exchangeOf(both.In) != nil {
 		out.Header.Del("Content-Length")
@@ -151,7 +151,7 @@ func rewrite(both *httputil.ProxyRequest, upstream string) {
 
 // seal encrypts the response of an encrypted request.
 func seal(response *http.Response) error {
-	response.Header.Del(ResponseNonceHeader)
+	response.Header.Del(responseNonceHeader)
 	about := exchangeOf(response.Request)
 	if about == nil {
 		return nil

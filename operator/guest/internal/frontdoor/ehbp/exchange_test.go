@@ -50,7 +50,7 @@ func TestABodyIsPassedOnAndItsResponseEncrypted(t *testing.T) {
 	if response.StatusCode != http.StatusOK || response.ContentLength != -1 || response.Header.Get("Content-Type") != "text/x-echo" {
 		t.Errorf("%s %v", response.Status, response.Header)
 	}
-	if seen := seenBy(t, response); seen.Get("Length") != "-1" || seen.Get(EncapsulatedKeyHeader) != "" || seen.Get("Accept-Encoding") != "identity" {
+	if seen := seenBy(t, response); seen.Get("Length") != "-1" || seen.Get(encapsulatedKeyHeader) != "" || seen.Get("Accept-Encoding") != "identity" {
 		t.Errorf("%v", seen)
 	}
 	if found, err := io.ReadAll(from.opened(response)); err != nil || string(found) != "hello world" {
@@ -75,7 +75,7 @@ func TestTheRequestIsOtherwiseAsItWas(t *testing.T) {
 		for name, value := range headers {
 			request.Header.Set(name, value)
 		}
-		request.Header.Set(EncapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
+		request.Header.Set(encapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
 		response := served.do(t, request)
 		seen := seenBy(t, response)
 		for name, value := range headers {
@@ -100,10 +100,10 @@ func TestRequestsWithoutABodyStayAsTheyAre(t *testing.T) {
 					t.Fatal(err)
 				}
 				if header != "" {
-					request.Header.Set(EncapsulatedKeyHeader, header)
+					request.Header.Set(encapsulatedKeyHeader, header)
 				}
 				response := served.do(t, request)
-				if response.StatusCode != http.StatusOK || response.Header.Get(ResponseNonceHeader) != "" || seenBy(t, response).Get(EncapsulatedKeyHeader) != "" {
+				if response.StatusCode != http.StatusOK || response.Header.Get(responseNonceHeader) != "" || seenBy(t, response).Get(encapsulatedKeyHeader) != "" {
 					t.Errorf("%s %q: %s %v", name, header, response.Status, response.Header)
 				}
 			}
@@ -123,7 +123,7 @@ func problemOf(t *testing.T, response *http.Response) problem {
 	if err := json.Unmarshal(text, &members); err != nil || len(members) != 4 {
 		t.Fatalf("%s %v", text, err)
 	}
-	if err := json.Unmarshal(text, &said); err != nil || said.Status != response.StatusCode || response.Header.Get("Content-Type") != problemType || response.Header.Get(ResponseNonceHeader) != "" {
+	if err := json.Unmarshal(text, &said); err != nil || said.Status != response.StatusCode || response.Header.Get("Content-Type") != problemType || response.Header.Get(responseNonceHeader) != "" {
 		t.Errorf("%s %s %v", response.Status, text, response.Header)
 	}
 	return said
@@ -164,7 +164,7 @@ func TestRefusalsBeforeTheContainerIsAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			request.Header[EncapsulatedKeyHeader] = each.headers
+			request.Header[encapsulatedKeyHeader] = each.headers
 			if said := problemOf(t, served.do(t, request)); said != *each.want {
 				t.Errorf("%s: %+v", name, said)
 			}
@@ -334,7 +334,7 @@ func TestResponsesOfOneRequestHaveDifferentKeys(t *testing.T) {
 	first, second := served.send(t, "/x", from, bytes.NewReader(body)), served.send(t, "/x", from, bytes.NewReader(body))
 	one, _ := io.ReadAll(first.Body)
 	other, _ := io.ReadAll(second.Body)
-	if first.Header.Get(ResponseNonceHeader) == second.Header.Get(ResponseNonceHeader) || bytes.Equal(one, other) {
+	if first.Header.Get(responseNonceHeader) == second.Header.Get(responseNonceHeader) || bytes.Equal(one, other) {
 		t.Error("a request that is sent again gets the same key")
 	}
 }
@@ -360,7 +360,7 @@ func TestMoreRequestsThanPlaces(t *testing.T) {
 	if said := problemOf(t, response); said.Title != busy.Title || response.Header.Get("Retry-After") != "1" {
 		t.Errorf("%+v %v", said, response.Header)
 	}
-	keys, err := http.NewRequestWithContext(t.Context(), http.MethodGet, served.url+KeysPath, nil)
+	keys, err := http.NewRequestWithContext(t.Context(), http.MethodGet, served.url+keysPath, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestASlowFrameIsRefused(t *testing.T) {
 	read, write := io.Pipe()
 	defer write.Close()
 	request.Body, request.ContentLength = read, -1
-	request.Header.Set(EncapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
+	request.Header.Set(encapsulatedKeyHeader, hex.EncodeToString(from.encapsulated))
 	go func() { _, _ = write.Write(length(100)) }()
 	if said := problemOf(t, served.do(t, request)); said != *slowFrame {
 		t.Errorf("%+v", said)
@@ -398,7 +398,7 @@ func TestWhatIsLeftOfABodyIsNotARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	head := "POST /x HTTP/1.1\r\nHost: a\r\n" + EncapsulatedKeyHeader + ": x\r\nContent-Length: 9000000\r\n\r\n"
+	head := "POST /x HTTP/1.1\r\nHost: a\r\n" + encapsulatedKeyHeader + ": x\r\nContent-Length: 9000000\r\n\r\n"
 	if _, err := io.WriteString(conn, head); err != nil {
 		t.Fatal(err)
 	}

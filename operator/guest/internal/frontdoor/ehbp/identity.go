@@ -34,7 +34,7 @@ func newIdentity() (identity, error) {
 // openIdentity returns the enclave's key pair, generated if there is none, and publishes its public key.
 // It is read again when this part was restarted, so that it is the same for the life of the Pod.
 func openIdentity(spec Spec) (identity, error) {
-	file := filepath.Join(spec.KeyDirectory, PrivateKeyFile)
+	file := filepath.Join(spec.KeyDirectory, privateKeyFile)
 	content, err := os.ReadFile(file)
 	var found identity
 	switch {
@@ -47,7 +47,7 @@ func openIdentity(spec Spec) (identity, error) {
 		return identity{}, fmt.Errorf("the key for encrypted bodies cannot be obtained: %w", err)
 	}
 	public := hex.EncodeToString(found.public()) + "\n"
-	return found, atomicfile.Write(filepath.Join(spec.Directory, PublicKeyFile), []byte(public), 0o644)
+	return found, atomicfile.Write(filepath.Join(spec.Directory, publicKeyFile), []byte(public), 0o644)
 }
 
 func makeIdentity(file string) (identity, error) {

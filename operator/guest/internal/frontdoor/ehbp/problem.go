@@ -10,12 +10,12 @@ import (
 
 // Names and media types of the protocol.
 const (
-	// KeysPath is where clients find the key configuration.
-	KeysPath = "/.well-known/hpke-keys"
-	// EncapsulatedKeyHeader marks a request whose body is encrypted.
-	EncapsulatedKeyHeader = "Ehbp-Encapsulated-Key"
-	// ResponseNonceHeader marks a response whose body is encrypted.
-	ResponseNonceHeader = "Ehbp-Response-Nonce"
+	// keysPath is where clients find the key configuration.
+	keysPath = "/.well-known/hpke-keys"
+	// encapsulatedKeyHeader marks a request whose body is encrypted.
+	encapsulatedKeyHeader = "Ehbp-Encapsulated-Key"
+	// responseNonceHeader marks a response whose body is encrypted.
+	responseNonceHeader = "Ehbp-Response-Nonce"
 
 	keysType    = "application/ohttp-keys"
 	problemType = "application/problem+json"
@@ -42,13 +42,13 @@ func (p *problem) Error() string { return p.Detail }
 // None of these reports which step of the cryptography failed.
 var (
 	badHeader = &problem{noType, "Malformed encapsulated key", http.StatusBadRequest,
-		EncapsulatedKeyHeader + ": must be sent once, with 64 lower-case hexadecimal digits. Use a client of the Encrypted HTTP Body Protocol.", false}
+		encapsulatedKeyHeader + ": must be sent once, with 64 lower-case hexadecimal digits. Use a client of the Encrypted HTTP Body Protocol.", false}
 	staleKey = &problem{staleKeyType, "Key configuration mismatch", http.StatusUnprocessableEntity,
-		"The body was not encrypted to this enclave's key, and nothing of it was processed. Fetch " + KeysPath + ", verify the key, and send the request again.", false}
+		"The body was not encrypted to this enclave's key, and nothing of it was processed. Fetch " + keysPath + ", verify the key, and send the request again.", false}
 	badFrame = &problem{noType, "Malformed encrypted body", http.StatusBadRequest,
 		"A frame of the encrypted body is incomplete, out of order or changed. The container did not get the whole body; encrypt the request newly and send it again.", false}
 	noFrame = &problem{noType, "Empty encrypted body", http.StatusBadRequest,
-		"The body has no encrypted frame, so nothing shows who chose the key of the response. Send a body, or neither a body nor " + EncapsulatedKeyHeader + ".", false}
+		"The body has no encrypted frame, so nothing shows who chose the key of the response. Send a body, or neither a body nor " + encapsulatedKeyHeader + ".", false}
 	bigFrame = &problem{noType, "Frame too large", http.StatusRequestEntityTooLarge,
 		"A frame of the encrypted body is larger than 16 MiB. Encrypt the body in smaller frames, such as of 64 KiB.", false}
 	slowFrame = &problem{noType, "Frame too slow", http.StatusRequestTimeout,
@@ -56,7 +56,7 @@ var (
 	busy = &problem{noType, "Too many encrypted bodies", http.StatusServiceUnavailable,
 		"The enclave processes as many encrypted bodies as it can. Try again in a moment.", true}
 	plainBody = &problem{noType, "Encrypted body required", http.StatusBadRequest,
-		"This service accepts no unencrypted body (shim.ehbp: required). Encrypt it with a client of the Encrypted HTTP Body Protocol; the key configuration is at " + KeysPath + ".", false}
+		"This service accepts no unencrypted body (shim.ehbp: required). Encrypt it with a client of the Encrypted HTTP Body Protocol; the key configuration is at " + keysPath + ".", false}
 	plainUpgrade = &problem{noType, "Encrypted body required", http.StatusBadRequest,
 		"This service accepts no WebSocket and no other upgrade (shim.ehbp: required), since its content could not be encrypted. Send a request with an encrypted body.", false}
 	noUpstream = &problem{noType, "Bad gateway", http.StatusBadGateway,

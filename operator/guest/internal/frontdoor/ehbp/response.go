@@ -57,7 +57,7 @@ func (e *exchange) begin(header http.Header) (*sealer, error) {
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // it ends the process if it fails
 	header.Del("Content-Length")
-	header.Set(ResponseNonceHeader, hex.EncodeToString(nonce))
+	header.Set(responseNonceHeader, hex.EncodeToString(nonce))
 	return newSealer(e.exported, e.encapsulated, nonce)
 }
 

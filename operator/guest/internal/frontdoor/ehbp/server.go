@@ -94,7 +94,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 
 // ServeHTTP serves the key configuration, and passes every other request on.
 func (s *server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if request.URL.EscapedPath() == KeysPath {
+	if request.URL.EscapedPath() == keysPath {
 		s.serveKeys(writer, request)
 		return
 	}
@@ -103,7 +103,7 @@ func (s *server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	defer s.slots.Release(1)
-	if len(request.Header.Values(EncapsulatedKeyHeader)) > 0 {
+	if len(request.Header.Values(encapsulatedKeyHeader)) > 0 {
 		s.serveEncrypted(writer, request)
 		return
 	}

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 
 	"cloister.dev/guest/internal/foundation/measured"
-	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
 // Version is the version of the spec that this guest reads.
@@ -22,12 +21,12 @@ const Version = 1
 
 // Names of files.
 const (
-	// SocketFile is the socket on which the shim is served.
-	SocketFile = "ehbp.sock"
-	// PublicKeyFile is the public key: 32 bytes in lower-case hexadecimal digits, one line.
-	PublicKeyFile = "hpke.pub"
-	// PrivateKeyFile is the private key, 32 bytes.
-	PrivateKeyFile = "hpke.key"
+	// socketFile is the socket on which the shim is served.
+	socketFile = "ehbp.sock"
+	// publicKeyFile is the public key: 32 bytes in lower-case hexadecimal digits, one line.
+	publicKeyFile = "hpke.pub"
+	// privateKeyFile is the private key, 32 bytes.
+	privateKeyFile = "hpke.key"
 )
 
 // Spec is the configuration of `guest ehbp`.
@@ -47,9 +46,6 @@ type Spec struct {
 // ReadSpec reads and validates the measured spec at a path.
 func ReadSpec(path string) (Spec, error) { return measured.Read[Spec](path) }
 
-// ParseSpec parses and validates a spec.
-func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
-
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {
 	var problems []error
@@ -66,4 +62,4 @@ func (d Spec) Validate() error {
 	return errors.Join(problems...)
 }
 
-func (d Spec) socket() string { return filepath.Join(d.Directory, SocketFile) }
+func (d Spec) socket() string { return filepath.Join(d.Directory, socketFile) }

@@ -17,17 +17,17 @@ import (
 
 // Paths of the shim's requests.
 const (
-	// PathKey checks the request's key and counts the request.
-	PathKey = "/key"
-	// PathRate counts a request that needs no key.
-	PathRate = "/rate"
+	// pathKey checks the request's key and counts the request.
+	pathKey = "/key"
+	// pathRate counts a request that needs no key.
+	pathRate = "/rate"
 )
 
 // Headers in which the shim describes a request; it replaces those of the client.
 const (
-	HeaderAddress = "X-Gate-Address"
-	HeaderHost    = "X-Gate-Host"
-	HeaderTarget  = "X-Gate-Target"
+	headerAddress = "X-Gate-Address"
+	headerHost    = "X-Gate-Host"
+	headerTarget  = "X-Gate-Target"
 )
 
 const (
@@ -92,20 +92,20 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathKey, s.checkKey)
-	mux.HandleFunc("GET "+PathRate, s.countOnly)
+	mux.HandleFunc("GET "+pathKey, s.checkKey)
+	mux.HandleFunc("GET "+pathRate, s.countOnly)
 	return mux
 }
 
 // countOnly counts a request against its address.
 func (s *server) countOnly(writer http.ResponseWriter, request *http.Request) {
-	s.allow(writer, callerOf(request.Header.Get(HeaderAddress)))
+	s.allow(writer, callerOf(request.Header.Get(headerAddress)))
 }
 
 // checkKey validates the key and counts the request: an accepted one against the key, one
 // without a key against the address, and a refused one against the guesses of the address.
 func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
-	address := callerOf(request.Header.Get(HeaderAddress))
+	address := callerOf(request.Header.Get(headerAddress))
 	key, sent := bearer(request.Header.Values("Authorization"))
 	if key == "" || s.keys == nil {
 		body := refusals[http.StatusUnauthorized]
@@ -115,13 +115,13 @@ func (s *server) checkKey(writer http.ResponseWriter, request *http.Request) {
 		reject(writer, s.rates, address, decision{status: http.StatusUnauthorized}, body)
 		return
 	}
-	host := normalizeHost(request.Header.Get(HeaderHost))
+	host := normalizeHost(request.Header.Get(headerHost))
 	who := s.keys.hashKey(key, host)
 	if wait := s.guesses.peek(address, time.Now()); wait > 0 && !s.keys.isAccepted(who) {
 		refuse(writer, decision{status: http.StatusTooManyRequests, wait: wait})
 		return
 	}
-	asked := keyRequest{Key: key, Domain: s.keys.domain, Host: host, Path: pathWithoutQuery(request.Header.Get(HeaderTarget))}
+	asked := keyRequest{Key: key, Domain: s.keys.domain, Host: host, Path: pathWithoutQuery(request.Header.Get(headerTarget))}
 	switch response := s.keys.check(request.Context(), who, asked); response.status {
 	case http.StatusOK:
 		s.allow(writer, "key "+string(who[:]))

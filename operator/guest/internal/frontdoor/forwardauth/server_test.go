@@ -30,9 +30,9 @@ func (a asking) of(server *server) *httptest.ResponseRecorder {
 	if a.raw != nil {
 		request.Header["Authorization"] = a.raw
 	}
-	request.Header.Set(HeaderAddress, a.address)
-	request.Header.Set(HeaderHost, "web.example")
-	request.Header.Set(HeaderTarget, "/v1/chat/completions?secret=1")
+	request.Header.Set(headerAddress, a.address)
+	request.Header.Set(headerHost, "web.example")
+	request.Header.Set(headerTarget, "/v1/chat/completions?secret=1")
 	recorder := httptest.NewRecorder()
 	server.handler().ServeHTTP(recorder, request)
 	return recorder
@@ -48,7 +48,7 @@ func TestShapesOfRefusals(t *testing.T) {
 		http.StatusForbidden: "invalid_request_error", http.StatusTooManyRequests: "rate_limit_error",
 		0: "server_error",
 	} {
-		response := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}.of(whole(&api{status: status}, nil))
+		response := asking{path: pathKey, key: "tk_a", address: "192.0.2.1"}.of(whole(&api{status: status}, nil))
 		want := status
 		if status == 0 {
 			want = http.StatusServiceUnavailable
@@ -74,7 +74,7 @@ func TestAMissingKeyIsNotValidated(t *testing.T) {
 		{"Bearer a\x00"}, {"Bearer \u00e9"}, {"Bearer " + strings.Repeat("a", maxKey+1)},
 	} {
 		api := &api{status: http.StatusOK}
-		response := asking{path: PathKey, raw: values, address: "192.0.2.1"}.of(whole(api, nil))
+		response := asking{path: pathKey, raw: values, address: "192.0.2.1"}.of(whole(api, nil))
 		if response.Code != http.StatusUnauthorized || api.count() != 0 {
 			t.Errorf("%q: got %d after %d requests", values, response.Code, api.count())
 		}
@@ -83,7 +83,7 @@ func TestAMissingKeyIsNotValidated(t *testing.T) {
 
 func TestTheSchemeIsOfAnyCase(t *testing.T) {
 	for _, value := range []string{"bearer tk_a", "BEARER  tk_a", " Bearer tk_a "} {
-		if response := (asking{path: PathKey, raw: []string{value}}).of(whole(&api{status: http.StatusOK}, nil)); response.Code != http.StatusOK {
+		if response := (asking{path: pathKey, raw: []string{value}}).of(whole(&api{status: http.StatusOK}, nil)); response.Code != http.StatusOK {
 			t.Errorf("%q: got %d", value, response.Code)
 		}
 	}
@@ -92,7 +92,7 @@ func TestTheSchemeIsOfAnyCase(t *testing.T) {
 func TestEachKeyHasItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.5, Burst: 2})
-		one, other := asking{path: PathKey, key: "tk_a", address: "192.0.2.1"}, asking{path: PathKey, key: "tk_b", address: "192.0.2.1"}
+		one, other := asking{path: pathKey, key: "tk_a", address: "192.0.2.1"}, asking{path: pathKey, key: "tk_b", address: "192.0.2.1"}
 		for range 2 {
 			if one.of(server).Code != http.StatusOK || other.of(server).Code != http.StatusOK {
 				t.Fatal("refused within the burst")
@@ -115,14 +115,14 @@ func TestEachKeyHasItsRate(t *testing.T) {
 
 func TestEachAddressHasItsRate(t *testing.T) {
 	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 1})
-	first := asking{path: PathRate, address: "192.0.2.1", key: "tk_a"}
+	first := asking{path: pathRate, address: "192.0.2.1", key: "tk_a"}
 	if first.of(server).Code != http.StatusOK || first.of(server).Code != http.StatusTooManyRequests {
 		t.Error("the rate limit is not enforced")
 	}
-	if (asking{path: PathRate, address: "192.0.2.1", key: "tk_b"}).of(server).Code != http.StatusTooManyRequests {
+	if (asking{path: pathRate, address: "192.0.2.1", key: "tk_b"}).of(server).Code != http.StatusTooManyRequests {
 		t.Error("a key that was not validated has a bucket")
 	}
-	if (asking{path: PathRate, address: "192.0.2.2"}).of(server).Code != http.StatusOK {
+	if (asking{path: pathRate, address: "192.0.2.2"}).of(server).Code != http.StatusOK {
 		t.Error("another address waits")
 	}
 }
@@ -131,18 +131,18 @@ func TestGuessingIsRateLimited(t *testing.T) {
 	api := &api{status: http.StatusOK}
 	server := newServer(checker(api, &bytes.Buffer{}), &RateLimit{PerSecond: 0.001, Burst: 3}, 100)
 	server.guesses = newLimiter(&RateLimit{PerSecond: 0.001, Burst: 3}, 100)
-	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
+	if (asking{path: pathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
 		t.Fatal("a good key is refused")
 	}
 	api.set(http.StatusUnauthorized)
 	codes := map[int]int{}
 	for _, guess := range []string{"tk_1", "tk_2", "tk_3", "tk_4", "tk_5"} {
-		codes[asking{path: PathKey, key: guess, address: "192.0.2.1"}.of(server).Code]++
+		codes[asking{path: pathKey, key: guess, address: "192.0.2.1"}.of(server).Code]++
 	}
 	if codes[http.StatusUnauthorized] != 3 || codes[http.StatusTooManyRequests] != 2 || api.count() != 4 {
 		t.Errorf("got %v after %d questions", codes, api.count())
 	}
-	if (asking{path: PathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
+	if (asking{path: pathKey, key: "tk_good", address: "192.0.2.1"}).of(server).Code != http.StatusOK {
 		t.Error("the guesses of one client block another behind the same address")
 	}
 }
@@ -152,13 +152,13 @@ func TestRequestsWithoutAKeyKeepNoNewKeyFromBeingChecked(t *testing.T) {
 	server := whole(&api{status: http.StatusOK}, &RateLimit{PerSecond: 0.001, Burst: 2})
 	codes := map[int]int{}
 	for range 5 {
-		codes[asking{path: PathKey, address: "192.0.2.1"}.of(server).Code]++
-		codes[asking{path: PathRate, address: "192.0.2.1"}.of(server).Code]++
+		codes[asking{path: pathKey, address: "192.0.2.1"}.of(server).Code]++
+		codes[asking{path: pathRate, address: "192.0.2.1"}.of(server).Code]++
 	}
 	if codes[http.StatusTooManyRequests] != 8 {
 		t.Errorf("got %v", codes)
 	}
-	if response := (asking{path: PathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+	if response := (asking{path: pathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
 		t.Errorf("a new key got %d", response.Code)
 	}
 }
@@ -167,15 +167,15 @@ func TestAsManyKeysAsTheFilesRateMayBeRefusedWithoutKeepingOthersOut(t *testing.
 	api := &api{status: http.StatusUnauthorized}
 	server := whole(api, &RateLimit{PerSecond: 0.001, Burst: 2})
 	for range 20 {
-		if response := (asking{path: PathKey, key: "tk_guess", address: "192.0.2.1"}).of(server); response.Code != http.StatusUnauthorized {
+		if response := (asking{path: pathKey, key: "tk_guess", address: "192.0.2.1"}).of(server); response.Code != http.StatusUnauthorized {
 			t.Fatalf("a refused key got %d", response.Code)
 		}
 	}
 	api.set(http.StatusOK)
-	if response := (asking{path: PathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+	if response := (asking{path: pathKey, key: "tk_new", address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
 		t.Errorf("a new key got %d", response.Code)
 	}
-	if response := (asking{path: PathRate, address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
+	if response := (asking{path: pathRate, address: "192.0.2.1"}).of(server); response.Code != http.StatusOK {
 		t.Errorf("a request without a key got %d", response.Code)
 	}
 	for limits, want := range map[RateLimit]RateLimit{

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"cloister.dev/guest/internal/foundation/measured"
-	"cloister.dev/guest/internal/foundation/strictjson"
 	"cloister.dev/guest/internal/foundation/unmeasured"
 	"cloister.dev/guest/internal/frontdoor/apiclient"
 )
@@ -80,9 +79,6 @@ func ReadSpec(path string) (Spec, error) {
 	spec.Keys.API, err = spec.Keys.API.Complete(values.Cluster.API)
 	return spec, err
 }
-
-// ParseSpec parses and validates a spec.
-func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cloister.dev/guest/internal/foundation/strictjson"
 	"cloister.dev/guest/internal/frontdoor/apiclient"
 )
 
@@ -54,7 +55,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add([]byte(`{"version":2,"socket":"/s","rate":{"perSecond":1e-320,"burst":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		spec, err := ParseSpec(data)
+		spec, err := strictjson.Parse[Spec](data)
 		if err != nil {
 			return
 		}
@@ -62,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseSpec(again); err != nil {
+		if _, err := strictjson.Parse[Spec](again); err != nil {
 			t.Errorf("%s does not read again: %v", again, err)
 		}
 	})

@@ -16,7 +16,6 @@ import (
 
 	"cloister.dev/guest/internal/foundation/measured"
 	"cloister.dev/guest/internal/foundation/pattern"
-	"cloister.dev/guest/internal/foundation/strictjson"
 	"cloister.dev/guest/internal/foundation/unmeasured"
 )
 
@@ -160,9 +159,6 @@ func ReadSpec(path string) (Spec, error) {
 	spec.Unmeasured, err = unmeasured.ReadFor(path)
 	return spec, err
 }
-
-// ParseSpec parses and validates a spec.
-func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {

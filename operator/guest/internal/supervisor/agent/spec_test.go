@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cloister.dev/guest/internal/foundation/measured"
+	"cloister.dev/guest/internal/foundation/strictjson"
 	"cloister.dev/guest/internal/foundation/unmeasured"
 )
 
@@ -78,11 +79,11 @@ func FuzzParseDocument(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(`{"version":2,"shim":"127.0.0.1:1"}`))
-	if _, err := ParseSpec(data); err != nil {
+	if _, err := strictjson.Parse[Spec](data); err != nil {
 		f.Error(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if spec, err := ParseSpec(data); err == nil && spec.Validate() != nil {
+		if spec, err := strictjson.Parse[Spec](data); err == nil && spec.Validate() != nil {
 			t.Error("an invalid spec was accepted")
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"cloister.dev/guest/internal/foundation/strictjson"
 )
 
 // testdata contains an image of four files, made by mkfs.erofs 1.5 and veritysetup 2.6.1
@@ -103,7 +105,7 @@ func TestTheFilesOfAModelAreUnpacked(t *testing.T) {
 		t.Errorf("the weights have %d bytes, %v", len(weights), err)
 	}
 	status := readStatus(t, spec)
-	if status.State != StateOK || status.EndedAt == nil || status.Message != "" || len(status.Models) != 1 {
+	if status.State != stateOK || status.EndedAt == nil || status.Message != "" || len(status.Models) != 1 {
 		t.Fatalf("the status is %+v", status)
 	}
 	if one := status.Models[0]; one.Name != "tiny" || one.RootHash != hash || one.Files != 3 || one.Bytes != 400*32+23 {
@@ -130,14 +132,14 @@ func TestInvalidModelsStopTheBoot(t *testing.T) {
 		code     int
 		want     string
 	}{
-		"a bit of the data":      {flip(9000), nil, ExitInvalid, "its data at byte 8192 does not lead to the root hash " + hash},
-		"a bit that no file has": {flip(3000), nil, ExitInvalid, "its data at byte 0"},
-		"a bit of the tree":      {flip(16384 + 4096 + 8), nil, ExitInvalid, "its hash tree at byte 20480"},
-		"too short":              {func(image []byte) []byte { return image[:20000] }, nil, ExitInvalid, "it ends before byte 24576"},
-		"another UUID":           {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "6493", "6494", 1) }, ExitInvalid, "has the UUID 6493760e"},
-		"another commit":         {nil, func(d *Spec) { d.Models[0].Repo = strings.Replace(repo, "@0", "@1", 1) }, ExitInvalid, "another salt"},
-		"another root hash":      {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "76", "77", 1) }, ExitMissing, "the model store does not have it: 77914cd0"},
-		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, ExitInvalid, "there is no dm-verity signature at byte 12288"},
+		"a bit of the data":      {flip(9000), nil, exitInvalid, "its data at byte 8192 does not lead to the root hash " + hash},
+		"a bit that no file has": {flip(3000), nil, exitInvalid, "its data at byte 0"},
+		"a bit of the tree":      {flip(16384 + 4096 + 8), nil, exitInvalid, "its hash tree at byte 20480"},
+		"too short":              {func(image []byte) []byte { return image[:20000] }, nil, exitInvalid, "it ends before byte 24576"},
+		"another UUID":           {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "6493", "6494", 1) }, exitInvalid, "has the UUID 6493760e"},
+		"another commit":         {nil, func(d *Spec) { d.Models[0].Repo = strings.Replace(repo, "@0", "@1", 1) }, exitInvalid, "another salt"},
+		"another root hash":      {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "76", "77", 1) }, exitMissing, "the model store does not have it: 77914cd0"},
+		"another offset":         {nil, func(d *Spec) { d.Models[0].MPK = strings.Replace(mpk, "16384", "12288", 1) }, exitInvalid, "there is no dm-verity signature at byte 12288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := store(t, trial.change)
@@ -201,7 +203,7 @@ func TestUnsupportedFileSystemsAreExplained(t *testing.T) {
 		}
 		change(data)
 		_, err = unpack(context.Background(), bytes.NewReader(data[:16384]), room, filepath.Join(spec.Target, "x"))
-		if err == nil || ExitCode(err) != ExitInvalid || !strings.Contains(err.Error(), want) {
+		if err == nil || ExitCode(err) != exitInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("expected %q, got %v", want, err)
 		}
 	}
@@ -256,7 +258,7 @@ func TestValidateNamesInvalidFields(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1,"store":"/store","target":"/mpk","status":"/status","models":[{"name":"tiny","repo":"` + repo + `","mpk":"` + mpk + `"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		spec, err := ParseSpec(data)
+		spec, err := strictjson.Parse[Spec](data)
 		if err != nil {
 			return
 		}

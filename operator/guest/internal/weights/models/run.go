@@ -20,10 +20,10 @@ import (
 
 // Exit codes, as in sysexits(3): from them the operator derives the reason.
 const (
-	// ExitInvalid means that an image is not the one that the file names.
-	ExitInvalid = 65
-	// ExitMissing means that the store does not have an image.
-	ExitMissing = 66
+	// exitInvalid means that an image is not the one that the file names.
+	exitInvalid = 65
+	// exitMissing means that the store does not have an image.
+	exitMissing = 66
 )
 
 // ErrMissing is wrapped by the error of an image that is not in the store.
@@ -33,9 +33,9 @@ var ErrMissing = errors.New("the model store does not have it")
 func ExitCode(err error) int {
 	switch {
 	case errors.Is(err, ErrMissing):
-		return ExitMissing
+		return exitMissing
 	case errors.Is(err, verity.ErrInvalid), errors.Is(err, errUnusable):
-		return ExitInvalid
+		return exitInvalid
 	}
 	return 0
 }
@@ -48,9 +48,9 @@ const (
 
 func reasonOf(err error) string {
 	switch ExitCode(err) {
-	case ExitInvalid:
+	case exitInvalid:
 		return reasonInvalid
-	case ExitMissing:
+	case exitMissing:
 		return reasonMissing
 	}
 	return ""
@@ -60,15 +60,15 @@ func reasonOf(err error) string {
 const (
 	// StateRunning means that models are being checked.
 	StateRunning = "running"
-	// StateOK means that all are unpacked.
-	StateOK = "ok"
+	// stateOK means that all are unpacked.
+	stateOK = "ok"
 	// StateFailed means that one failed, and that no container starts.
 	StateFailed = "failed"
 )
 
 // Status is the status file. It is replaced atomically.
 type Status struct {
-	// State is StateRunning, StateOK or StateFailed.
+	// State is StateRunning, stateOK or StateFailed.
 	State string `json:"state"`
 	// StartedAt and EndedAt are times in UTC; EndedAt is nil while it runs.
 	StartedAt time.Time  `json:"startedAt"`
@@ -116,7 +116,7 @@ func Run(ctx context.Context, spec Spec, log *slog.Logger) error {
 		return nil
 	}()
 	ended := time.Now().UTC()
-	status.State, status.EndedAt = StateOK, &ended
+	status.State, status.EndedAt = stateOK, &ended
 	if err != nil {
 		status.State, status.Reason, status.Message = StateFailed, reasonOf(err), err.Error()
 	}
@@ -145,7 +145,7 @@ func layOut(ctx context.Context, spec Spec, model Model) (Mounted, error) {
 	if err := removeTree(target); err != nil {
 		return Mounted{}, err
 	}
-	count, err := unpack(ctx, image, image.Size()+Spare, target)
+	count, err := unpack(ctx, image, image.Size()+spare, target)
 	if err == nil {
 		err = image.CheckRest(ctx)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"cloister.dev/guest/internal/foundation/measured"
 	"cloister.dev/guest/internal/foundation/pattern"
-	"cloister.dev/guest/internal/foundation/strictjson"
 	"cloister.dev/guest/internal/weights/verity"
 )
 
@@ -56,9 +55,6 @@ var (
 
 // ReadSpec reads and validates the spec at a path.
 func ReadSpec(file string) (Spec, error) { return measured.Read[Spec](file) }
-
-// ParseSpec parses and validates a spec.
-func ParseSpec(data []byte) (Spec, error) { return strictjson.Parse[Spec](data) }
 
 // Validate returns an error that names every invalid field.
 func (d Spec) Validate() error {

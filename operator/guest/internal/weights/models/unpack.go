@@ -24,9 +24,9 @@ const (
 	step = 1 << 20
 	// page is the page size in bytes.
 	page = 4096
-	// Spare is the number of bytes that the files of a model may take beyond its image:
+	// spare is the number of bytes that the files of a model may take beyond its image:
 	// small files take a page each. The operator sizes the volume accordingly.
-	Spare = 64 << 20
+	spare = 64 << 20
 )
 
 // errUnusable is wrapped by the errors of verified images with unsupported content.
@@ -153,7 +153,7 @@ func (u *unpacking) file(name string) error {
 		return fmt.Errorf("file %s: %w", name, err)
 	}
 	if u.room -= (about.Size() + page - 1) / page * page; about.Size() < 0 || u.room < 0 {
-		return fmt.Errorf("%w: its files take more room than the image and %d MiB; pack it without shared blocks", errUnusable, Spare>>20)
+		return fmt.Errorf("%w: its files take more room than the image and %d MiB; pack it without shared blocks", errUnusable, spare>>20)
 	}
 	to, err := os.OpenFile(filepath.Join(u.target, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // groupSize is the number of bytes whose digests are in one block of the tree: the unit
 // that is read, verified and cached.
-const groupSize = perBlock * BlockSize
+const groupSize = perBlock * blockSize
 
 // maxGroups is the number of cached groups: a few files are read at a time, with their
 // metadata.
@@ -46,8 +46,8 @@ func Open(source io.ReaderAt, reference Reference, salt []byte) (*Image, error) 
 	if len(salt) > maxSalt {
 		return nil, fmt.Errorf("the salt has more than %d bytes", maxSalt)
 	}
-	if reference.Offset < BlockSize || reference.Offset%BlockSize != 0 {
-		return nil, fmt.Errorf("the offset %d is not a positive multiple of %d", reference.Offset, BlockSize)
+	if reference.Offset < blockSize || reference.Offset%blockSize != 0 {
+		return nil, fmt.Errorf("the offset %d is not a positive multiple of %d", reference.Offset, blockSize)
 	}
 	found := make([]byte, superblockSize)
 	if err := readFull(source, found, reference.Offset); err != nil {
@@ -61,14 +61,14 @@ func Open(source io.ReaderAt, reference Reference, salt []byte) (*Image, error) 
 		source: source, root: reference.Root, salt: salt, size: reference.Offset,
 		groups: map[int64][]byte{}, seen: make([]uint64, (groups+63)/64),
 	}
-	image.place(reference.Offset + BlockSize)
+	image.place(reference.Offset + blockSize)
 	return image, nil
 }
 
 // place computes the offsets of the levels: the highest is first, behind the block of the superblock.
 func (i *Image) place(start int64) {
 	var counts []int64
-	for blocks := i.size / BlockSize; blocks > 1; {
+	for blocks := i.size / blockSize; blocks > 1; {
 		blocks = (blocks + perBlock - 1) / perBlock
 		counts = append(counts, blocks)
 	}
@@ -76,7 +76,7 @@ func (i *Image) place(start int64) {
 	i.nodes = make([]node, len(counts))
 	for level := len(counts) - 1; level >= 0; level-- {
 		i.levels[level] = start
-		start += counts[level] * BlockSize
+		start += counts[level] * blockSize
 	}
 }
 
@@ -156,7 +156,7 @@ func (i *Image) checkGroup(index int64, data []byte) error {
 			return err
 		}
 	}
-	blocks := len(data) / BlockSize
+	blocks := len(data) / blockSize
 	workers := min(runtime.GOMAXPROCS(0), blocks)
 	wrong := make([]int, workers)
 	var all sync.WaitGroup
@@ -164,7 +164,7 @@ func (i *Image) checkGroup(index int64, data []byte) error {
 		wrong[worker] = -1
 		all.Go(func() {
 			for block := worker; block < blocks; block += workers {
-				digest := i.digest(data[block*BlockSize : (block+1)*BlockSize])
+				digest := i.digest(data[block*blockSize : (block+1)*blockSize])
 				if !bytes.Equal(digest[:], digests[block*DigestSize:(block+1)*DigestSize]) {
 					wrong[worker] = block
 					return
@@ -175,7 +175,7 @@ func (i *Image) checkGroup(index int64, data []byte) error {
 	all.Wait()
 	for _, block := range wrong {
 		if block >= 0 {
-			return fmt.Errorf("%w: its data at byte %d does not lead to the root hash %x", ErrInvalid, index*groupSize+int64(block)*BlockSize, i.root)
+			return fmt.Errorf("%w: its data at byte %d does not lead to the root hash %x", ErrInvalid, index*groupSize+int64(block)*blockSize, i.root)
 		}
 	}
 	return nil
@@ -195,8 +195,8 @@ func (i *Image) tree(level int, index int64) ([]byte, error) {
 		at := index % perBlock * DigestSize
 		want = above[at : at+DigestSize]
 	}
-	place := i.levels[level] + index*BlockSize
-	block := make([]byte, BlockSize)
+	place := i.levels[level] + index*blockSize
+	block := make([]byte, blockSize)
 	if err := readFull(i.source, block, place); err != nil {
 		return nil, err
 	}

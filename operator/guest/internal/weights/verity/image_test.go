@@ -44,22 +44,22 @@ func format(data []byte, reference Reference, salt []byte) ([]byte, [DigestSize]
 		return sum[:]
 	}
 	level, tree := data, []byte(nil)
-	for len(level) > BlockSize {
+	for len(level) > blockSize {
 		var above []byte
-		for block := range slices.Chunk(level, BlockSize) {
+		for block := range slices.Chunk(level, blockSize) {
 			above = append(above, digest(block)...)
 		}
-		above = append(above, make([]byte, (BlockSize-len(above)%BlockSize)%BlockSize)...)
+		above = append(above, make([]byte, (blockSize-len(above)%blockSize)%blockSize)...)
 		tree = append(slices.Clone(above), tree...)
 		level = above
 	}
-	header := append(superblock(reference, salt), make([]byte, BlockSize-superblockSize)...)
+	header := append(superblock(reference, salt), make([]byte, blockSize-superblockSize)...)
 	return slices.Concat(data, header, tree), [DigestSize]byte(digest(level))
 }
 
 func sealed(t testing.TB, blocks int) ([]byte, Reference) {
 	t.Helper()
-	reference, err := ParseReference(fmt.Sprintf("%s_%d_%s", roots[blocks], blocks*BlockSize, uuid))
+	reference, err := ParseReference(fmt.Sprintf("%s_%d_%s", roots[blocks], blocks*blockSize, uuid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestImagesOfAnyTreeDepthAreRead(t *testing.T) {
 			t.Fatalf("%d blocks: %v", blocks, err)
 		}
 		data, err := io.ReadAll(io.NewSectionReader(image, 0, image.Size()))
-		if err != nil || !bytes.Equal(data, file[:blocks*BlockSize]) {
+		if err != nil || !bytes.Equal(data, file[:blocks*blockSize]) {
 			t.Fatalf("%d blocks: %d bytes, %v", blocks, len(data), err)
 		}
 		if err := image.CheckRest(context.Background()); err != nil {
@@ -92,11 +92,11 @@ func TestImagesOfAnyTreeDepthAreRead(t *testing.T) {
 
 func TestEveryChangedBitIsDetected(t *testing.T) {
 	file, reference := sealed(t, 200)
-	place := func(block int) int { return block*BlockSize + 77 }
+	place := func(block int) int { return block*blockSize + 77 }
 	for name, at := range map[string]int{
-		"first data": place(0), "last data": place(199), "signature": 200 * BlockSize,
-		"superblock": 200*BlockSize + 400, "root of the tree": place(201),
-		"padding of the root": 202*BlockSize - 1, "first leaf": place(202), "last leaf": place(203), "padding of a leaf": 204*BlockSize - 1,
+		"first data": place(0), "last data": place(199), "signature": 200 * blockSize,
+		"superblock": 200*blockSize + 400, "root of the tree": place(201),
+		"padding of the root": 202*blockSize - 1, "first leaf": place(202), "last leaf": place(203), "padding of a leaf": 204*blockSize - 1,
 	} {
 		for _, bit := range []byte{1, 128} {
 			broken := slices.Clone(file)
@@ -118,7 +118,7 @@ func TestUnverifiedDataIsNeverReturned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count, err := image.ReadAt(make([]byte, 8192), 150*BlockSize-1)
+	count, err := image.ReadAt(make([]byte, 8192), 150*blockSize-1)
 	if count != 0 || !errors.Is(err, ErrInvalid) {
 		t.Fatalf("%d bytes of a changed image were returned: %v", count, err)
 	}
@@ -137,7 +137,7 @@ func (c changing) ReadAt(target []byte, offset int64) (int, error) {
 
 func TestErrorMessages(t *testing.T) {
 	file, reference := sealed(t, 2)
-	header := 2 * BlockSize
+	header := 2 * blockSize
 	changed := func(at int, text string) []byte {
 		return slices.Concat(file[:at], []byte(text), file[at+len(text):])
 	}
@@ -214,7 +214,7 @@ func FuzzParseReference(f *testing.F) {
 	f.Add(strings.Repeat("ab", 32) + "_8192_" + uuid)
 	f.Fuzz(func(t *testing.T, text string) {
 		reference, err := ParseReference(text)
-		if err == nil && (reference.String() != text || reference.Offset <= 0 || reference.Offset%BlockSize != 0) {
+		if err == nil && (reference.String() != text || reference.Offset <= 0 || reference.Offset%blockSize != 0) {
 			t.Fatalf("%q was read as %s", text, reference)
 		}
 	})
@@ -224,8 +224,8 @@ func FuzzParseReference(f *testing.F) {
 func FuzzOpen(f *testing.F) {
 	file, reference := sealed(f, 2)
 	f.Add(uint16(0), []byte{1})
-	f.Add(uint16(2*BlockSize), []byte("verity"))
-	f.Add(uint16(3*BlockSize), make([]byte, DigestSize))
+	f.Add(uint16(2*blockSize), []byte("verity"))
+	f.Add(uint16(3*blockSize), make([]byte, DigestSize))
 	f.Fuzz(func(t *testing.T, at uint16, text []byte) {
 		broken := slices.Clone(file)
 		copy(broken[min(int(at), len(broken)):], text)
@@ -234,13 +234,13 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		data, err := io.ReadAll(io.NewSectionReader(image, 0, image.Size()))
-		if !bytes.HasPrefix(file[:2*BlockSize], data) {
+		if !bytes.HasPrefix(file[:2*blockSize], data) {
 			t.Fatal("changed data was returned")
 		}
 		if err != nil && !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(broken[:2*BlockSize], file[:2*BlockSize]) && err == nil {
+		if !bytes.Equal(broken[:2*blockSize], file[:2*blockSize]) && err == nil {
 			t.Fatal("changed data was read without an error")
 		}
 	})

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// BlockSize is the size in bytes of blocks of data and of the tree.
-	BlockSize = 4096
+	// blockSize is the size in bytes of blocks of data and of the tree.
+	blockSize = 4096
 	// DigestSize is the size in bytes of a digest.
 	DigestSize = 32
 	// perBlock is the number of digests in a block of the tree.
-	perBlock = BlockSize / DigestSize
+	perBlock = blockSize / DigestSize
 
 	algorithm      = "sha256"
 	superblockSize = 512
@@ -72,8 +72,8 @@ func ParseReference(text string) (Reference, error) {
 		return Reference{}, fmt.Errorf("%q is not ROOTHASH_OFFSET_UUID", text)
 	}
 	offset, err := strconv.ParseInt(parts[2], 10, 64)
-	if err != nil || offset%BlockSize != 0 {
-		return Reference{}, fmt.Errorf("the offset %s is not a multiple of %d", parts[2], BlockSize)
+	if err != nil || offset%blockSize != 0 {
+		return Reference{}, fmt.Errorf("the offset %s is not a multiple of %d", parts[2], blockSize)
 	}
 	reference := Reference{Offset: offset}
 	// The pattern guarantees hexadecimal digits of the right number.
@@ -101,10 +101,10 @@ func checkSuperblock(found []byte, reference Reference, salt []byte) error {
 		return wrong("has the UUID %s instead of %s", UUID(found[atUUID:atAlgorithm]), reference.UUID)
 	case !bytes.Equal(bytes.TrimRight(found[atAlgorithm:atDataSize], "\x00"), []byte(algorithm)):
 		return wrong("names the hash %q; only %s is supported", bytes.TrimRight(found[atAlgorithm:atDataSize], "\x00"), algorithm)
-	case number(atDataSize) != BlockSize || number(atHashSize) != BlockSize:
-		return wrong("has blocks of %d and %d bytes; only %d is supported", number(atDataSize), number(atHashSize), BlockSize)
-	case binary.LittleEndian.Uint64(found[atBlocks:]) != uint64(reference.Offset)/BlockSize:
-		return wrong("counts %d blocks of data instead of %d", binary.LittleEndian.Uint64(found[atBlocks:]), reference.Offset/BlockSize)
+	case number(atDataSize) != blockSize || number(atHashSize) != blockSize:
+		return wrong("has blocks of %d and %d bytes; only %d is supported", number(atDataSize), number(atHashSize), blockSize)
+	case binary.LittleEndian.Uint64(found[atBlocks:]) != uint64(reference.Offset)/blockSize:
+		return wrong("counts %d blocks of data instead of %d", binary.LittleEndian.Uint64(found[atBlocks:]), reference.Offset/blockSize)
 	}
 	if !bytes.Equal(found, superblock(reference, salt)) {
 		return wrong("has another salt than the repository and commit of the model give, or unexpected bytes")
@@ -120,9 +120,9 @@ func superblock(reference Reference, salt []byte) []byte {
 	binary.LittleEndian.PutUint32(block[atType:], 1)
 	copy(block[atUUID:], reference.UUID[:])
 	copy(block[atAlgorithm:], algorithm)
-	binary.LittleEndian.PutUint32(block[atDataSize:], BlockSize)
-	binary.LittleEndian.PutUint32(block[atHashSize:], BlockSize)
-	binary.LittleEndian.PutUint64(block[atBlocks:], uint64(reference.Offset)/BlockSize)
+	binary.LittleEndian.PutUint32(block[atDataSize:], blockSize)
+	binary.LittleEndian.PutUint32(block[atHashSize:], blockSize)
+	binary.LittleEndian.PutUint64(block[atBlocks:], uint64(reference.Offset)/blockSize)
 	binary.LittleEndian.PutUint16(block[atSaltSize:], uint16(len(salt)))
 	copy(block[atSalt:], salt)
 	return block
