@@ -2,12 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from cloister_crds.kinds.container import ContainerPhase
 from dev.cluster import Cluster
-from tests.support.programs.operator import Installation, condition_of, operator_lock
+from tests.support.programs.operator import (
+    CONTAINERS_DOMAIN,
+    Installation,
+    condition_of,
+    operator_lock,
+)
 from tests.support.programs.web_service import PageServices, page_file
 from tests.support.waiting import until_sync
 
@@ -228,3 +234,51 @@ def test_a_deleted_container_leaves_no_objects(installation: Installation) -> No
         return any(name.startswith("gone") for name in names)
 
     until_sync(lambda: not left(), every=0.5, what="the end of all children")
+
+
+def test_a_container_moves_to_another_containers_domain_by_a_relaunch(
+    installation: Installation, pages: PageServices
+) -> None:
+    """As docs/operations/upgrade.md has it: until then it serves its old name only."""
+    request = {"repo": "acme/web", "tag": "v1.0.0"}
+    installation.create_container("moved", **request)
+    first = installation.wait_for("moved", "Ready")
+    old, domain = first.status.domain, "other.example"
+    installation.kill_operator()
+    installation.settings["containersDomain"] = domain
+    try:
+        installation.operator().wait_until_it_leads()
+
+        def missing() -> dict[str, Any] | None:
+            container = installation.container("moved")
+            assert container is not None
+            return condition_of(container, "DomainReady")
+
+        told = until_sync(missing, what="the condition")
+        assert told is not None
+        assert (told["status"], told["reason"]) == ("False", "DomainNotFound")
+        assert old in told["message"]
+        (enclave,) = installation.enclaves("moved")
+        assert (enclave.metadata.name, enclave.spec.hostnames) == (
+            first.status.active_enclave,
+            (old,),
+        )
+        installation.create_container("moved", **request, relaunch="1")
+
+        def moved() -> bool:
+            container = installation.container("moved")
+            assert container is not None
+            return (
+                container.status.active_enclave != first.status.active_enclave
+                and condition_of(container, "DomainReady") is None
+            )
+
+        until_sync(moved, within=120, what="the new enclave")
+        second = installation.wait_for("moved", "Ready")
+        assert second.status.domain == old.replace(CONTAINERS_DOMAIN, domain)
+        page = pages.await_page(installation, "moved")
+        assert page.certificate_names == (second.status.domain,)
+    finally:
+        installation.kill_operator()
+        del installation.settings["containersDomain"]
+        installation.operator().wait_until_it_leads()
