@@ -1,6 +1,7 @@
 """The time, read in one place, and the clock of a server where this machine's may be wrong.
 
-Decisions take ``now`` as an argument; their callers read it here. Tests hand in a fake clock.
+Decisions take ``now`` as an argument; their callers read it here. Tests hand in a fake clock, and
+the simulation of the operator runs whole processes under `CLOCKS` of its own.
 
 What the API server wrote (when an object was created) and what a program reads on its own clock are
 compared in every decision about a deadline. Only when both are of one clock is the comparison
@@ -8,33 +9,58 @@ right, and all who talk to one server agree about the time.
 """
 
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["Clock", "ServerClock", "utc_now", "utc_text"]
+__all__ = ["CLOCKS", "Clock", "Clocks", "ServerClock", "monotonic", "utc_now", "utc_text"]
 
 Clock = Callable[[], datetime]
 """A function that returns the present time, with zone UTC."""
 
 
-def utc_now() -> datetime:
-    """Return the present time in UTC."""
+def _system_time() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - this is the place that the ban names
 
 
-def utc_text(time: datetime, timespec: str = "auto") -> str:
+@dataclass(slots=True)
+class Clocks:
+    """The clocks of a machine."""
+
+    utc: Clock = _system_time
+    """The wall clock, which may jump."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds since some moment, for durations."""
+
+
+CLOCKS = Clocks()
+"""The clocks of this machine."""
+
+
+def utc_now() -> datetime:
+    """Return the present time in UTC."""
+    return CLOCKS.utc()
+
+
+def monotonic() -> float:
+    """Return the seconds since some moment; only differences mean something."""
+    return CLOCKS.monotonic()
+
+
+def utc_text(moment: datetime, timespec: str = "auto") -> str:
     """Write a time as Kubernetes and the API do: ISO 8601, its zone as the letter Z.
 
     Parameters
     ----------
-    time
+    moment
         A time with zone UTC.
     timespec
         How exact, as `datetime.isoformat` takes it.
     """
-    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 logger = logging.getLogger(__name__)

@@ -22,6 +22,18 @@ IGNORE = re.compile(r"#\s*type:\s*ignore")
 GOOD_IGNORE = re.compile(r"# type: ignore\[[a-z-]+(, ?[a-z-]+)*\]  # \S.+")
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of statements that hold statements, or the parts of a statement that do."""
+OWN_CLOCK = re.compile(
+    r"\btime\.(?:monotonic|time|perf_counter)\b|\.time\(\)|\bsecrets\.token|\buuid4\b|\burandom\b"
+    r"|\bRandom\("
+)
+"""Clocks and randomness that a simulation of the process does not control."""
+SIMULATED = ("operator/cloister_operator/", "crds/cloister_clients/kube/", "crds/cloister_crds/")
+"""Where what `OWN_CLOCK` names is reported, except in commands and in `MACHINE`."""
+MACHINE = {
+    "operator/cloister_operator/process/leader_election.py": "secrets.token",
+    "crds/cloister_clients/kube/client.py": ".time()",
+}
+"""Module -> what it may use: the identity of a process, and the clock of its own event loop."""
 LIBRARIES = {("crds", "cloister_crds"), ("crds", "cloister_clients")}
 
 
@@ -53,6 +65,7 @@ def check_text(place: Path, text: str) -> list[Finding]:
     found += _functions(place, tree)
     found += _exports(place, tree)
     found += _suppressions(place, text)
+    found += _clocks(place, text)
     if place.parts[0] == "tests" and place.as_posix() != WAITING:
         found += _sleeps(place, tree, text)
     return found
@@ -113,6 +126,19 @@ def _suppressions(place: Path, text: str) -> Iterator[Finding]:
             yield Finding(place, line, "write `# noqa: CODE - reason`")
         if IGNORE.search(token.string) and not GOOD_IGNORE.search(token.string):
             yield Finding(place, line, "write `# type: ignore[code]  # reason`")
+
+
+def _clocks(place: Path, text: str) -> Iterator[Finding]:
+    """Report clocks and randomness in what is simulated, which has them from elsewhere."""
+    name = place.as_posix()
+    if not name.startswith(SIMULATED) or "/commands/" in name:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        found = OWN_CLOCK.search(line)
+        if found and found[0] != MACHINE.get(name):
+            yield Finding(
+                place, number, f"{found[0]}: use cloister_clients.clock or the module random"
+            )
 
 
 def _sleeps(place: Path, tree: ast.Module, text: str) -> Iterator[Finding]:

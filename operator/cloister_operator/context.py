@@ -30,7 +30,12 @@ from cloister_operator.lookups.cluster import (
     ClusterNetworkReader,
     GatewayKinds,
 )
-from cloister_operator.lookups.external_lookup import ExternalLookup, ImageLookup
+from cloister_operator.lookups.external_lookup import (
+    ExternalLookup,
+    ImageLookup,
+    ImageRegistry,
+    NameServers,
+)
 from cloister_operator.lookups.lanes import Lanes
 from cloister_operator.lookups.resolver import LookupResolver
 from cloister_operator.settings import OperatorSettings
@@ -117,6 +122,27 @@ def _lanes(settings: OperatorSettings, clock: Clock) -> Lanes:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the operator asks outside of the cluster."""
+
+    source: SourceProvider
+    """Source provider of repositories."""
+    registry: ImageRegistry
+    """Image registries."""
+    dns: NameServers
+    """Authoritative name servers."""
+
+    @classmethod
+    def of(cls, settings: OperatorSettings) -> Self:
+        """Make what the settings name."""
+        return cls(
+            source=provider_from(settings.sources),
+            registry=RegistryClient(settings.registry),
+            dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
+        )
+
+
 @dataclass(frozen=True)
 class ProcessContext:
     """The parts of one process."""
@@ -147,10 +173,8 @@ class ProcessContext:
     """Parsed objects."""
     configs: ConfigCache
     """Parsed files."""
-    source: SourceProvider
-    """Source provider of repositories."""
-    registry: RegistryClient
-    """Image registries."""
+    outside: Outside
+    """What is asked outside of the cluster."""
     image_lookup: ImageLookup
     """Lookups of images with the credentials of organizations."""
     cluster_network: ClusterNetworkReader
@@ -180,6 +204,7 @@ class ProcessContext:
         liveness: Liveness,
         leads: Callable[[], bool],
         gateway: GatewayKinds | None = None,
+        outside: Outside | None = None,
     ) -> Self:
         """Make all parts, inside the event loop that uses them.
 
@@ -189,6 +214,8 @@ class ProcessContext:
             Returns whether this process holds the Lease; called before each write.
         gateway
             Kinds that route requests to containers; None if no Gateway is named in the settings.
+        outside
+            What is asked outside of the cluster; None means what the settings name.
 
         Raises
         ------
@@ -202,13 +229,13 @@ class ProcessContext:
         store, queue = Store(watched), WorkQueue[Key](observer=metrics.queue, group_of=group_of)
         rules, busy, clock = file_rules(settings), _busy(queue, settings), client.clock
         private = settings.registry.private_hosts
-        source, registry = provider_from(settings.sources), RegistryClient(settings.registry)
-        image_lookup = ImageLookup(client, registry, further=private, enqueue=queue.add)
+        outside = outside or Outside.of(settings)
+        image_lookup = ImageLookup(client, outside.registry, further=private, enqueue=queue.add)
         lookup = ExternalLookup(
-            source=source,
+            source=outside.source,
             images=image_lookup,
             client=client,
-            dns=AuthoritativeDns(settings.domains.dns if settings.domains else DnsSettings()),
+            dns=outside.dns,
             rules=rules,
             clock=clock,
         )
@@ -234,8 +261,7 @@ class ProcessContext:
             memory=ReconcileMemory(store),
             models=models,
             configs=ConfigCache(),
-            source=source,
-            registry=registry,
+            outside=outside,
             image_lookup=image_lookup,
             cluster_network=_cluster_network(settings, client, store),
             metrics=metrics,
@@ -269,6 +295,6 @@ class ProcessContext:
         """Close all connections."""
         await self.writer.aclose()
         await self.resolver.aclose()
-        await self.source.aclose()
-        await self.registry.aclose()
+        await self.outside.source.aclose()
+        await self.outside.registry.aclose()
         await self.client.aclose()

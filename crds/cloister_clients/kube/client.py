@@ -440,9 +440,8 @@ class KubeClient:
         }
         accept = METADATA if metadata_only else "application/json"
         request = ApiRequest("GET", ref.path(namespace), query, accept=accept)
-        loop = asyncio.get_running_loop()
         # The server ends a watch in time; without this limit a dead connection would wait forever.
-        end = loop.time() + seconds + WATCH_GRACE
+        end = asyncio.get_running_loop().time() + seconds + WATCH_GRACE
         async with self._transport.stream(request) as lines:
             while True:
                 try:

@@ -10,11 +10,12 @@ import binascii
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import aiohttp
 import yaml
 
 from cloister_clients.kube.credentials import (
@@ -53,6 +54,10 @@ class KubeConfig:
     """Proxy to go through; None if there is none."""
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Impersonation headers of the user entry."""
+    connector: Callable[..., aiohttp.BaseConnector] = field(
+        default=aiohttp.TCPConnector, repr=False
+    )
+    """Makes the pool of connections, from the keyword arguments of aiohttp's own."""
 
     @classmethod
     def load(cls, path: Path | None = None, context: str | None = None) -> Self:

@@ -118,7 +118,7 @@ class Transport:
         """The connection pool, made by the first request: it belongs to the loop that runs then."""
         if self._opened is None:
             self._opened = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=self._config.connector(
                     ssl=self._config.tls or True,
                     limit=self._limits.connections,
                     keepalive_timeout=60.0,

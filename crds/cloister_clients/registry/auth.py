@@ -6,7 +6,6 @@ Specification" for tokens. Only `RegistryClient` uses it.
 
 import base64
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +15,7 @@ import httpx
 from cachetools import TLRUCache
 
 from cloister_clients.address_guard import host_port, named
-from cloister_clients.clock import Clock, utc_now
+from cloister_clients.clock import Clock, monotonic, utc_now
 from cloister_clients.foreign_json import parse_json
 from cloister_clients.outbound import HttpResponse, fetch, retry_after
 from cloister_clients.registry.credentials import Credentials
@@ -115,7 +114,7 @@ class RegistryAuthenticator:
         self._kept: TLRUCache[Audience, tuple[str, float]] = TLRUCache(
             MAX_KEPT_BYTES,
             lambda _, kept, now: now + kept[1],
-            time.monotonic,
+            monotonic,
             lambda kept: ENTRY_BYTES + len(kept[0]),
         )
 

@@ -5,7 +5,6 @@ and a request now and then: meanwhile spans are dropped.
 """
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
@@ -23,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import override
 
+from cloister_clients.clock import monotonic
 from cloister_clients.tracing.settings import TracingSettings
 from cloister_clients.tracing.spans import NO_SPAN, Attributes, SpanKind, TraceSpan, Value
 from cloister_crds.backoff import Backoff
@@ -83,7 +83,7 @@ class PatientExporter(SpanExporter):
     @override
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans, or drop them during a pause."""
-        if time.monotonic() < self._next or (self._closing and self._failures):
+        if monotonic() < self._next or (self._closing and self._failures):
             self._dropped += len(spans)
             return SpanExportResult.FAILURE
         self._last.text = ""
@@ -111,7 +111,7 @@ class PatientExporter(SpanExporter):
     def _failed(self, spans: int) -> None:
         self._failures += 1
         self._dropped += spans
-        self._next = time.monotonic() + BACKOFF.delay(self._failures)
+        self._next = monotonic() + BACKOFF.delay(self._failures)
         level = logging.WARNING if self._failures == 1 else logging.DEBUG
         logger.log(
             level,

@@ -5,7 +5,6 @@ Written by `process.kopf_handlers` (watch events), `relist` (missed deletions) a
 versions are compared as integers (Kubernetes API Concepts, "Resource versions").
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 from cachetools import TTLCache
 
+from cloister_clients.clock import monotonic
 from cloister_clients.kube.kinds import KindRef
 from cloister_crds.lifecycle.admission.limits import Place
 from cloister_operator.cache.projections import WATCHED_KINDS, Body, WatchedKind, project
@@ -73,7 +73,7 @@ class Store:
         self,
         watched: tuple[WatchedKind, ...] = WATCHED_KINDS,
         *,
-        timer: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] = monotonic,
     ) -> None:
         self._watched = {each.ref: each for each in watched}
         self._kinds = frozenset(self._watched)

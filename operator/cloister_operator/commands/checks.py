@@ -4,7 +4,6 @@ What its settings name, and the images that nodes have.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import dns.asyncquery
 import dns.exception
 import dns.message
 
+from cloister_clients.clock import monotonic
 from cloister_clients.findings import Finding, FindingLevel, failed, passed, warned
 from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
 from cloister_clients.kube.kinds import NODE, KindRef
@@ -145,14 +145,14 @@ async def _image(registry: RegistryClient, setting: str, image: str) -> Finding:
 
 async def _resolver(address: str) -> Finding:
     """Send a name server of enclaves a query; any response will do."""
-    check, began = f"resolver {address}", time.monotonic()
+    check, began = f"resolver {address}", monotonic()
     query = dns.message.make_query(".", "NS")
     try:
         await dns.asyncquery.udp(query, address, timeout=RESOLVER_SECONDS, port=DNS_PORT)
     except (dns.exception.DNSException, OSError) as error:
         remedy = "correct enclaveNetwork.resolvers, or run this where enclaves run"
         return failed(check, f"it does not respond: {str(error) or type(error).__name__}", remedy)
-    return passed(check, f"it responds in {(time.monotonic() - began) * 1000:.0f} ms")
+    return passed(check, f"it responds in {(monotonic() - began) * 1000:.0f} ms")
 
 
 def _domains(settings: OperatorSettings) -> list[Finding]:

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 from typing import Self
 from urllib.parse import urlsplit
 
-from cloister_clients.clock import Clock
+from cloister_clients.clock import Clock, monotonic
 from cloister_clients.kube import KindRef, KubeClient, NotFound, Unavailable
 from cloister_clients.kube.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -53,7 +53,7 @@ class ApiEndpointResolver:
     async def read(self) -> ApiEndpoint:
         """Return the endpoint; without addresses when its name has never resolved."""
         loop = asyncio.get_running_loop()
-        if loop.time() >= self._resolve_after:
+        if monotonic() >= self._resolve_after:
             parts = urlsplit(self._url)
             try:
                 found = await loop.getaddrinfo(
@@ -64,7 +64,7 @@ class ApiEndpointResolver:
                 logger.warning("apiAddress %s does not resolve: %s", self._url, error)
             else:
                 self._addresses = tuple(sorted({str(each[4][0]) for each in found}))
-                self._resolve_after = loop.time() + _RESOLVE_INTERVAL.total_seconds()
+                self._resolve_after = monotonic() + _RESOLVE_INTERVAL.total_seconds()
         return ApiEndpoint(self._url, self._addresses)
 
     @property
@@ -81,10 +81,9 @@ class ApiEndpointResolver:
             A sentence with the remedy; empty if one of its addresses accepts connections. The
             operator's network path is not an enclave's, so nothing is refused because of it.
         """
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._connect_after:
+        if monotonic() >= self._connect_after:
             self._unreachable = await self._connect()
-            self._connect_after = loop.time() + _CONNECT_INTERVAL.total_seconds()
+            self._connect_after = monotonic() + _CONNECT_INTERVAL.total_seconds()
         return self._unreachable
 
     async def _connect(self) -> str:

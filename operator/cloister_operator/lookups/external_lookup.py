@@ -10,13 +10,13 @@ from typing import Protocol
 from cachetools import LRUCache
 
 from cloister_clients.clock import Clock, utc_now
-from cloister_clients.dns import AuthoritativeDns, DnsError
+from cloister_clients.dns import DnsError
 from cloister_clients.kube import KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import SECRET
 from cloister_clients.registry import (
+    Credentials,
     Platform,
     PrivateRegistry,
-    RegistryClient,
     RegistryError,
     RegistryUnauthorized,
     ResolvedImage,
@@ -53,13 +53,38 @@ _REMEMBERED = 4096
 """Core Secrets of which it is remembered whether a registry refused them; status has it too."""
 
 
+class ImageRegistry(Protocol):
+    """The registries; `RegistryClient` is the real one."""
+
+    async def resolve(
+        self, reference: str, *, platform: Platform, credentials: Credentials | None
+    ) -> ResolvedImage:
+        """Find an image, as `RegistryClient.resolve` does."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+
+
+class NameServers(Protocol):
+    """The authoritative name servers; `AuthoritativeDns` is the real one."""
+
+    async def texts(self, name: str) -> tuple[str, ...]:
+        """Return the TXT records of a name."""
+        ...
+
+    async def alias(self, name: str) -> tuple[str, ...]:
+        """Return the chain of aliases of a name."""
+        ...
+
+
 class ImageLookup:
     """Looks images up, with an organization's credentials where they fit."""
 
     def __init__(
         self,
         client: KubeClient,
-        registry: RegistryClient,
+        registry: ImageRegistry,
         *,
         further: Mapping[PrivateRegistry, tuple[str, ...]],
         enqueue: Callable[[Key], None],
@@ -134,7 +159,7 @@ class ExternalLookup:
         source: SourceProvider,
         images: ImageLookup,
         client: KubeClient,
-        dns: AuthoritativeDns,
+        dns: NameServers,
         rules: Rules,
         clock: Clock = utc_now,
     ) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
 
+from cloister_clients.clock import monotonic
 from cloister_clients.kube import Conflict, KindRef, KubeError
 from cloister_clients.kube.kinds import POD, SERVICE
 from cloister_clients.tracing.spans import is_on, span
@@ -84,9 +84,9 @@ async def run_worker(context: ProcessContext) -> None:
     while True:
         key = await context.queue.take()
         CURRENT_OBJECT.set(key.text)
-        began = time.monotonic()
+        began = monotonic()
         result = await (_traced(context, key) if is_on() else _reconcile(context, key))
-        context.metrics.reconciled(key.kind, result, time.monotonic() - began)
+        context.metrics.reconciled(key.kind, result, monotonic() - began)
         context.liveness.heartbeat("workers")
         CURRENT_OBJECT.set("")
 

@@ -159,7 +159,7 @@ def _login_handler(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSess
             return await handler(request)
 
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=kube.tls or True),
+            connector=kube.connector(limit=0, ssl=kube.tls or True),
             headers={"User-Agent": USER_AGENT, **_impersonation(kube)},
             middlewares=(authorize,),
             proxy=kube.proxy,

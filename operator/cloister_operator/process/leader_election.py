@@ -12,13 +12,12 @@ import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
-from cloister_clients.clock import Clock, utc_now
+from cloister_clients.clock import Clock, monotonic, utc_now
 from cloister_clients.kube import AlreadyExists, Conflict, KubeClient, KubeError, NotFound
 from cloister_clients.kube.kinds import LEASE
 from cloister_operator.settings import LeaseSettings
@@ -48,7 +47,7 @@ class Election:
     """Name of this candidate."""
     clock: Clock = utc_now
     """Wall clock, for what is written into the Lease."""
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = monotonic
     """Clock that durations are measured by."""
     renewed_at: float | None = None
     """When the Lease was last known to be ours; None if it is not."""
@@ -157,26 +156,96 @@ def _micro(moment: datetime) -> str:
     return moment.strftime(_MICRO)
 
 
+class Flag(Protocol):
+    """What `threading.Event` and `asyncio.Event` have in common."""
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        ...
+
+    def set(self) -> None:
+        """Set it."""
+
+
+async def elect(
+    election: Election,
+    *,
+    acquired: Flag,
+    lost: Callable[[str], None],
+    stopping: asyncio.Event,
+    finished_attempt: Callable[[], None] = lambda: None,
+) -> None:
+    """Take the Lease and renew it, until stopped or until it is lost.
+
+    Parameters
+    ----------
+    acquired
+        Set once the Lease is ours.
+    lost
+        Called when it no longer is; the caller must not write any more.
+    stopping
+        Ends the election; a Lease that is ours is released.
+    finished_attempt
+        Called after each attempt.
+    """
+    async with election.client:
+        while not stopping.is_set():
+            was_leader = acquired.is_set()
+            is_leader = await _attempt(election)
+            finished_attempt()
+            if is_leader and not was_leader:
+                logger.info("leading as %s", election.identity)
+                acquired.set()
+            elif was_leader and (election.renewed_at is None or election.overdue):
+                lost("the Lease was not renewed in time, or another process took it")
+                return
+            await _pause(election.pause, stopping)
+        if acquired.is_set():
+            await _release(election)
+
+
+async def _attempt(election: Election) -> bool:
+    """Try once, within the time in which a leader must renew."""
+    try:
+        async with asyncio.timeout(election.settings.renew_seconds):
+            return await election.attempt()
+    except (KubeError, TimeoutError) as error:
+        logger.warning("the Lease could not be read or written: %s", str(error) or "no response")
+        return False
+
+
+async def _pause(seconds: float, stopping: asyncio.Event) -> None:
+    """Wait for the next attempt, or for the stop."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        return
+
+
+async def _release(election: Election) -> None:
+    """Release the Lease; a failure only makes the successor wait."""
+    try:
+        async with asyncio.timeout(election.settings.retry_seconds + 1):
+            await election.release()
+        logger.info("released the Lease")
+    except (KubeError, TimeoutError) as error:
+        logger.warning("the Lease could not be released: %s", str(error) or "no response")
+
+
 class ElectionThread:
     """Runs an election until it is stopped, and reports when the Lease is acquired or lost."""
 
-    def __init__(
-        self,
-        make: Callable[[], Election],
-        *,
-        lost: Callable[[str], None],
-        retry_seconds: float,
-    ) -> None:
+    def __init__(self, make: Callable[[], Election], *, lost: Callable[[str], None]) -> None:
         self._make = make
         self._lost = lost
-        self._retry = retry_seconds
         self._election: Election | None = None
         self._acquired = threading.Event()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._main, name="lease", daemon=True)
-        self.heartbeat_at = time.monotonic()
+        self.heartbeat_at = monotonic()
         """When the thread last finished an attempt, by the monotonic clock."""
 
     def start(self) -> None:
@@ -209,49 +278,18 @@ class ElectionThread:
                 self._lost(f"the election failed: {error}")
 
     async def _elect(self) -> None:
-        """Take the Lease and renew it, until stopped or until it is lost."""
+        """Stand for election, unless `stop` was called before the loop ran."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        self._election = election = self._make()
-        async with election.client:
-            while not self._stop.is_set():
-                was_leader = self._acquired.is_set()
-                is_leader = await self._attempt(election)
-                self.heartbeat_at = time.monotonic()
-                if is_leader and not was_leader:
-                    logger.info("leading as %s", election.identity)
-                    self._acquired.set()
-                elif was_leader and (election.renewed_at is None or election.overdue):
-                    self._lost("the Lease was not renewed in time, or another process took it")
-                    return
-                await self._pause(election.pause)
-            if self._acquired.is_set():
-                await self._release(election)
-
-    async def _attempt(self, election: Election) -> bool:
-        """Try once, within the time in which a leader must renew."""
-        try:
-            async with asyncio.timeout(election.settings.renew_seconds):
-                return await election.attempt()
-        except (KubeError, TimeoutError) as error:
-            logger.warning(
-                "the Lease could not be read or written: %s", str(error) or "no response"
-            )
-            return False
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait for the next attempt, or for the stop."""
-        assert self._stopping is not None
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
+        if self._stop.is_set():
             return
+        self._election = self._make()
+        await elect(
+            self._election,
+            acquired=self._acquired,
+            lost=self._lost,
+            stopping=self._stopping,
+            finished_attempt=self._beat,
+        )
 
-    async def _release(self, election: Election) -> None:
-        """Release the Lease; a failure only makes the successor wait."""
-        try:
-            async with asyncio.timeout(self._retry + 1):
-                await election.release()
-            logger.info("released the Lease")
-        except (KubeError, TimeoutError) as error:
-            logger.warning("the Lease could not be released: %s", str(error) or "no response")
+    def _beat(self) -> None:
+        self.heartbeat_at = monotonic()

@@ -5,8 +5,6 @@ import gc
 import itertools
 import logging
 import os
-import threading
-import time
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
@@ -14,6 +12,7 @@ import kopf
 import uvloop
 from prometheus_client import disable_created_metrics
 
+from cloister_clients.clock import monotonic
 from cloister_clients.kube import KubeClient, KubeConfig, KubeError
 from cloister_clients.kube.kinds import (
     CONFIG_MAP,
@@ -34,7 +33,7 @@ from cloister_operator.lookups.cluster import (
 )
 from cloister_operator.process.dispatcher import all_keys, resync, run_worker
 from cloister_operator.process.kopf_handlers import kopf_settings, make_registry
-from cloister_operator.process.leader_election import Election, ElectionThread, new_identity
+from cloister_operator.process.leader_election import Election, ElectionThread, Flag, new_identity
 from cloister_operator.reconcile.orphans import collect_garbage
 from cloister_operator.settings import OperatorSettings
 from cloister_operator.telemetry.health import HealthServer, Liveness, Stage
@@ -174,7 +173,6 @@ def run(settings: OperatorSettings, kube: KubeConfig) -> int:
     election = ElectionThread(
         lambda: _make_election(settings, kube),
         lost=_exit_at_once,
-        retry_seconds=settings.lease.retry_seconds,
     )
     metrics.observe_election(settings.lease.name, election.leads)
     health = HealthServer(
@@ -218,10 +216,7 @@ def _run_event_loop(
             leads=election.leads,
             gateway=gateway,
         )
-        try:
-            return await _operate(context, election.acquired)
-        finally:
-            await context.aclose()
+        return await operate(context, election.acquired)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -229,7 +224,7 @@ def _run_event_loop(
         except KeyboardInterrupt:
             return 0
         except Exception:
-            logger.exception("the operator failed")
+            logger.exception("the operator cannot start")
             return FAILED
 
 
@@ -244,8 +239,18 @@ async def _find_gateway(settings: OperatorSettings, kube: KubeConfig) -> Gateway
     return kinds
 
 
-async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
-    """Watch and work until the process is stopped or a part fails."""
+async def operate(context: ProcessContext, acquired: Flag) -> int:
+    """Watch and work until the process is stopped or a part fails; return the exit code."""
+    try:
+        return await _operate(context, acquired)
+    except Exception:
+        logger.exception("the operator failed")
+        return FAILED
+    finally:
+        await context.aclose()
+
+
+async def _operate(context: ProcessContext, acquired: Flag) -> int:
     registry, stop = make_registry(context), asyncio.Event()
     tasks = _BackgroundTasks(stop)
 
@@ -273,16 +278,14 @@ async def _operate(context: ProcessContext, acquired: threading.Event) -> int:
     return FAILED if tasks.failed else 0
 
 
-async def _lead(
-    context: ProcessContext, tasks: "_BackgroundTasks", acquired: threading.Event
-) -> None:
+async def _lead(context: ProcessContext, tasks: "_BackgroundTasks", acquired: Flag) -> None:
     """Wait until we lead and the informer cache has synced, then start to reconcile.
 
     The watches run before: a successor of a leader that died has most of the cluster in its cache.
     """
     while not acquired.is_set():  # noqa: ASYNC110 - another thread sets it
         await asyncio.sleep(_LEADER_POLL)
-    began = time.monotonic()
+    began = monotonic()
     context.liveness.stage = Stage.SYNCING
     await context.relister.sync()
     for key in all_keys(context):
@@ -290,7 +293,7 @@ async def _lead(
     # What has been read stays, or goes by its reference counts: it need not be traversed again.
     gc.freeze()
     context.liveness.stage = Stage.WORKING
-    logger.info("the cache has synced after %.1f s", time.monotonic() - began)
+    logger.info("the cache has synced after %.1f s", monotonic() - began)
     if not await look_for_counts(context):
         tasks.start("counted kinds", await_counted_kinds(context))
     for number in range(context.settings.workers):
@@ -352,7 +355,7 @@ def _make_election(settings: OperatorSettings, kube: KubeConfig) -> Election:
 
 def _election_unhealthy_reason(election: ElectionThread, settings: OperatorSettings) -> str:
     """Return that the election has been silent for too long; empty when it has not."""
-    silent = time.monotonic() - election.heartbeat_at
+    silent = monotonic() - election.heartbeat_at
     limit = settings.lease.duration_seconds + settings.lease.renew_seconds
     return f"election silent for {silent:.0f} s" if silent > limit else ""
 

@@ -3,7 +3,6 @@
 When a status is written, and what an invalid object's conditions say.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cloister_clients.clock import monotonic
 from cloister_clients.kube import KindRef
 from cloister_crds.kinds import KINDS, Container, Deployment, Enclave
 from cloister_crds.kinds.container import ContainerStatus
@@ -82,11 +82,11 @@ async def write_status_throttled(
     patch = merge_patch(before, after)
     if not patch:
         return Result()
-    wait = context.status_throttle.wait(key, time.monotonic())
+    wait = context.status_throttle.wait(key, monotonic())
     if wait > 0 and not is_urgent(before, after):
         return Result(timedelta(seconds=wait))
     await context.writer.patch_status(key, ref, key.namespace, key.name, {"status": patch})
-    context.status_throttle.wrote(key, time.monotonic())
+    context.status_throttle.wrote(key, monotonic())
     return Result(wrote=True)
 
 

@@ -3,7 +3,6 @@
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from cloister_clients.clock import monotonic
 from cloister_clients.telemetry import JsonFormatter, LineFormatter, LogFormat
 from cloister_clients.tracing.spans import trace_id
 from cloister_operator.settings import HealthSettings, LogSettings
@@ -38,7 +38,7 @@ class Liveness:
 
     stale: float
     """Seconds after which a heartbeat is too old."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     """Clock of the heartbeats, in seconds."""
     stage: Stage = Stage.STANDBY
     """How far the process is."""

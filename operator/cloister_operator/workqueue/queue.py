@@ -5,13 +5,13 @@ Each key at most once, with delays, backoff, priorities and a throttle of status
 
 import asyncio
 import heapq
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from typing_extensions import override
 
+from cloister_clients.clock import monotonic
 from cloister_crds.backoff import Backoff
 from cloister_operator.workqueue.triggers import COUNTS_DELAY, Key
 
@@ -311,7 +311,7 @@ class WorkQueue(Generic[K]):
         self,
         schedule: Schedule[K] | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         observer: QueueObserver | None = None,
         group_of: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
