@@ -242,9 +242,23 @@ class RolloutState:
 
     @cached_property
     def active(self) -> Enclave | None:
-        """The Enclave that status names as the serving one, as far as it still exists."""
-        name = self.status.active_enclave
+        """The Enclave that status names as the serving one, as far as it still exists.
+
+        While status names none, it is what the Service was pointed at for an earlier request: the
+        request has changed before status named its Enclave, which receives requests already.
+        """
+        name = self.status.active_enclave or self._selected_for_an_earlier_request
         return next((each for each in self.all_enclaves if each.metadata.name == name), None)
+
+    @property
+    def _selected_for_an_earlier_request(self) -> str:
+        service = self.observed.service
+        for each in self.enclaves if service is not None else ():
+            if service is not None and each.metadata.name == service.selects:
+                earlier = not requests.is_made_for(each.spec, self._asked)
+                ready = each.status.phase is EnclavePhase.READY
+                return service.selects if ready and earlier else ""
+        return ""
 
     @cached_property
     def serving(self) -> Enclave | None:

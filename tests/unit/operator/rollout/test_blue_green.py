@@ -280,3 +280,21 @@ def test_an_update_has_no_moment_without_something_that_serves(serving: Simulate
     serving.reconcile()
     assert all(holds(each.status.conditions, "Available") for each in serving.decisions)
     assert serving.reason() == "Serving"
+
+
+@pytest.mark.lifecycle("blue-green")
+def test_what_the_service_selects_stays_before_status_names_it(world: SimulatedCluster) -> None:
+    while world.service is None or not world.service.addresses:
+        world.step()
+        for name in world.enclaves:
+            world.set_health(name)
+            world.start(name)
+        world.sync_endpoints()
+    assert world.container.status.active_enclave == ""
+    first = world.service.selects
+    world.change_spec(tag="v1.1.0")
+    decision = world.reconcile()
+    assert decision.status.active_enclave == first
+    assert not any(isinstance(each, DeleteEnclave) for each in decision.actions)
+    world.settle()
+    assert world.container.status.current_tag == "v1.1.0"
