@@ -41,7 +41,7 @@ down: venv ## Stop what `make demo` left running
 test: gate live ## Everything that a change must pass
 
 .PHONY: gate
-gate: lint verify unit test-chart test-guest ## Lint, types, unit, chart and guest tests; a few minutes
+gate: lint verify unit simulate test-chart test-guest ## Lint, types, unit, simulation, chart and guest tests
 
 .PHONY: live
 live: venv ## Tests on real servers: API server, browser, operator, node; what fails runs once more (SUITES=…)
@@ -54,6 +54,10 @@ unit: venv ## Tests without a cluster; under a minute
 .PHONY: unit-random
 unit-random: venv ## The same with other generated inputs at each run
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS) --hypothesis-profile=random
+
+.PHONY: simulate
+simulate: venv ## The operator under virtual time: every life, with every fault at every write
+	@$(BIN)/python -m tests.simulation --workers $(WORKERS)
 
 .PHONY: test-chart
 test-chart: venv ## Tests of the Helm chart by the real Helm, without a cluster
