@@ -178,7 +178,7 @@ async def test_a_ledger_that_was_down_loses_nothing(
 
             def told() -> bool:
                 words = facade.log.read_text()
-                return "run time is not metered" in words or facade.process.poll() is not None
+                return "the ledger is away" in words or facade.process.poll() is not None
 
             until_sync(told, within=PATIENCE, what="the facade to notice")
             assert not await gone(world, "web-a-1"), "it waits for the ledger"
