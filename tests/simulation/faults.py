@@ -79,15 +79,10 @@ class FaultPlan:
         """The write that went wrong."""
         self.hasty = False
         """Whether the user does the next step now."""
-        self._blind_until = -2 * _BLIND_SECONDS
+        self._blind_until = 0.0
         self.reached: Callable[[int, Request], Fault | None] = lambda number, request: None
         """Called before each write: returns its fault, None where the plan decides."""
         self._pending: list[Callable[[], None]] = []
-
-    @property
-    def blind(self) -> bool:
-        """Whether the status of Containers cannot be written, or could not a moment ago."""
-        return self._world.now < self._blind_until + _BLIND_SECONDS
 
     def act(self) -> None:
         """Do to machines what a handler cannot do while it runs on one."""

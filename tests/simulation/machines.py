@@ -52,6 +52,8 @@ class World:
         """Seconds since the beginning."""
         self.slowest = 0.03
         """Most seconds that a message is on its way."""
+        self.numbers = itertools.count()
+        """Of tasks and futures; each run begins with 0."""
         self.machines: list[Machine] = []
         """The machines that run."""
         # What a killed process would do when it is collected ("finally" blocks) never happens.
@@ -118,14 +120,11 @@ class World:
         self.run_until(lambda: self.now >= end, within=seconds)
 
 
-_NUMBERS = itertools.count()
-
-
 class _Task(asyncio.Task[Any]):
     """A task whose hash is a number: sets of tasks have the same order in each run."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.number = next(_NUMBERS)
+    def __init__(self, number: int, *arguments: Any, **options: Any) -> None:
+        self.number = number
         super().__init__(*arguments, **options)
 
     @override
@@ -136,9 +135,9 @@ class _Task(asyncio.Task[Any]):
 class _Future(asyncio.Future[Any]):
     """A future whose hash is a number."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.number = next(_NUMBERS)
-        super().__init__(*arguments, **options)
+    def __init__(self, number: int, **options: Any) -> None:
+        self.number = number
+        super().__init__(**options)
 
     @override
     def __hash__(self) -> int:
@@ -180,7 +179,10 @@ class Machine(asyncio.BaseEventLoop):
         """Its ends of connections."""
         self._selector = _NoSelector()
         self._clock_resolution = _APART
-        self.set_task_factory(lambda loop, coroutine, **o: _Task(coroutine, loop=loop, **o))
+        numbers = self._numbers = world.numbers
+        self.set_task_factory(
+            lambda loop, coroutine, **o: _Task(next(numbers), coroutine, loop=loop, **o)
+        )
 
     @override
     def time(self) -> float:
@@ -188,7 +190,7 @@ class Machine(asyncio.BaseEventLoop):
 
     @override
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(loop=self)
+        return _Future(next(self._numbers), loop=self)
 
     @override
     def run_in_executor(  # type: ignore[override]  # the base class has an awaitable of its own kind

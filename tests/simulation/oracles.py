@@ -12,8 +12,6 @@ from tests.simulation.apiserver.store import Change, Objects, Stored
 __all__ = ["Errors", "Oracles"]
 
 CONTAINER, ENCLAVE = of(Container), of(Enclave)
-MOST_AT_WORK = 2
-"""Enclaves of a Container that run or start: what serves, and what will."""
 EXPECTED = ("admission policies are not in force",)
 """Errors that the operator logs here, and that are no findings: the world has no policies."""
 
@@ -28,8 +26,6 @@ class Oracles:
         """What must not be, with its time."""
         self.serving_expected = False
         """Whether what serves must serve all the time."""
-        self.blind: Callable[[], bool] = lambda: False
-        """Whether the status of Containers cannot be written: what is outdated stays meanwhile."""
         self.excused: set[str] = set()
         """Uids of Pods that the world ended."""
         objects.observers.append(self._observe)
@@ -72,14 +68,16 @@ class Oracles:
         if old is not None and new is not None and old.body["spec"] != new.body["spec"]:
             self.note(f"the spec of the Enclave {change.name} changes")
         if old is None and new is not None:
-            container = new.body["spec"]["container"]["name"]
+            spec = new.body["spec"]
             at_work = [
                 each.metadata["name"]
                 for each in self._objects.all(ENCLAVE, new.metadata["namespace"])
-                if each.body["spec"]["container"]["name"] == container and _at_work(each)
+                if each.body["spec"]["container"] == spec["container"]
+                and each.body["spec"]["revision"] == spec["revision"]
+                and _at_work(each)
             ]
-            if len(at_work) > MOST_AT_WORK and not self.blind():
-                self.note(f"{len(at_work)} Enclaves of {container} are at work: {at_work}")
+            if len(at_work) > 1:
+                self.note(f"more than one Enclave of a revision is at work: {at_work}")
 
     def _container_changed(self, container: Stored) -> None:
         """Ready says that a Service selects a healthy Pod."""

@@ -75,7 +75,6 @@ class Run:
         self.user = User(self.server.objects)
         self.plan = FaultPlan(self.world, lambda: self.operators, write=write, fault=fault)
         self.server.around = self.plan
-        self.oracles.blind = lambda: self.plan.blind
         self._tell = tell
         if tell is not None:
             self.server.objects.observers.append(self._story)
