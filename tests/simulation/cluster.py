@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, POD, SERVICE
+from cloister_clients.kube.kinds import ENDPOINT_SLICE, NAMESPACE, POD, RESOURCE_QUOTA, SERVICE
 from tests.simulation.apiserver.http import ApiServer
 from tests.simulation.apiserver.kinds import KindModel, Object, all_kinds
 from tests.simulation.apiserver.store import FOREGROUND, Change, Stored
@@ -23,6 +23,7 @@ SCHEDULER = ("kube-scheduler", "Update", "")
 CONTROLLERS = ("kube-controller-manager", "Update", "")
 _PODS, _NODES = all_kinds()["", "v1", "pods"], all_kinds()["", "v1", "nodes"]
 _SLICES = all_kinds()["discovery.k8s.io", "v1", "endpointslices"]
+_QUOTAS = all_kinds()["", "v1", "resourcequotas"]
 _NAMESPACES = all_kinds()["", "v1", "namespaces"]
 
 
@@ -58,6 +59,8 @@ class Cluster:
         ref = change.kind.ref
         stored = change.after or change.before
         assert stored is not None
+        if ref == RESOURCE_QUOTA and change.after is not None:
+            self._later(0.05, 0.5, "a quota is counted", self._count, stored)
         if ref == POD:
             self._pod_changed(change, stored)
         if ref in (POD, SERVICE):
@@ -162,6 +165,16 @@ class Cluster:
         body = {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": []}
         if not self.objects.get(NAMESPACE, namespace).deleting:
             self.objects.create(_SLICES, body, CONTROLLERS)
+
+    def _count(self, changed: Stored) -> None:
+        """Write what a quota has counted; here it is nothing, since creates are not judged."""
+        place = (changed.metadata["name"], changed.metadata["namespace"])
+        quota = self.objects.find(RESOURCE_QUOTA, *place)
+        if quota is not None:
+            hard = quota.body["spec"]["hard"]
+            status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+            new = {**quota.body, "status": status}
+            self.objects.update(_QUOTAS, quota, new, CONTROLLERS, subresource="status")
 
     def _collect(self, uid: str) -> None:
         for kind, found in list(self.objects.everything()):

@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
-from cloister_clients.kube.kinds import NAMESPACE, POD, SERVICE, KindRef, of
+from cloister_clients.kube.kinds import NAMESPACE, POD, RESOURCE_QUOTA, SERVICE, KindRef, of
 from cloister_crds.kinds import Container, Enclave, Host, HostnameClaim, Organization
 from cloister_crds.names import ENCLAVE_LABEL
+from cloister_operator.process.process import KINDS_QUOTA
 from tests.simulation.apiserver.kinds import Object, all_kinds
 from tests.simulation.apiserver.store import Manager, Objects, Stored
 from tests.simulation.operators import IMAGE
@@ -76,6 +77,8 @@ def install(user: User) -> None:
     """Create namespaces, a Host and an organization."""
     for name in ("default", "kube-system", "cloister-system"):
         user.create(NAMESPACE, name, {})
+    counted = {f"count/{plural}.cloister.dev": "0" for plural in ("containers", "secrets")}
+    user.create(RESOURCE_QUOTA, KINDS_QUOTA, {"hard": counted}, "cloister-system")
     overcommit = {"cpuPercent": 1, "memoryPercent": 1}
     spec = {"networkIsolation": "Container", "default": True, "overcommit": overcommit}
     user.create(of(Host), "h1", spec)

@@ -1,8 +1,9 @@
 """The operator that ships, as a process on a machine of the world.
 
 What is replaced is what `Outside` names (sources, registries, name servers), the clocks of the
-machine, and the connections; and one name of kopf, whose discovery makes tasks of a set of
-coroutines, so that their order would be that of addresses.
+machine, and the connections; and two names of libraries: kopf's discovery makes tasks of a set of
+coroutines, so that their order would be that of addresses, and aiohttp's pool reads a clock of its
+own.
 """
 
 import asyncio
@@ -11,9 +12,10 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiohttp import connector
 from kopf._cogs.clients import scanning
 
-from cloister_clients.clock import CLOCKS
+from cloister_clients.clock import CLOCKS, monotonic
 from cloister_clients.kube import KubeClient, KubeConfig
 from cloister_clients.registry import Credentials, Platform, ResolvedImage
 from cloister_clients.sources import ListedRelease, PublishedRelease, PublishedTag, TagNotFound
@@ -42,6 +44,7 @@ SETTINGS = OperatorSettings.model_validate(
         "drainSeconds": 1,
         "claimAgeSeconds": 5,
         "workers": 2,
+        "lease": {"retrySeconds": 4},
     }
 )
 """The settings of each operator."""
@@ -70,6 +73,7 @@ class _Asyncio:
         return getattr(asyncio, name)
 
 
+connector.monotonic = monotonic  # type: ignore[attr-defined]  # what it imports
 scanning.asyncio = _Asyncio()  # type: ignore[attr-defined, assignment]  # what kopf imports
 
 

@@ -78,8 +78,8 @@ class Run:
         self._tell = tell
         if tell is not None:
             self.server.objects.observers.append(self._story)
-        install(self.user)
         self.cluster.add_node()
+        install(self.user)
         self.cluster.outcome = outcome(self.server.objects)
         self.operators = Operators(self.server, Releases(self.world, FILES))
         self._errors = Errors(self.oracles.note)
@@ -112,7 +112,7 @@ class Run:
         self.oracles.serving_expected = False
         if not self._until(lambda: nothing_left(self.user) and not self._left()):
             self.oracles.note(f"left behind: {self._left()}")
-        if not self._until(lambda: self.world.now - self.plan.wrote_at >= QUIET_SECONDS):
+        if not self._until(self._is_quiet, timed=True):
             self.oracles.note("writes do not end when nothing is left to do")
 
     def _is_over(self, step: Step, *, last: bool) -> bool:
@@ -122,6 +122,9 @@ class Run:
             return True
         return step.done(self.user)
 
+    def _is_quiet(self) -> bool:
+        return self.world.now - self.plan.wrote_at >= QUIET_SECONDS
+
     def _left(self) -> list[str]:
         return [
             f"{kind.ref.kind} {found.metadata['name']}"
@@ -129,12 +132,19 @@ class Run:
             if kind.ref.kind not in LEFT
         ]
 
-    def _until(self, condition: Callable[[], object]) -> bool:
+    def _until(self, condition: Callable[[], object], *, timed: bool = False) -> bool:
+        """Run until a condition holds; one about objects is checked when one has changed."""
+        seen = -1
+
         def holds() -> object:
+            nonlocal seen
             if self.server.failure is not None:
                 raise self.server.failure
             self.plan.act()
             self.operators.look_after()
+            if seen == self.server.objects.version and not (timed or self.plan.hasty):
+                return False
+            seen = self.server.objects.version
             return condition()
 
         return self.world.run_until(holds, within=STEP_SECONDS)
