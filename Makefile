@@ -56,8 +56,12 @@ unit-random: venv ## The same with other generated inputs at each run
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS) --hypothesis-profile=random
 
 .PHONY: simulate
-simulate: venv ## The operator under virtual time: every life, with every fault at every write
+simulate: venv ## The operator under virtual time: every life, with a third of the faults at every write
 	@$(BIN)/python -m tests.simulation --workers $(WORKERS)
+
+.PHONY: simulate-long
+simulate-long: venv ## The same with all faults, in several schedules (SEEDS=…)
+	@$(BIN)/python -m tests.simulation --workers $(WORKERS) --every 1 --seeds $(or $(SEEDS),3)
 
 .PHONY: test-chart
 test-chart: venv ## Tests of the Helm chart by the real Helm, without a cluster

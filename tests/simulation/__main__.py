@@ -36,8 +36,8 @@ def _in_copy(job: tuple[str, Any]) -> list[Result]:
     what, argument = job
     if what == "replay":
         return [replay(argument)]
-    life, seed = argument
-    return list(sweep(life, seed, tuple(fault for fault in Fault if fault is not Fault.NONE)))
+    life, seed, every = argument
+    return list(sweep(life, seed, every=every))
 
 
 def _report(results: list[Result]) -> bool:
@@ -55,21 +55,20 @@ def _report(results: list[Result]) -> bool:
 
 @click.group(invoke_without_command=True)
 @click.option("--seeds", default=1, show_default=True, help="Schedules of each life.")
+@click.option("--every", default=3, show_default=True, help="Which faults: each n-th at a write.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.pass_context
-def main(context: click.Context, seeds: int, workers: int) -> None:
-    """Run what failed once, then every life with every fault at every write."""
+def main(context: click.Context, seeds: int, every: int, workers: int) -> None:
+    """Run what failed once, then every life with faults at every write."""
     if context.invoked_subcommand is not None:
         return
     began = time.perf_counter()
     jobs: list[tuple[str, Any]] = [("replay", path) for path in sorted(REGRESSIONS.glob("*.json"))]
-    jobs += [("sweep", (life, seed)) for seed in range(1, seeds + 1) for life in LIVES]
+    jobs += [("sweep", (life, seed, every)) for seed in range(1, seeds + 1) for life in LIVES]
     results: list[Result] = []
     with get_context("fork").Pool(workers, maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(_in_copy, jobs):
             results += found
-            if os.environ.get("CLOISTER_PROGRESS"):
-                click.echo(f"{len(found)} {time.perf_counter() - began:.0f}")
     failed = _report(results)
     hours = sum(each.virtual_seconds for each in results) / 3600
     seconds = time.perf_counter() - began

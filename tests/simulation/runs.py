@@ -24,6 +24,7 @@ __all__ = ["Result", "Run", "replay", "sweep"]
 
 STEP_SECONDS = 300.0
 """Until a step of a life must be done, in virtual seconds."""
+_FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 QUIET_SECONDS = 20.0
 """In the end nothing is written for so long, but the Lease."""
 LEFT = {
@@ -160,8 +161,8 @@ class Run:
         self._say(f"{change.kind.ref.kind:<12}{verb:<8} {change.name}")
 
 
-def sweep(life: str, seed: int, faults: tuple[Fault, ...]) -> Iterator[Result]:
-    """Run a life, and from each of its writes on once more with each fault.
+def sweep(life: str, seed: int, *, every: int) -> Iterator[Result]:
+    """Run a life, and from each of its writes on once more with each fault, or each n-th of them.
 
     What is before the write is run once: the process forks there, and each copy continues with its
     fault. Yields the results of the copies, then that of the life itself.
@@ -170,7 +171,7 @@ def sweep(life: str, seed: int, faults: tuple[Fault, ...]) -> Iterator[Result]:
     results: list[Result] = []
 
     def fork(number: int, request: Request) -> Fault | None:
-        for fault in faults:
+        for fault in _FAULTS[-number % every :: every]:
             found = _forked(run, number, fault)
             if found is None:
                 return fault
