@@ -226,23 +226,24 @@ class ClusterWriter:
         Raises
         ------
         Conflict
-            When it is no longer that version, or exists already; it is read before the next
-            reconcile.
+            When it is no longer that version, is gone, or exists already; it is read before the
+            next reconcile.
         """
         metadata = body["metadata"]
         place = (ref, metadata.get("namespace") or "", metadata["name"])
-        version = (
-            self._cached_version(place)
+        known = (
+            self._cached_identity(place)
             if ref in self._store.kinds
-            else await self._live_version(place)
+            else await self._live_identity(place)
         )
         # The Lease may have been lost during the read.
         self._check_and_count("apply", ref)
         try:
-            if version is None:
+            if known is None:
                 response = await self._client.create(ref, body)
             else:
-                metadata = {**metadata, "resourceVersion": version}
+                # Without the uid the server would create what is gone meanwhile.
+                metadata = {**metadata, **known}
                 response = await self._client.apply(ref, {**body, "metadata": metadata})
         except (Conflict, Unavailable):
             self._uncertain[key].add(place)
@@ -388,17 +389,22 @@ class ClusterWriter:
 
     def _cached_version(self, place: tuple[KindRef, str, str]) -> str | None:
         """Return the cached version of an object; None if it is not cached, or not watched."""
-        entry = self._store.get(*place) if place[0] in self._store.kinds else None
-        return None if entry is None else str(entry.version)
+        known = self._cached_identity(place)
+        return None if known is None else known["resourceVersion"]
 
-    async def _live_version(self, place: tuple[KindRef, str, str]) -> str | None:
-        """Read the version of an object live; None if it does not exist."""
+    def _cached_identity(self, place: tuple[KindRef, str, str]) -> dict[str, str] | None:
+        """Return uid and version of a cached object; None if it is not cached, or not watched."""
+        entry = self._store.get(*place) if place[0] in self._store.kinds else None
+        return None if entry is None else {"uid": entry.uid, "resourceVersion": str(entry.version)}
+
+    async def _live_identity(self, place: tuple[KindRef, str, str]) -> dict[str, str] | None:
+        """Read uid and version of an object live; None if it does not exist."""
         ref, namespace, name = place
         try:
             body = await self._client.get(ref, name, namespace or None)
         except NotFound:
             return None
-        return str(body["metadata"]["resourceVersion"])
+        return {name: str(body["metadata"][name]) for name in ("uid", "resourceVersion")}
 
     def _check_and_count(self, verb: str, ref: KindRef) -> None:
         """Count a write, or refuse it when another process may lead (fencing)."""

@@ -58,6 +58,22 @@ async def test_apply_creates_and_takes_fields_away(client: KubeClient, namespace
     assert applied["data"] == {"a": "1"}
 
 
+async def test_apply_brings_back_what_is_gone_unless_it_names_the_uid(
+    client: KubeClient, namespace: str
+) -> None:
+    made = await client.create(CONFIG_MAP, config_map("one", a="1"), namespace)
+    known = {name: made["metadata"][name] for name in ("uid", "resourceVersion")}
+    await client.delete(CONFIG_MAP, "one", namespace)
+    body = config_map("one", a="2")
+    with pytest.raises(Conflict):
+        await client.apply(CONFIG_MAP, {**body, "metadata": body["metadata"] | known}, namespace)
+    known.pop("uid")
+    again = await client.apply(
+        CONFIG_MAP, {**body, "metadata": body["metadata"] | known}, namespace
+    )
+    assert again["metadata"]["uid"] != made["metadata"]["uid"]
+
+
 async def test_apply_without_force_names_the_other_manager(
     client: KubeClient, namespace: str, api_cluster: "Cluster"
 ) -> None:

@@ -43,9 +43,13 @@ class Server:
         return self.keep(ref, name, 1, spec=body.get("spec", {}))
 
     async def apply(self, ref: KindRef, body: Object) -> Object:
-        """Change an object, if it is the named version."""
+        """Change an object, if it is the named version; create it, unless a uid is named."""
         self.calls.append("apply")
         name = body["metadata"]["name"]
+        if (ref, name) not in self.objects:
+            if "uid" in body["metadata"]:
+                raise Conflict(409, "Conflict", "no object has this uid")
+            return self.keep(ref, name, 1, spec=body["spec"])
         return self._change(ref, name, body["metadata"].get("resourceVersion"), spec=body["spec"])
 
     async def merge_patch(
@@ -145,6 +149,20 @@ async def test_a_late_apply_does_not_undo_another_write(
     await writer.read_uncertain(KEY)
     await writer.apply(KEY, SERVICE, service("three"))
     assert server.objects[SERVICE, "web"]["spec"]["selector"] == {"enclave": "three"}
+
+
+@pytest.mark.parametrize("ref", [SERVICE, NETWORK_POLICY])
+async def test_a_late_apply_does_not_bring_back_what_is_gone(
+    server: Server, store: Store, writer: ClusterWriter, ref: KindRef
+) -> None:
+    body = server.keep(ref, "web", 3, spec={})
+    if ref in store.kinds:
+        store.put(ref, body)
+        del server.objects[ref, "web"]
+    server.meanwhile = lambda: server.objects.pop((ref, "web"), None)
+    with pytest.raises(Conflict):
+        await writer.apply(KEY, ref, service("one"))
+    assert not server.objects
 
 
 async def test_a_late_status_does_not_undo_another_status(
