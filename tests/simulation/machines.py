@@ -114,6 +114,16 @@ class World:
             self.step()
         return True
 
+    def close(self) -> None:
+        """End all machines in order, for programs that continue afterwards."""
+        for machine in self.machines:
+            with machine.running():
+                tasks = asyncio.all_tasks(machine)
+                for task in tasks:
+                    task.cancel()
+            self.run_until(lambda tasks=tasks: all(t.done() for t in tasks), within=60)  # type: ignore[misc]  # bound now
+            machine.close()
+
     def run_for(self, seconds: float) -> None:
         """Run for so many seconds."""
         end = self.now + seconds

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.simulation.apiserver.kinds import KindModel, Object, Refused, all_kinds
-from tests.simulation.apiserver.store import Change, Manager, Objects, Stored, selects
+from tests.simulation.apiserver.store import Change, Manager, Objects, Stored, new_in_place, selects
 from tests.simulation.machines import HttpServer, Machine, MemoryTransport, World
 
 __all__ = ["ApiServer", "NotModelled", "Request"]
@@ -31,6 +31,8 @@ QUERIES = {
     "DELETE": set(),
 }  # fmt: skip
 """Parameters that are handled, by method."""
+PUT_CREATES = {"leases"}
+"""Kinds of which a PUT creates what is not there."""
 WHOLE, METADATA = "application/json", "application/json;as=PartialObjectMetadata"
 """Media types that are handled."""
 
@@ -112,7 +114,7 @@ class ApiServer:
                 "metadata": {},
                 "status": "Failure",
                 "message": refused.message,
-                "reason": refused.reason,
+                **({"reason": refused.reason} if refused.reason else {}),
                 "code": refused.code,
             }
             response = self._json(body, status=refused.code)
@@ -199,12 +201,17 @@ class ApiServer:
     def _write(self, request: Request) -> Stored | web.StreamResponse:
         kind, body = request.kind, request.body
         manager, strict = _manager(request), request.query.get("fieldValidation") == "Strict"
+        if strict and request.method in ("POST", "PUT"):
+            # Read before anything is looked up.
+            kind.refuse_unknown(body)
         match request.method, request.content_type.partition(";")[0]:
             case "POST", "application/json" if not request.name:
                 if kind.ref.namespaced:
                     body["metadata"]["namespace"] = request.namespace
                 return self.objects.create(kind, body, manager, strict=strict)
             case "PATCH", "application/apply-patch+yaml":
+                if ": null" in json.dumps(body):
+                    raise NotModelled(f"{request.text} with null")
                 force = request.query.get("force") == "true"
                 found, created = self.objects.apply(
                     kind, body, manager, force=force, subresource=request.subresource, strict=strict
@@ -213,6 +220,11 @@ class ApiServer:
             case "PATCH", "application/merge-patch+json":
                 change = self.objects.patch
             case "PUT", "application/json":
+                gone = self.objects.find(kind.ref, request.name, request.namespace) is None
+                if gone and kind.ref.plural in PUT_CREATES:
+                    new = new_in_place(body)
+                    found = self.objects.create(kind, new, manager, strict=strict)
+                    return self._json(found.text, status=201)
                 change = self.objects.replace
             case "DELETE", "application/json" | "":
                 return self._deleted(request)

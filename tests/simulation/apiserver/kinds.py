@@ -94,6 +94,19 @@ class KindModel:
     shape: Shape
     """How it merges."""
 
+    def unknown_fields(self, body: Object) -> list[str]:
+        """Return the fields of spec and status that the schema lacks; defaults are set."""
+        if self.schema is None:
+            return []
+        parts = {name: self.schema["properties"][name] for name in ("spec", "status")}
+        found = (_walk(schema, body[n], n) for n, schema in parts.items() if n in body)
+        return [each for unknown in found for each in unknown]
+
+    def refuse_unknown(self, body: Object) -> None:
+        """Refuse an object with fields that the schema lacks."""
+        if unknown := self.unknown_fields(body):
+            raise Refused(400, "BadRequest", f"strict decoding error: {', '.join(unknown)}")
+
     def admit(self, new: Object, old: Object | None, *, strict: bool) -> None:
         """Set defaults, and refuse what the kind does not permit.
 
@@ -105,11 +118,10 @@ class KindModel:
         name = new["metadata"]["name"]
         if self.schema is None or self.resource is None:
             return
-        for part in ("spec", "status"):
-            if part in new:
-                unknown = _walk(self.schema["properties"][part], new[part], part)
-                if unknown and strict:
-                    raise Refused(400, "BadRequest", f"strict decoding error: {', '.join(unknown)}")
+        parts = {name: self.schema["properties"][name] for name in ("spec", "status")}
+        _set_defaults(parts, new)
+        if strict:
+            self.refuse_unknown(new)
         _check_changes(self, new, old)
         try:
             self.resource.read(new)

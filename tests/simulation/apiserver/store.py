@@ -34,6 +34,8 @@ KEPT = 2000
 """Changes of a kind that watches can still read; older versions are 410 Gone."""
 FOREGROUND = "foregroundDeletion"
 """Finalizer of an object whose dependents go first."""
+UNCONDITIONAL = {"configmaps"}
+"""Kinds of which a PUT need not name a version."""
 SYSTEM = {
     "uid", "creationTimestamp", "name", "namespace", "generation", "deletionTimestamp",
     "deletionGracePeriodSeconds", "resourceVersion", "managedFields",
@@ -46,6 +48,9 @@ class Stored:
     """One version of an object; it is never changed."""
 
     body: Object
+    defaulted: bool = False
+    """Whether its status is a default that is not stored yet: the next write is a new version, also
+    if it changes nothing else."""
     _text: bytes = b""
 
     @property
@@ -169,9 +174,20 @@ class Objects:
             kept.forgotten = self.version
 
     def create(
-        self, kind: KindModel, body: Object, manager: Manager, *, strict: bool = True
+        self,
+        kind: KindModel,
+        body: Object,
+        manager: Manager,
+        *,
+        strict: bool = True,
+        applied: FieldSet | None = None,
     ) -> Stored:
         """Create an object.
+
+        Parameters
+        ----------
+        applied
+            The fields that its manager owns; None means all of them.
 
         Raises
         ------
@@ -182,9 +198,7 @@ class Objects:
         metadata = body["metadata"]
         self._check_namespace(kind.ref, metadata)
         place = (metadata.get("namespace", ""), metadata["name"])
-        if place in self.kept(kind.ref).objects:
-            taken = f'{kind.ref.plural} "{place[1]}" already exists'
-            raise Refused(409, "AlreadyExists", taken)
+        versioned = bool(metadata.get("resourceVersion"))
         for name in SYSTEM - {"name", "namespace"}:
             metadata.pop(name, None)
         self._uid += 1
@@ -196,10 +210,17 @@ class Objects:
         if kind.status:
             body.pop("status", None)
         _complete(kind.ref, body)
+        _tidy(body)
         kind.admit(body, None, strict=strict)
-        owned = {manager: _ownable(field_set(body, kind.shape))}
-        stored = self._put(kind, place, None, body, owned)
+        if versioned:
+            raise Refused(500, "", "resourceVersion should not be set on objects to be created")
+        if place in self.kept(kind.ref).objects:
+            taken = f'{kind.ref.plural} "{place[1]}" already exists'
+            raise Refused(409, "AlreadyExists", taken)
+        own = _ownable(field_set(body, kind.shape) if applied is None else applied)
+        stored = self._put(kind, place, None, body, {manager: own} if own else {})
         assert stored is not None
+        stored.defaulted = kind.schema is not None and "status" in body
         return stored
 
     def update(
@@ -213,9 +234,8 @@ class Objects:
         strict: bool = True,
     ) -> Stored:
         """Put a body in the place of an object, or of its status."""
-        new = self._prepared(kind, old, body, subresource)
-        kind.admit(new, old.body, strict=strict)
-        if new == old.body:
+        new = self._prepared(kind, old, body, subresource, strict=strict)
+        if new == old.body and not old.defaulted:
             return old
         place = (old.metadata.get("namespace", ""), old.metadata["name"])
         written, removed = changed(old.body, new, kind.shape)
@@ -238,7 +258,10 @@ class Objects:
         strict: bool = True,
     ) -> Stored:
         """Put a body in the place of the version that it names."""
-        check_version(old, body["metadata"].get("resourceVersion"))
+        version = body["metadata"].get("resourceVersion")
+        if not version and kind.ref.plural not in UNCONDITIONAL:
+            raise Refused(422, "Invalid", "metadata.resourceVersion: must be specified")
+        check_version(old, version, body["metadata"].get("uid"))
         return self.update(kind, old, body, manager, subresource=subresource, strict=strict)
 
     def patch(
@@ -267,15 +290,17 @@ class Objects:
         strict: bool = True,
     ) -> tuple[Stored, bool]:
         """Apply an object server-side; return it, and whether it was created."""
+        if unknown := kind.unknown_fields(_copied(body)):
+            raise Refused(500, "", f"failed to create typed patch object: {', '.join(unknown)}")
         metadata = body["metadata"]
         place = (metadata.get("namespace", ""), metadata["name"])
         old = self.kept(kind.ref).objects.get(place)
         if old is None:
-            if metadata.get("resourceVersion") or metadata.get("uid"):
-                raise Refused(409, "Conflict", "the object does not exist")
             if subresource:
                 raise Refused(404, "NotFound", f'{kind.ref.plural} "{place[1]}" not found')
-            return self.create(kind, body, manager, strict=strict), True
+            whole = new_in_place(body)
+            own = field_set({n: v for n, v in whole.items() if n != "status"}, kind.shape)
+            return self.create(kind, whole, manager, strict=strict, applied=own), True
         check_version(old, metadata.get("resourceVersion"), metadata.get("uid"))
         wanted = _copied({n: v for n, v in body.items() if n not in ("apiVersion", "kind")})
         wanted["metadata"] = {n: v for n, v in wanted["metadata"].items() if n not in SYSTEM}
@@ -295,13 +320,13 @@ class Objects:
         now = _ownable(field_set(wanted, kind.shape))
         given_up = minus(minus(managers.get(manager, {}), now), owned_by_others)
         new = merged(without(old.body, given_up, kind.shape), wanted, kind.shape)
-        new = self._prepared(kind, old, new, subresource)
-        kind.admit(new, old.body, strict=strict)
+        new = self._prepared(kind, old, new, subresource, strict=strict)
         taken = _values_taken(old.body, wanted, kind.shape)
         owned = {other: left for other, f in others.items() if (left := minus(f, taken))}
-        owned[manager] = now
-        if new == old.body:
-            self.kept(kind.ref).managers[place] = owned
+        if now:
+            owned[manager] = now
+        # Who owns a field is part of the object: a change of that alone is a new version, too.
+        if new == old.body and owned == managers and not old.defaulted:
             return old, False
         return self._put(kind, place, old, new, owned) or old, False
 
@@ -332,9 +357,8 @@ class Objects:
             new["metadata"]["generation"] += 1
         if foreground:
             new["metadata"].setdefault("finalizers", []).append(FOREGROUND)
-        if graceful:
-            seconds = grace or new["spec"].get("terminationGracePeriodSeconds", 30)
-            new["metadata"]["deletionGracePeriodSeconds"] = seconds
+        own = new["spec"].get("terminationGracePeriodSeconds", 30) if graceful else 0
+        new["metadata"]["deletionGracePeriodSeconds"] = grace or own
         if kind.ref == NAMESPACE:
             new["status"] = {"phase": "Terminating"}
         owned = self.kept(kind.ref).managers.get(place, {})
@@ -355,7 +379,9 @@ class Objects:
             text = f"unable to create new content in namespace {name}: it is being terminated"
             raise Refused(403, "Forbidden", text)
 
-    def _prepared(self, kind: KindModel, old: Stored, body: Object, subresource: str) -> Object:
+    def _prepared(
+        self, kind: KindModel, old: Stored, body: Object, subresource: str, *, strict: bool
+    ) -> Object:
         """Return a body with what no client sets, and only the part that the request changes."""
         new = _copied(body)
         if subresource == "status":
@@ -371,12 +397,14 @@ class Objects:
                 metadata[name] = old.metadata[name]
             else:
                 metadata.pop(name, None)
+        _tidy(new)
         if old.deleting:
             had = set(old.metadata.get("finalizers") or ())
             added = set(metadata.get("finalizers") or ()) - had
             if added:
                 text = f"no new finalizers can be added if the object is being deleted: {added}"
                 raise Refused(422, "Invalid", text)
+        kind.admit(new, old.body, strict=strict)
         if kind.generation and _counted(new) != _counted(old.body):
             metadata["generation"] = old.metadata["generation"] + 1
         return new
@@ -456,6 +484,35 @@ def _copied(value: Object) -> Object:
     return copied
 
 
+def new_in_place(body: Object) -> Object:
+    """Return what an apply or a PUT creates where nothing is.
+
+    A real server does so also when a version is named, but not when a uid is.
+    """
+    if body["metadata"].get("uid"):
+        raise Refused(409, "Conflict", "the UID in the precondition is of no object")
+    metadata = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
+    return {**body, "metadata": metadata}
+
+
+def _tidy(body: Object) -> None:
+    """Remove what no server keeps: null, and empty lists and maps of the metadata."""
+    _drop_null(body)
+    for name in [name for name, value in body["metadata"].items() if value in ({}, [])]:
+        del body["metadata"][name]
+    if body.get("data") == {}:
+        del body["data"]
+
+
+def _drop_null(value: Any) -> None:
+    if isinstance(value, dict):
+        for name in [name for name, inner in value.items() if inner is None]:
+            del value[name]
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            _drop_null(inner)
+
+
 def _complete(ref: KindRef, body: Object) -> None:
     """Set what the server itself sets in new objects of Kubernetes' kinds."""
     if ref == NAMESPACE:
@@ -473,9 +530,8 @@ def _counted(body: Object) -> Object:
 def _ownable(fields: FieldSet) -> FieldSet:
     """Return the fields that managers own: not those that no client sets."""
     own: FieldSet = {n: inner for n, inner in fields.items() if n not in ("apiVersion", "kind")}
-    if "metadata" in own:
-        own["metadata"] = {n: inner for n, inner in own["metadata"].items() if n not in SYSTEM}
-    return own
+    metadata = {n: inner for n, inner in own.pop("metadata", {}).items() if n not in SYSTEM}
+    return {**own, "metadata": metadata} if metadata else own
 
 
 def _values_taken(live: Object, wanted: Object, shape: Shape) -> FieldSet:
