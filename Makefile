@@ -125,7 +125,7 @@ test-policies: venv ## NetworkPolicies of enclaves, enforced by the real kube-ro
 test-versions: venv ## Kinds, policies and clients against API servers of Kubernetes 1.35 and 1.37 (KUBERNETES=…)
 	@for release in $(or $(KUBERNETES),1.35 1.37); do \
 	  echo "Kubernetes $$release"; \
-	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/crds tests/api/kube -q -n $(WORKERS); \
+	  CLOISTER_KUBERNETES=$$release CLOISTER_SEQUENCES=1000 $(BIN)/pytest tests/api/crds tests/api/kube -q -n $(WORKERS); \
 	  CLOISTER_KUBERNETES=$$release $(BIN)/pytest tests/api/operator/test_schema_walk.py -q; \
 	done
 

@@ -195,7 +195,9 @@ def compared(
     """
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     first = server.send("POST", NAMESPACE.path(), "application/json", body).body
-    numbers, seen, results = _Numbers(), {}, []
+    numbers = _Numbers()
+    seen: dict[tuple[str, str], Object] = {}
+    results: list[Any] = []
     for operation in operations:
         found = _send(server, namespace, operation, seen)
         metadata = found.body.get("metadata", {})

@@ -11,8 +11,9 @@ from hashlib import sha256
 import aiohttp
 from aiohttp import web
 
+from tests.simulation.apiserver.bodies import has_null, new_in_place
 from tests.simulation.apiserver.kinds import KindModel, Object, Refused, all_kinds
-from tests.simulation.apiserver.store import Change, Manager, Objects, Stored, new_in_place, selects
+from tests.simulation.apiserver.store import Change, Manager, Objects, Stored, selects
 from tests.simulation.machines import HttpServer, Machine, MemoryTransport, World
 
 __all__ = ["ApiServer", "NotModelled", "Request"]
@@ -193,6 +194,7 @@ class ApiServer:
         if request.writes:
             name = f"{request.method} {request.kind.ref.plural}/{request.subresource}"
             self.requests[name.rstrip("/")] += 1
+            _check_fields(request)
             return self._write(request)
         if request.name:
             return self.objects.get(request.kind.ref, request.name, request.namespace)
@@ -201,16 +203,13 @@ class ApiServer:
     def _write(self, request: Request) -> Stored | web.StreamResponse:
         kind, body = request.kind, request.body
         manager, strict = _manager(request), request.query.get("fieldValidation") == "Strict"
-        if strict and request.method in ("POST", "PUT"):
-            # Read before anything is looked up.
-            kind.refuse_unknown(body)
         match request.method, request.content_type.partition(";")[0]:
             case "POST", "application/json" if not request.name:
                 if kind.ref.namespaced:
                     body["metadata"]["namespace"] = request.namespace
                 return self.objects.create(kind, body, manager, strict=strict)
             case "PATCH", "application/apply-patch+yaml":
-                if ": null" in json.dumps(body):
+                if has_null(body):
                     raise NotModelled(f"{request.text} with null")
                 force = request.query.get("force") == "true"
                 found, created = self.objects.apply(
@@ -369,6 +368,14 @@ def _manager(request: Request) -> Manager:
     operation = "Apply" if "apply-patch" in request.content_type else "Update"
     agent = request.http.headers.get("User-Agent", "unknown").split("/")[0]
     return (request.query.get("fieldManager", agent), operation, request.subresource)
+
+
+def _check_fields(request: Request) -> None:
+    """Refuse unknown fields before anything is looked up; a patch is judged by its result."""
+    if request.method in ("POST", "PUT") and request.query.get("fieldValidation") == "Strict":
+        unknown = request.kind.unknown_fields(request.body)
+        if unknown:
+            raise Refused(400, "BadRequest", f"strict decoding error: {unknown}")
 
 
 def _metadata_of(stored: Stored) -> Object:

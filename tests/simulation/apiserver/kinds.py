@@ -94,18 +94,15 @@ class KindModel:
     shape: Shape
     """How it merges."""
 
-    def unknown_fields(self, body: Object) -> list[str]:
-        """Return the fields of spec and status that the schema lacks; defaults are set."""
-        if self.schema is None:
-            return []
-        parts = {name: self.schema["properties"][name] for name in ("spec", "status")}
-        found = (_walk(schema, body[n], n) for n, schema in parts.items() if n in body)
-        return [each for unknown in found for each in unknown]
+    @property
+    def _parts(self) -> Object:
+        properties = self.schema["properties"] if self.schema is not None else {}
+        return {name: properties[name] for name in ("spec", "status") if name in properties}
 
-    def refuse_unknown(self, body: Object) -> None:
-        """Refuse an object with fields that the schema lacks."""
-        if unknown := self.unknown_fields(body):
-            raise Refused(400, "BadRequest", f"strict decoding error: {', '.join(unknown)}")
+    def unknown_fields(self, body: Object) -> str:
+        """Return the fields of spec and status that the schema lacks; defaults are set."""
+        found = (_walk(schema, body[n], n) for n, schema in self._parts.items() if n in body)
+        return ", ".join(each for unknown in found for each in unknown)
 
     def admit(self, new: Object, old: Object | None, *, strict: bool) -> None:
         """Set defaults, and refuse what the kind does not permit.
@@ -113,15 +110,15 @@ class KindModel:
         Raises
         ------
         Refused
-            400 for an unknown field, 422 for a broken rule.
+            422 for an unknown field or a broken rule.
         """
         name = new["metadata"]["name"]
         if self.schema is None or self.resource is None:
             return
-        parts = {name: self.schema["properties"][name] for name in ("spec", "status")}
-        _set_defaults(parts, new)
-        if strict:
-            self.refuse_unknown(new)
+        _set_defaults(self._parts, new)
+        unknown = self.unknown_fields(new)
+        if unknown and strict:
+            raise invalid(self.ref, name, unknown)
         _check_changes(self, new, old)
         try:
             self.resource.read(new)

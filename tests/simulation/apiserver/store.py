@@ -5,11 +5,21 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from cloister_clients.kube.kinds import NAMESPACE, POD, KindRef
+from tests.simulation.apiserver.bodies import (
+    SYSTEM,
+    complete,
+    copied,
+    counted,
+    merge_patched,
+    new_in_place,
+    ownable,
+    tidy,
+    values_taken,
+)
 from tests.simulation.apiserver.fields import (
     FieldSet,
     changed,
@@ -20,7 +30,7 @@ from tests.simulation.apiserver.fields import (
     plus,
     without,
 )
-from tests.simulation.apiserver.kinds import KindModel, Object, Refused, Shape, all_kinds
+from tests.simulation.apiserver.kinds import KindModel, Object, Refused, all_kinds
 from tests.simulation.machines import World
 
 __all__ = ["FOREGROUND", "Change", "Manager", "Objects", "Stored", "selects"]
@@ -36,11 +46,6 @@ FOREGROUND = "foregroundDeletion"
 """Finalizer of an object whose dependents go first."""
 UNCONDITIONAL = {"configmaps"}
 """Kinds of which a PUT need not name a version."""
-SYSTEM = {
-    "uid", "creationTimestamp", "name", "namespace", "generation", "deletionTimestamp",
-    "deletionGracePeriodSeconds", "resourceVersion", "managedFields",
-}  # fmt: skip
-"""Metadata that no client sets."""
 
 
 @dataclass(slots=True)
@@ -194,7 +199,7 @@ class Objects:
         Refused
             400, 403, 404, 409 or 422, as a server does.
         """
-        body = _copied(body)
+        body = copied(body)
         metadata = body["metadata"]
         self._check_namespace(kind.ref, metadata)
         place = (metadata.get("namespace", ""), metadata["name"])
@@ -209,15 +214,15 @@ class Objects:
         body["apiVersion"], body["kind"] = kind.ref.api_version, kind.ref.kind
         if kind.status:
             body.pop("status", None)
-        _complete(kind.ref, body)
-        _tidy(body)
+        complete(kind.ref, body)
+        tidy(body)
         kind.admit(body, None, strict=strict)
         if versioned:
             raise Refused(500, "", "resourceVersion should not be set on objects to be created")
         if place in self.kept(kind.ref).objects:
             taken = f'{kind.ref.plural} "{place[1]}" already exists'
             raise Refused(409, "AlreadyExists", taken)
-        own = _ownable(field_set(body, kind.shape) if applied is None else applied)
+        own = ownable(field_set(body, kind.shape) if applied is None else applied)
         stored = self._put(kind, place, None, body, {manager: own} if own else {})
         assert stored is not None
         stored.defaulted = kind.schema is not None and "status" in body
@@ -241,10 +246,10 @@ class Objects:
         written, removed = changed(old.body, new, kind.shape)
         owned = {}
         for other, fields in self.kept(kind.ref).managers.get(place, {}).items():
-            left = minus(minus(fields, _ownable(removed)), _ownable(written))
+            left = minus(minus(fields, ownable(removed)), ownable(written))
             if left:
                 owned[other] = left
-        owned[manager] = plus(owned.get(manager, {}), _ownable(written))
+        owned[manager] = plus(owned.get(manager, {}), ownable(written))
         return self._put(kind, place, old, new, owned) or old
 
     def replace(
@@ -276,7 +281,7 @@ class Objects:
     ) -> Stored:
         """Merge a patch into an object (RFC 7396)."""
         check_version(old, (body.get("metadata") or {}).get("resourceVersion"))
-        new = _merge_patched(old.body, body)
+        new: Object = merge_patched(old.body, body)
         return self.update(kind, old, new, manager, subresource=subresource, strict=strict)
 
     def apply(
@@ -290,8 +295,8 @@ class Objects:
         strict: bool = True,
     ) -> tuple[Stored, bool]:
         """Apply an object server-side; return it, and whether it was created."""
-        if unknown := kind.unknown_fields(_copied(body)):
-            raise Refused(500, "", f"failed to create typed patch object: {', '.join(unknown)}")
+        if unknown := kind.unknown_fields(copied(body)):
+            raise Refused(500, "", f"failed to create typed patch object: {unknown}")
         metadata = body["metadata"]
         place = (metadata.get("namespace", ""), metadata["name"])
         old = self.kept(kind.ref).objects.get(place)
@@ -302,7 +307,7 @@ class Objects:
             own = field_set({n: v for n, v in whole.items() if n != "status"}, kind.shape)
             return self.create(kind, whole, manager, strict=strict, applied=own), True
         check_version(old, metadata.get("resourceVersion"), metadata.get("uid"))
-        wanted = _copied({n: v for n, v in body.items() if n not in ("apiVersion", "kind")})
+        wanted = copied({n: v for n, v in body.items() if n not in ("apiVersion", "kind")})
         wanted["metadata"] = {n: v for n, v in wanted["metadata"].items() if n not in SYSTEM}
         if subresource:
             wanted = {"status": wanted.get("status") or {}}
@@ -317,11 +322,11 @@ class Objects:
         if met and not force:
             text = f"Apply failed with {len(met)} conflict(s): {', '.join(met)}"
             raise Refused(409, "Conflict", text)
-        now = _ownable(field_set(wanted, kind.shape))
+        now = ownable(field_set(wanted, kind.shape))
         given_up = minus(minus(managers.get(manager, {}), now), owned_by_others)
         new = merged(without(old.body, given_up, kind.shape), wanted, kind.shape)
         new = self._prepared(kind, old, new, subresource, strict=strict)
-        taken = _values_taken(old.body, wanted, kind.shape)
+        taken = values_taken(old.body, wanted, kind.shape)
         owned = {other: left for other, f in others.items() if (left := minus(f, taken))}
         if now:
             owned[manager] = now
@@ -351,7 +356,7 @@ class Objects:
             return old
         if old.deleting:
             return old
-        new = _copied(old.body)
+        new = copied(old.body)
         new["metadata"]["deletionTimestamp"] = self.world.stamp()
         if kind.generation:
             new["metadata"]["generation"] += 1
@@ -383,9 +388,9 @@ class Objects:
         self, kind: KindModel, old: Stored, body: Object, subresource: str, *, strict: bool
     ) -> Object:
         """Return a body with what no client sets, and only the part that the request changes."""
-        new = _copied(body)
+        new = copied(body)
         if subresource == "status":
-            status, new = new.get("status"), _copied(old.body)
+            status, new = new.get("status"), copied(old.body)
             new["status"] = status
         elif kind.status:
             new["status"] = copy.deepcopy(old.body.get("status"))
@@ -397,7 +402,7 @@ class Objects:
                 metadata[name] = old.metadata[name]
             else:
                 metadata.pop(name, None)
-        _tidy(new)
+        tidy(new)
         if old.deleting:
             had = set(old.metadata.get("finalizers") or ())
             added = set(metadata.get("finalizers") or ()) - had
@@ -405,7 +410,7 @@ class Objects:
                 text = f"no new finalizers can be added if the object is being deleted: {added}"
                 raise Refused(422, "Invalid", text)
         kind.admit(new, old.body, strict=strict)
-        if kind.generation and _counted(new) != _counted(old.body):
+        if kind.generation and counted(new) != counted(old.body):
             metadata["generation"] = old.metadata["generation"] + 1
         return new
 
@@ -476,79 +481,3 @@ def selects(selector: str, stored: Stored) -> bool:
         if not fits:
             return False
     return True
-
-
-def _copied(value: Object) -> Object:
-    """Copy JSON data; this is several times as fast as copy.deepcopy."""
-    copied: Object = msgspec.json.decode(msgspec.json.encode(value))
-    return copied
-
-
-def new_in_place(body: Object) -> Object:
-    """Return what an apply or a PUT creates where nothing is.
-
-    A real server does so also when a version is named, but not when a uid is.
-    """
-    if body["metadata"].get("uid"):
-        raise Refused(409, "Conflict", "the UID in the precondition is of no object")
-    metadata = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
-    return {**body, "metadata": metadata}
-
-
-def _tidy(body: Object) -> None:
-    """Remove what no server keeps: null, and empty lists and maps of the metadata."""
-    _drop_null(body)
-    for name in [name for name, value in body["metadata"].items() if value in ({}, [])]:
-        del body["metadata"][name]
-    if body.get("data") == {}:
-        del body["data"]
-
-
-def _drop_null(value: Any) -> None:
-    if isinstance(value, dict):
-        for name in [name for name, inner in value.items() if inner is None]:
-            del value[name]
-    for inner in value.values() if isinstance(value, dict) else value:
-        if isinstance(inner, dict | list):
-            _drop_null(inner)
-
-
-def _complete(ref: KindRef, body: Object) -> None:
-    """Set what the server itself sets in new objects of Kubernetes' kinds."""
-    if ref == NAMESPACE:
-        body["status"] = {"phase": "Active"}
-        body.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-    elif ref == POD:
-        body["status"] = {"phase": "Pending"}
-
-
-def _counted(body: Object) -> Object:
-    """Return the part of an object that its generation counts."""
-    return {name: value for name, value in body.items() if name not in ("metadata", "status")}
-
-
-def _ownable(fields: FieldSet) -> FieldSet:
-    """Return the fields that managers own: not those that no client sets."""
-    own: FieldSet = {n: inner for n, inner in fields.items() if n not in ("apiVersion", "kind")}
-    metadata = {n: inner for n, inner in own.pop("metadata", {}).items() if n not in SYSTEM}
-    return {**own, "metadata": metadata} if metadata else own
-
-
-def _values_taken(live: Object, wanted: Object, shape: Shape) -> FieldSet:
-    """Return the fields whose value an apply changes: their earlier owners lose them."""
-    after = merged(live, wanted, shape)
-    written, _ = changed(live, after, shape)
-    return _ownable(written)
-
-
-def _merge_patched(target: Any, patch: Any) -> Any:
-    """Merge a patch into a value (RFC 7396); neither is changed."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merge_patched(result.get(name), value)
-    return result
