@@ -125,10 +125,16 @@ class NamespaceSnapshot:
             if owner["kind"] == Enclave.INFO.kind and owner["name"] not in enclaves
         ]
 
-    def draining(self, name: str) -> list[str]:
-        """Return the replaced Enclaves that are still draining; there are no writes meanwhile."""
-        mine = self._of(of(Enclave), name)
-        return [each["metadata"]["name"] for each in mine if "demotedAt" in each.get("status", {})]
+    def unsettled(self, name: str) -> list[str]:
+        """Return the Enclaves of which further writes are due, some time later.
+
+        Those that were replaced drain, and a status that could not be written is written again
+        after a backoff.
+        """
+        statuses = {
+            each["metadata"]["name"]: each.get("status", {}) for each in self._of(of(Enclave), name)
+        }
+        return [n for n, status in statuses.items() if "demotedAt" in status or not status]
 
     def _of(self, ref: KindRef, name: str) -> list[dict[str, Any]]:
         """Return the objects of a kind that belong to a Container."""

@@ -284,7 +284,7 @@ def await_settled(
         before, everything = last, lifecycles.read()
         writes = sum(lifecycles.writes(name) for name in names)
         last = writes, [everything.versions(each) for each in every]
-        waiting = any(everything.orphans(each) or everything.draining(each) for each in every)
+        waiting = any(everything.orphans(each) or everything.unsettled(each) for each in every)
         return everything if before == last and not waiting else None
 
     what = f"an end of the writes in {step.name}"
