@@ -157,7 +157,7 @@ def go_components(
     Raises
     ------
     ImageError
-        When it is no Go program, or a module has no licence.
+        When it is not a Go program, or a module lacks a licence.
     """
     lines = run(["go", "version", "-m", program]).decode().splitlines()
     modules: list[tuple[str, str]] = [("stdlib", lines[0].rpartition(" go")[2])]

@@ -19,7 +19,7 @@ PREDICATE: Final = "https://slsa.dev/provenance/v1"
 BUILD: Final = "https://cloister.dev/release/v1"
 """Kind of build: `make release` of a clean checkout, as docs/development/release.md describes."""
 BUILDER: Final = "https://cloister.dev/make-release/v1"
-"""Who built: whoever ran the command and signed; no service vouches for that (SLSA build L1)."""
+"""Who built: the person who ran the command. No service vouches for it (SLSA build L1)."""
 LOCKS: Final = (
     *("images/base.lock", "uv.lock", "dev/uv-requirements.txt"),
     *("operator/guest/go.sum", "dev/cluster/modules/caddy/go.sum"),

@@ -133,10 +133,6 @@ class Cluster:
         if pod is not None:
             self.objects.remove(_PODS, pod)
 
-    def lose(self, pod: Stored) -> None:
-        """Have a Pod vanish, as when somebody deletes it by force."""
-        self.objects.remove(_PODS, pod)
-
     def _write_slices(self, namespace: str) -> None:
         for service in self.objects.all(SERVICE, namespace):
             if service.body["spec"].get("selector"):

@@ -124,11 +124,6 @@ class World:
             self.run_until(lambda tasks=tasks: all(t.done() for t in tasks), within=60)  # type: ignore[misc]  # bound now
             machine.close()
 
-    def run_for(self, seconds: float) -> None:
-        """Run for so many seconds."""
-        end = self.now + seconds
-        self.run_until(lambda: self.now >= end, within=seconds)
-
 
 class _Task(asyncio.Task[Any]):
     """A task whose hash is a number: sets of tasks have the same order in each run."""

@@ -26,8 +26,6 @@ class Oracles:
         """What must not be, with its time."""
         self.serving_expected = False
         """Whether what serves must serve all the time."""
-        self.excused: set[str] = set()
-        """Uids of Pods that the world ended."""
         objects.observers.append(self._observe)
 
     def note(self, text: str) -> None:
@@ -49,7 +47,7 @@ class Oracles:
     def _pod_ends(self, change: Change) -> None:
         pod = change.before
         assert pod is not None
-        if pod.metadata["uid"] in self.excused or not self.serving_expected:
+        if not self.serving_expected:
             return
         if _healthy(pod) and self._selecting(pod):
             self.note(f"the healthy Pod {change.name} ends while a Service selects it")
@@ -83,7 +81,7 @@ class Oracles:
         """Ready says that a Service selects a healthy Pod."""
         conditions = (container.body.get("status") or {}).get("conditions", ())
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        if not ready or not self.serving_expected or self.excused:
+        if not ready or not self.serving_expected:
             return
         name, namespace = container.metadata["name"], container.metadata["namespace"]
         service = self._objects.find(SERVICE, name, namespace)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -24,7 +25,7 @@ USE_SECONDS = 60.0
 """Seconds between two writes of when keys were last used."""
 
 
-class KeyCache(Generic[Key]):
+class KeyCache(ABC, Generic[Key]):
     """Keys of a table; `_read` reads what changed.
 
     Parameters
@@ -90,8 +91,9 @@ class KeyCache(Generic[Key]):
         self._polled_at = begun
         self.read_at = time.monotonic()
 
+    @abstractmethod
     async def _read(self) -> None:
-        raise NotImplementedError
+        """Read what changed in the ledger since the last time."""
 
     async def write_uses(self) -> None:
         """Write when keys were last used: a write for each use would bound their rate."""

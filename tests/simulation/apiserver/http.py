@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from email.utils import format_datetime
@@ -89,8 +88,6 @@ class ApiServer:
         """Where clients connect."""
         self.trace = sha256()
         """Digest of every request and its time: equal in runs that are the same."""
-        self.requests: Counter[str] = Counter()
-        """Writes by method and kind."""
         self.around: Callable[[Request, Handler], Awaitable[Stored | web.StreamResponse]] = _direct
         """Called for each request with what handles it: faults are put in here."""
         self.failure: BaseException | None = None
@@ -192,8 +189,6 @@ class ApiServer:
     async def _do(self, request: Request) -> Stored | web.StreamResponse:
         """Handle a request."""
         if request.writes:
-            name = f"{request.method} {request.kind.ref.plural}/{request.subresource}"
-            self.requests[name.rstrip("/")] += 1
             _check_fields(request)
             return self._write(request)
         if request.name:

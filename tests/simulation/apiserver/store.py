@@ -172,12 +172,6 @@ class Objects:
             return None
         return bisect.bisect_right(kept.changes, version, key=lambda change: change.version)
 
-    def forget(self) -> None:
-        """Forget all changes, as etcd does when it is compacted."""
-        for kept in self._kept.values():
-            kept.changes.clear()
-            kept.forgotten = self.version
-
     def create(
         self,
         kind: KindModel,

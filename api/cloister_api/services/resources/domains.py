@@ -55,10 +55,6 @@ class Domains(NamedResources[Domain, DomainResponse]):
         return used_by(one.spec.domain, containers)
 
     @override
-    def _taken(self, name: str) -> ApiError:
-        return conflict(f"domain: the organization has {name} already")
-
-    @override
     def _named(self, principal: Principal, name: str) -> Domain:
         found = find_domain(name, self._held(principal))
         if found is None:
@@ -103,13 +99,14 @@ class Domains(NamedResources[Domain, DomainResponse]):
             raise bad_request("domain", f"domain: {host} is not below one of: {allowed}")
         request = CreateRequest.of(principal, body.model_dump(), retry_key, "domain.create")
         present = self._find(principal, host)
+        taken = conflict(f"domain: the organization has {host} already")
         # One of the usual name is checked below: the cache may show a just deleted one.
         if present is not None and present.metadata.name != host:
             made = await self._idempotency.earlier(
                 Domain, present.metadata.name, principal.namespace, request
             )
             if made is None:
-                raise self._taken(host)
+                raise taken
             return await self._with_dns_records(principal, made)
         try:
             spec = DomainSpec(domain=host)
@@ -118,7 +115,7 @@ class Domains(NamedResources[Domain, DomainResponse]):
         meta = ObjectMeta(name=host, namespace=principal.namespace, annotations=request.annotations)
         most = limits_of(principal, self._default_limits).domains
         new = Domain(metadata=meta, spec=spec)
-        made = await self._create(principal, new, request, field="domain", most=most)
+        made = await self._create(principal, new, request, field="domain", most=most, taken=taken)
         return await self._with_dns_records(principal, made)
 
     async def _with_dns_records(

@@ -1,5 +1,6 @@
 """What secrets, SSH keys, domains and registry credentials have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -48,7 +49,7 @@ class OwnedResources(Generic[T]):
         await self._kept.until(lambda: self._kept.by_uid(uid) is None, within=self._write_wait)
 
 
-class NamedResources(OwnedResources[T], Generic[T, Body]):
+class NamedResources(OwnedResources[T], ABC, Generic[T, Body]):
     """Resources of a kind that containers use."""
 
     what: str
@@ -71,13 +72,9 @@ class NamedResources(OwnedResources[T], Generic[T, Body]):
         """Return the name that people know."""
         return one.metadata.name
 
+    @abstractmethod
     def _uses(self, one: T, containers: Iterable[Container]) -> Iterable[Container]:
         """Return the containers that use an object."""
-        raise NotImplementedError
-
-    def _taken(self, name: str) -> ApiError:
-        """Build the 409 of a create whose name is taken."""
-        raise NotImplementedError
 
     def all(self, principal: Principal) -> list[Body]:
         """Return the records of all, by name."""
@@ -99,7 +96,14 @@ class NamedResources(OwnedResources[T], Generic[T, Body]):
         raise not_found(self.what)
 
     async def _create(
-        self, principal: Principal, new: T, request: CreateRequest, *, field: str, most: int
+        self,
+        principal: Principal,
+        new: T,
+        request: CreateRequest,
+        *,
+        field: str,
+        most: int,
+        taken: ApiError,
     ) -> T:
         """Create an object, or return what an earlier attempt of the request made.
 
@@ -109,6 +113,8 @@ class NamedResources(OwnedResources[T], Generic[T, Body]):
             Field of the request that a refusal of the cluster is about.
         most
             How many an organization may have.
+        taken
+            The refusal when something else has the name.
         """
         kind, name, namespace = type(new), new.metadata.name, principal.namespace
         if not await exists(self._client, self._kept, kind, name, namespace):
@@ -121,7 +127,7 @@ class NamedResources(OwnedResources[T], Generic[T, Body]):
                 raise bad_request(field, error.message) from error
         made = await self._idempotency.earlier(kind, name, namespace, request)
         if made is None:
-            raise self._taken(self._name(new))
+            raise taken
         return made
 
     async def delete(self, principal: Principal, name: str, match: str | None) -> None:

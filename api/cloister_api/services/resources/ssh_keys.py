@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from cloister_api.auth.authenticator import Principal
-from cloister_api.errors import ApiError, bad_request, broken_rule, conflict
+from cloister_api.errors import bad_request, broken_rule, conflict
 from cloister_api.records.resources import key_record
 from cloister_api.schemas.resources import CreateSshKeyRequest, SshKeyResponse
 from cloister_api.services.containers.reader import ContainerReader
@@ -34,10 +34,6 @@ class SSHKeys(NamedResources[SSHKey, SshKeyResponse]):
     @override
     def _uses(self, one: SSHKey, containers: Iterable[Container]) -> Iterable[Container]:
         return named_by(one.metadata.name, containers)
-
-    @override
-    def _taken(self, name: str) -> ApiError:
-        return conflict(f"name: an SSH key named {name} exists already; choose another name")
 
     async def create(
         self, principal: Principal, body: CreateSshKeyRequest, retry_key: str | None
@@ -69,6 +65,8 @@ class SSHKeys(NamedResources[SSHKey, SshKeyResponse]):
         )
         most = limits_of(principal, self._default_limits).ssh_keys
         new = SSHKey(metadata=meta, spec=spec)
-        return await self._shown(
-            await self._create(principal, new, request, field="public_key", most=most)
+        text = f"name: an SSH key named {body.name} exists already; choose another name"
+        made = await self._create(
+            principal, new, request, field="public_key", most=most, taken=conflict(text)
         )
+        return await self._shown(made)
