@@ -176,10 +176,13 @@ topologySpreadConstraints:
 {{- define "cloister.container" -}}
 image: {{ include "cloister.image" (list .root "cloister") | quote }}
 imagePullPolicy: {{ .root.Values.imagePullPolicy }}
-args: [{{ .program }}, --config, /etc/cloister/config/{{ .program }}.yaml]
+args: [{{ .program }}]
 securityContext: {{- toYaml .values.securityContext | nindent 2 }}
+env:
+# Also for the commands that are run in the Pod.
+- {name: CLOISTER_CONFIG, value: /etc/cloister/config/{{ .program }}.yaml}
 {{- with .values.extraEnv }}
-env: {{- toYaml . | nindent 2 }}
+{{ toYaml . }}
 {{- end }}
 resources: {{- toYaml .values.resources | nindent 2 }}
 {{- end -}}
