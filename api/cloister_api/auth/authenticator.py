@@ -6,7 +6,7 @@ of the organization, is 403 permanently.
 """
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from cloister_api.auth.admin_keys import AdminKeyCache
@@ -16,6 +16,7 @@ from cloister_api.ledger.keys.admin_keys import AdminKey
 from cloister_api.ledger.keys.key_material import well_formed
 from cloister_clients.clock import Clock
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 
 UNKNOWN = ApiError(
     401,
@@ -37,6 +38,8 @@ class Principal:
     """User who created the key, or is signed in."""
     organization: Organization
     """Organization that the key belongs to, or whose page it is."""
+    role: Role = field(kw_only=True)
+    """The user's role in it."""
     session_id: str = ""
     """Identifier of the session of the dashboard; empty if an admin key sends it."""
     session_ends_at: datetime | None = None
@@ -93,7 +96,7 @@ class Authenticator:
         if organization is None or not administers(organization, key.created_by):
             organization = await self._organizations.confirmed(key)
         self._admin_keys.note_use(key, now)
-        return Principal(key.id, key.created_by, organization)
+        return Principal(key.id, key.created_by, organization, role=Role.ADMIN)
 
     async def _key(self, authorization: str | None) -> AdminKey:
         if not authorization:

@@ -166,7 +166,13 @@ def org() -> None:
 @click.argument("name")
 @click.option("--namespace", default=None, help="Its namespace. Default org-NAME.")
 @click.option("--admin", "admins", multiple=True, help="User who may hold admin keys; repeatable.")
-@click.option("--member", "members", multiple=True, help="User who may not; repeatable.")
+@click.option(
+    "--developer", "developers", multiple=True, help="User who deploys and updates; repeatable."
+)
+@click.option(
+    "--auditor", "auditors", multiple=True, help="User who reads, the audit trail too; repeatable."
+)
+@click.option("--member", "members", multiple=True, help="User who reads; repeatable.")
 @click.option(
     "--containers", default=10, show_default=True, help="How many containers it may have."
 )
@@ -189,6 +195,8 @@ def create(
     name: str,
     namespace: str | None,
     admins: tuple[str, ...],
+    developers: tuple[str, ...],
+    auditors: tuple[str, ...],
     members: tuple[str, ...],
     containers: int,
     subscription: bool,  # noqa: FBT001 - click passes options by keyword
@@ -198,8 +206,8 @@ def create(
     kubeconfig: Path | None,
 ) -> None:
     """Create the Organization NAME, which is its slug and part of host names."""
-    people = [Member(user=user, role=Role.ADMIN) for user in admins]
-    people += [Member(user=user) for user in members]
+    given = zip(Role, (admins, developers, auditors, members), strict=True)
+    people = [Member(user=user, role=role) for role, users in given for user in users]
     organization = Organization(
         # Guarded from the first moment, also while no operator runs.
         metadata=ObjectMeta(name=name, finalizers=(ORGANIZATION_FINALIZER,)),

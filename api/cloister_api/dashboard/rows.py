@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cloister_api.auth.roles import RIGHTS, RoleRight
 from cloister_api.cache import CachedContainer
 from cloister_api.records.container import shown_state
 from cloister_api.schemas.container_responses import (
@@ -27,8 +28,8 @@ class Place:
     """Its title."""
     path: str
     """Last part of its address."""
-    for_admins: bool = False
-    """Whether members do not see it."""
+    right: RoleRight = RoleRight.READ
+    """What it requires to be seen."""
 
 
 GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
@@ -50,9 +51,9 @@ GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
         "Organization",
         (
             Place("Billing", "billing"),
-            Place("Admin keys", "admin-keys", for_admins=True),
+            Place("Admin keys", "admin-keys", RoleRight.ADMINISTER),
             Place("Members", "members"),
-            Place("Audit", "audit", for_admins=True),
+            Place("Audit", "audit", RoleRight.AUDIT),
             Place("Hosts", "hosts"),
             Place("Settings", "settings"),
         ),
@@ -96,7 +97,7 @@ def navigation_of(slug: str, role: Role, path: str) -> list[NavigationGroup]:
         links = tuple(
             NavigationLink(each.title, address, path == address or path.startswith(f"{address}/"))
             for each in places
-            if role is Role.ADMIN or not each.for_admins
+            if each.right in RIGHTS[role]
             for address in (f"/o/{slug}/{each.path}",)
         )
         if links:

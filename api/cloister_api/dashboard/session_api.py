@@ -12,18 +12,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.roles import require, right_of
 from cloister_api.dashboard.guard import FindSession, refuse_elsewhere, session_in
 from cloister_api.dashboard.rendering import SECURITY_HEADERS
 from cloister_api.errors import ApiError, bad_request, forbidden
-from cloister_api.http.middleware import DOOR, ORGANIZATION, SAFE_METHODS
-from cloister_api.sessions.sessions import MEMBERS_READ, Membership, Sessions
+from cloister_api.http.middleware import DOOR, ORGANIZATION
+from cloister_api.sessions.sessions import Membership, Sessions
 from cloister_api.sessions.settings import DashboardSettings
-from cloister_crds.kinds.organization import Role
 
 SESSION_PATH = "/api/session"
 """Path that says who is signed in, of which organization ever."""
-FOR_ADMINS = ("/api/admin-keys", "/api/audit", "/api/billing/transactions")
-"""Paths that members do not read."""
 KEYS_ELSEWHERE = ApiError(
     HTTPStatus.UNAUTHORIZED,
     "UNAUTHORIZED",
@@ -76,7 +74,7 @@ class SessionApi:
         ------
         ApiError
             421 at another host; 401 with an admin key or without a session; 403 from another
-            origin, and for what members may not do; 400 or 404 when it is not clear which
+            origin, and for what the role may not do; 400 or 404 when it is not clear which
             organization is meant.
         """
         if "authorization" in headers:
@@ -89,12 +87,12 @@ class SessionApi:
                 401, "UNAUTHORIZED", f"nobody is signed in; open {self._settings.address}/session"
             )
         member = self._meant(session.user, headers.get(ORGANIZATION), path)
-        if member.role is not Role.ADMIN and is_for_admins(method, path):
-            raise forbidden(MEMBERS_READ)
+        require(member.role, right_of(method, path))
         return Principal(
             "",
             session.user,
             member.organization,
+            role=member.role,
             session_id=session.id,
             session_ends_at=session.ends_at,
             authenticated_at=session.authenticated_at,
@@ -121,9 +119,3 @@ class SessionApi:
                 "X-Organization", f"X-Organization: name the organization; you are in {slugs}"
             )
         return found[0]
-
-
-def is_for_admins(method: str, path: str) -> bool:
-    """Return whether only administrators may do something; members read the rest."""
-    hidden = any(path == each or path.startswith(f"{each}/") for each in FOR_ADMINS)
-    return hidden or method not in SAFE_METHODS

@@ -380,7 +380,8 @@ class PutMemberRequest(RequestBody):
     """Role that the user gets in the organization."""
 
     role: str = Field(json_schema_extra={"enum": [*Role]})
-    """What the person may do: administrators everything, members read."""
+    """What the person may do: an Admin everything, a Developer also deploys, updates and stops
+    containers, an Auditor also reads the audit trail and invoices, a Member reads."""
 
 
 class CreateAdminKeyRequest(RequestBody):

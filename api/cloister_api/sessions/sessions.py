@@ -23,11 +23,6 @@ SEEN_EVERY = timedelta(minutes=1)
 """How often the use of a session is written at most."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """When somebody last proved who they are, of whom that is not known."""
-MEMBERS_READ = (
-    "you are a member of this organization, and members only read; an administrator of it can do "
-    "this, or make you one"
-)
-"""Why a member may not do something."""
 REFUSED = 60
 """Failed sign-ins that are recorded in a minute."""
 SPENT = ApiError(

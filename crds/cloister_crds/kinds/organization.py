@@ -28,9 +28,13 @@ class Role(StrEnum):
     """What a member may do."""
 
     ADMIN = "Admin"
-    """May hold admin keys."""
+    """Everything; only an Admin may hold admin keys."""
+    DEVELOPER = "Developer"
+    """Read, and create, update, stop and start Containers."""
+    AUDITOR = "Auditor"
+    """Read, the audit trail and invoices too."""
     MEMBER = "Member"
-    """May not."""
+    """Read."""
 
 
 class Member(Model):
@@ -46,7 +50,9 @@ class Member(Model):
     ]
     """user is the person's stable identifier, such as an e-mail address."""
     role: Role = Role.MEMBER
-    """role is Admin or Member. Admin keys die with their creator's Admin role. Default Member."""
+    """role is Admin (everything), Developer (reads, deploys, updates and stops Containers), Auditor
+    (reads, the audit trail too) or Member (reads). Admin keys die with their creator's Admin role.
+    Default Member."""
 
 
 Tier = Annotated[int, Strict(), Field(ge=1, le=2_147_483_647)]

@@ -5,7 +5,7 @@ that RBAC can give in the namespace; what keeps it out is the admission policies
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class People:
     """Cluster administrator, with a certificate."""
     tenant: ApiServer
     """Account with cloister-tenant-edit in org-acme."""
+    developer: ApiServer
+    """Account with cloister-tenant-deploy in org-acme."""
     viewer: ApiServer
     """Account with cloister-tenant-view in org-acme."""
     trespasser: ApiServer
@@ -75,29 +77,26 @@ async def people(guarded: Path) -> AsyncIterator[People]:
         )
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await admin.apply(account, f"/api/v1/namespaces/{name}/serviceaccounts/default")
-    for person, role in (
-        ("tenant", "cloister-tenant-edit"),
-        ("viewer", "cloister-tenant-view"),
-        ("trespasser", "cluster-admin"),
-    ):
+    bound = {
+        "tenant": "cloister-tenant-edit",
+        "developer": "cloister-tenant-deploy",
+        "viewer": "cloister-tenant-view",
+        "trespasser": "cluster-admin",
+    }
+    for person, role in bound.items():
         await bind(admin, person, role)
-    people = People(
-        admin,
-        admin.bearer(await admin.token("org-acme", "tenant")),
-        admin.bearer(await admin.token("org-acme", "viewer")),
-        admin.bearer(await admin.token("org-acme", "trespasser")),
-        admin.bearer(await admin.token("cloister-system", "cloister-operator")),
-        admin.bearer(await admin.token("cloister-system", "cloister-api")),
-    )
+    accounts = {person: ("org-acme", person) for person in bound}
+    accounts |= {each: ("cloister-system", f"cloister-{each}") for each in ("operator", "api")}
+    doors = {each: admin.bearer(await admin.token(*of)) for each, of in accounts.items()}
+    people = People(admin=admin, **doors)
     try:
         await install_policies(admin)
         await _until_the_policies_work(people)
         yield people
     finally:
         await remove_policies(admin)
-        for one in (people.tenant, people.viewer, people.trespasser, people.operator, people.api):
-            await one.aclose()
-        await admin.aclose()
+        for each in fields(people):
+            await getattr(people, each.name).aclose()
 
 
 async def _until_the_policies_work(people: People) -> None:

@@ -1,6 +1,8 @@
 """The REST API with the cookie of a session: what it may, from where, and what it cannot reach."""
 
 import contextlib
+import re
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,10 +13,12 @@ import httpx
 import pytest
 from sqlalchemy import update
 
+from cloister_api.auth.roles import RIGHTS, RULES
 from cloister_api.ledger.tables import SESSIONS
 from cloister_clients.clock import utc_now
 from cloister_clients.kube.kinds import of
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 from tests.support.programs.dashboard import COOKIE, Dashboard, Person
 from tests.support.programs.facade import ADMIN, Facade, FacadeInstallation
 from tests.support.waiting import until
@@ -152,8 +156,28 @@ async def test_a_member_reads_and_changes_nothing(
         ):
             refused = await script.call(method, path, body)
             assert refused.status_code == 403, path
-            assert "members only read" in refused.json()["error"]
+            assert "your role in this organization is Member" in refused.json()["error"]
     assert await roles(world) == {ADMIN: "Admin", BOB: "Member"}
+
+
+@pytest.mark.spec("30.1", "30.2")
+@pytest.mark.parametrize("role", Role)
+async def test_each_role_does_what_its_rules_say(
+    dashboard: Dashboard, facade: Facade, world: FacadeInstallation, role: Role
+) -> None:
+    people = [ADA] if role is Role.ADMIN else [ADA, {"user": BOB, "role": role.value}]
+    await world.change_organization(members=people)
+    async with script_of(dashboard, world, ADMIN if role is Role.ADMIN else BOB) as script:
+        for right, operations in RULES.items():
+            for operation in operations:
+                method, path = operation.split(" ")
+                # Nothing has these names, so that what a role may do changes nothing either.
+                path = re.sub(r"{[^}]*}", str(uuid.uuid4()), path)
+                body: dict[str, str] | None = None if method == "GET" else {}
+                answer = await script.call(method, path, body)
+                refused = "your role in this organization" in answer.text
+                assert refused is (right not in RIGHTS[role]), (operation, answer.text)
+                assert answer.status_code == 403 or not refused, operation
 
 
 OTHERS: dict[str, dict[str, str]] = {
@@ -237,6 +261,7 @@ async def test_who_is_demoted_removed_or_signed_out_is_refused_at_once(
         assert (await bob.call("GET", "/api/containers")).status_code == 401
 
 
+@pytest.mark.spec("30.3")
 async def test_members_are_put_and_removed_by_sessions_alone(
     dashboard: Dashboard, facade: Facade, world: FacadeInstallation
 ) -> None:

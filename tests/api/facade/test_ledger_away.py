@@ -17,6 +17,7 @@ from cloister_api.ledger.database import open_ledger
 from cloister_api.routes.audit import AuditedWrite
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 from tests.support.ports import free_port
 from tests.support.programs.dashboard import Dashboard, Person, dashboard_address
 from tests.support.programs.facade import ADMIN, FacadeInstallation, start_facade
@@ -133,7 +134,7 @@ async def test_a_write_that_ends_without_the_database_stays_begun(server: Postgr
     organization = Organization.model_validate(
         {"metadata": {"name": "acme", "uid": "1"}, "spec": {"namespace": "org-acme"}}
     )
-    principal = Principal("", ADMIN, organization)
+    principal = Principal("", ADMIN, organization, role=Role.ADMIN)
     try:
         async with AuditedWrite(context, principal, "r", "container.stop", "web"):
             server.stop()

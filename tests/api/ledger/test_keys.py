@@ -25,6 +25,7 @@ from cloister_api.ledger.tables import API_KEYS
 from cloister_api.services.api_keys import ApiKeyService
 from cloister_crds.installation import DefaultLimits
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 
 NOW = datetime(2026, 11, 22, 4, 30, tzinfo=UTC)
 ACME = Organization.read(
@@ -96,7 +97,7 @@ async def test_a_page_of_keys_reads_and_unseals_no_other_keys(
     service = ApiKeyService(cast("Any", base), sealer)
     made = [await make(ApiKeys(engine, material), f"key-{number}") for number in range(7)]
     await make(ApiKeys(engine, material), "theirs", organization_id="id-2")
-    principal = Principal("k1", "ada", ACME)
+    principal = Principal("k1", "ada", ACME, role=Role.ADMIN)
     page = await service.all(principal, after=made[1][0].id, limit=3)
     assert [(each.id, each.key) for each in page] == [(key.id, v) for key, v in made[2:5]]
     assert sealer.unsealed == 3

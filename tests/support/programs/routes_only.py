@@ -19,6 +19,7 @@ from cloister_api.sessions.settings import SessionSettings
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 
 __all__ = ["CODES", "REACHED", "bare_app", "bare_client", "reported"]
 
@@ -45,6 +46,7 @@ PRINCIPAL = Principal(
     "k1",
     "ada@example.test",
     Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}}),
+    role=Role.ADMIN,
     authenticated_at=utc_now() + timedelta(days=1),
 )
 """Somebody who may do everything, as with an admin key and with a session just begun."""

@@ -12,8 +12,8 @@ from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
     render,
-    require_admin,
     require_recent,
+    require_right,
     sign_in_again,
     submit,
 )
@@ -25,7 +25,7 @@ from cloister_api.services.resources.organization import is_valid
 
 async def show(request: Request) -> Response:
     """Show the keys."""
-    require_admin(request)
+    require_right(request)
     return page(request, Form({}))
 
 
@@ -92,7 +92,7 @@ async def again(request: Request, form: Form, problem: ApiError) -> Response:
         That, for who may not see the page.
     """
     try:
-        require_admin(request)
+        require_right(request)
     except ApiError:
         raise problem from None
     return page(request, form, problem)

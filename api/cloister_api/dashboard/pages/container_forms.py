@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cloister_api.auth.roles import RoleRight
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
     render,
-    require_admin,
+    require_right,
     submit,
 )
 from cloister_api.dashboard.rendering import Form, read_form
@@ -259,7 +260,7 @@ async def change(request: Request) -> Response:
         changed = await deploy(principal, held, body)
         return f"/o/{principal.slug}/containers/{identifier}?seen={changed.version}"
 
-    return await submit(request, action, identifier, write, settings_page)
+    return await submit(request, action, identifier, write, settings_page, right=RoleRight.DEPLOY)
 
 
 SETTINGS_ROUTES = (
@@ -346,7 +347,7 @@ async def releases_of(request: Request, form: Form) -> list[str]:
 
 async def check(request: Request) -> Response:
     """Check the release of a form as a create would, and show all that is wrong with it."""
-    require_admin(request)
+    require_right(request, RoleRight.DEPLOY)
     context, principal = context_of(request), principal_of(request)
     form = await read_form(request, seconds=context.settings.limits.body_seconds)
     try:
@@ -376,7 +377,9 @@ async def create(request: Request) -> Response:
         written.target = made.id
         return f"/o/{principal.slug}/containers/{made.id}?seen={made.version}"
 
-    return await submit(request, "container.create", "", write, again, success=201)
+    return await submit(
+        request, "container.create", "", write, again, success=201, right=RoleRight.DEPLOY
+    )
 
 
 async def again(request: Request, form: Form, problem: ApiError) -> Response:

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.roles import RoleRight
 from cloister_api.cache import CachedContainer
 from cloister_api.context import Context
 from cloister_api.dashboard.charts import Chart, curves
@@ -18,6 +19,7 @@ from cloister_api.dashboard.listing import Choice, page_of
 from cloister_api.dashboard.live import container_part
 from cloister_api.dashboard.pages.requests import (
     context_of,
+    has_right,
     membership_of,
     principal_of,
     render,
@@ -42,7 +44,6 @@ from cloister_api.routes.parameters import window_of
 from cloister_api.schemas.container_responses import UtilizationPoint
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.usage.windows import WINDOWS
-from cloister_crds.kinds.organization import Role
 
 
 async def home(request: Request) -> Response:
@@ -115,7 +116,8 @@ async def container_page(
         typed=form or Form({}),
         parts=(container_part(meta.uid),),
         version=f'"{held.version}"',
-        actions=possible_actions(held),
+        actions=possible_actions(held)
+        - (set() if has_right(request, RoleRight.ADMINISTER) else {"delete"}),
         record=shown_record(context, principal, held, links),
         status=status,
         tone=tone_of(status.status),
@@ -223,7 +225,7 @@ async def events(request: Request) -> Response:
     """Show what happened to it, and who changed it."""
     context, principal, held = context_of(request), principal_of(request), await held_of(request)
     changes = []
-    if membership_of(request).role is Role.ADMIN:
+    if has_right(request, RoleRight.AUDIT):
         query = AuditQuery(
             organization=principal.slug,
             organization_id=principal.organization_id,
@@ -361,7 +363,8 @@ async def act(request: Request) -> Response:
         where = f"/o/{principal.slug}/containers"
         return where if changed is None else f"{where}/{identifier}?seen={changed.version}"
 
-    return await submit(request, action, identifier, write, again)
+    right = RoleRight.ADMINISTER if name == "delete" else RoleRight.DEPLOY
+    return await submit(request, action, identifier, write, again, right=right)
 
 
 async def again(request: Request, form: Form, problem: ApiError) -> Response:

@@ -8,14 +8,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from cloister_api.auth.roles import RoleRight
 from cloister_api.context import Context
 from cloister_api.dashboard.charts import stacks
 from cloister_api.dashboard.pages.requests import (
     context_of,
-    membership_of,
+    has_right,
     principal_of,
     render,
-    require_admin,
+    require_right,
     session_of,
 )
 from cloister_api.errors import ApiError, bad_request
@@ -28,7 +29,6 @@ from cloister_api.schemas.accounts import BreakdownResponse, Transaction, UsageR
 from cloister_api.usage.queries import BreakdownBy
 from cloister_api.usage.windows import WINDOWS, span_of
 from cloister_clients.clock import utc_text
-from cloister_crds.kinds.organization import Role
 
 ROWS = 50
 """Rows of a page of the audit trail."""
@@ -53,7 +53,7 @@ async def billing(request: Request) -> Response:
     served = await context.accounts.runtime.of(principal.organization_id, span.begin, span.end)
     transactions: list[Transaction] = []
     trouble = ""
-    if membership_of(request).role is Role.ADMIN:
+    if has_right(request, RoleRight.AUDIT):
         try:
             transactions = await context.payments.transactions(principal.organization)
         except ApiError as error:
@@ -76,7 +76,7 @@ async def billing(request: Request) -> Response:
 
 async def audit(request: Request) -> Response:
     """Show the audit trail, newest first."""
-    require_admin(request)
+    require_right(request, RoleRight.AUDIT)
     query = audit_query(request, ROWS + 1)
     found = await context_of(request).audit.page(query)
     records = [audit_record(number, row) for number, row in found[:ROWS]]
@@ -87,7 +87,7 @@ async def audit(request: Request) -> Response:
 
 async def audit_file(request: Request) -> Response:
     """Return the newest rows of the audit trail as CSV."""
-    require_admin(request)
+    require_right(request, RoleRight.AUDIT)
     query = audit_query(request, EXPORTED)
     found = await context_of(request).audit.page(query)
     name = f"audit-{query.organization}.csv"

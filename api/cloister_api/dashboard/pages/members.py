@@ -17,8 +17,8 @@ from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
     render,
-    require_admin,
     require_recent,
+    require_right,
     sign_in_again,
     submit,
 )
@@ -57,8 +57,8 @@ class Person:
     """Name."""
     role: Role | None
     """Role; None if not a member any more."""
-    other_role: Role
-    """The role that the person can get."""
+    other_roles: tuple[Role, ...]
+    """The roles that the person can get."""
     irreplaceable: bool
     """Whether nobody else is Admin."""
     changeable: bool
@@ -100,22 +100,23 @@ def person_of(
     if member is None and not valid and not ended:
         raise not_found("member")
     role = member.role if member is not None else None
-    other = Role.MEMBER if role is Role.ADMIN else Role.ADMIN
+    others = tuple(each for each in Role if each is not role)
     admins = [each.user for each in organization.spec.members if each.role is Role.ADMIN]
     # Without an administrator nobody could change the organization any more.
     irreplaceable = admins == [user]
     possible = member is not None and not irreplaceable
     manifests = []
     if possible and managed:
-        text = manifest_of(slug, with_role(organization, user, other))
-        manifests.append((f"In the repository, as {other.value}", text))
+        for other in others:
+            text = manifest_of(slug, with_role(organization, user, other))
+            manifests.append((f"In the repository, as {other.value}", text))
     if possible and entry_managed:
         text = manifest_of(slug, without(organization, user))
         manifests.append(("In the repository, removed", text))
     return Person(
         user=user,
         role=role,
-        other_role=other,
+        other_roles=others,
         irreplaceable=irreplaceable,
         changeable=possible and not managed,
         removable=possible and not entry_managed,
@@ -179,7 +180,7 @@ def page(request: Request, form: Form, problem: ApiError | None = None) -> Respo
 async def show_person(request: Request) -> Response:
     """Show one, with what would end with their role."""
     await context_of(request).members.reached(request.query_params.get("seen", ""))
-    require_admin(request)
+    require_right(request)
     return person_page(request, request.query_params.get("user", ""))
 
 
@@ -276,7 +277,7 @@ async def again_all(request: Request, form: Form, problem: ApiError) -> Response
         That, for who may add nobody.
     """
     try:
-        require_admin(request)
+        require_right(request)
     except ApiError:
         raise problem from None
     return page(request, form, problem)
@@ -291,7 +292,7 @@ async def again_one(request: Request, form: Form, problem: ApiError) -> Response
         That, for who may not see the page, or where there is no such person.
     """
     try:
-        require_admin(request)
+        require_right(request)
         return person_page(request, form.get("name"), problem)
     except ApiError:
         raise problem from None

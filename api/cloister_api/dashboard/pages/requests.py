@@ -10,18 +10,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.roles import RIGHTS, RoleRight, require
 from cloister_api.context import Context
 from cloister_api.dashboard.rendering import Form, Pages, read_form
 from cloister_api.dashboard.rows import navigation_of
-from cloister_api.errors import ApiError, forbidden, from_kube, from_model
+from cloister_api.errors import ApiError, from_kube, from_model
 from cloister_api.http.middleware import SAFE_METHODS
 from cloister_api.ledger.keys.sessions import SessionRow
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.dependencies import running_context
-from cloister_api.sessions.sessions import MEMBERS_READ, Membership, is_recent, not_recent
+from cloister_api.sessions.sessions import Membership, is_recent, not_recent
 from cloister_api.sessions.settings import DashboardSettings
 from cloister_clients.kube import KubeError
-from cloister_crds.kinds.organization import Role
 
 Write = Callable[[Form, AuditedWrite], Awaitable[str | Response]]
 """Does what a form requests, and returns the address of the page after it, or a response."""
@@ -86,16 +86,26 @@ def moment_of(request: Request) -> str:
     return moment
 
 
-def require_admin(request: Request) -> None:
-    """Admit only administrators of the organization: members read.
+def require_right(request: Request, right: RoleRight = RoleRight.ADMINISTER) -> None:
+    """Admit only who has a right in the organization.
 
     Raises
     ------
     ApiError
-        403 for a member, 404 as `membership_of`.
+        403 for a role without it, 404 as `membership_of`.
     """
-    if membership_of(request).role is not Role.ADMIN:
-        raise forbidden(MEMBERS_READ)
+    require(membership_of(request).role, right)
+
+
+def right_of_page(path: str) -> RoleRight:
+    """Return what the forms of a page require: deleting a container requires more."""
+    deploys = path.split("/")[3:4] in (["containers"], ["deployments"])
+    return RoleRight.DEPLOY if deploys else RoleRight.ADMINISTER
+
+
+def has_right(request: Request, right: RoleRight) -> bool:
+    """Return whether who is signed in has a right in the organization."""
+    return right in RIGHTS[membership_of(request).role]
 
 
 def signed_in_recently(request: Request) -> bool:
@@ -152,7 +162,7 @@ def principal_of(request: Request) -> Principal:
         404 as `membership_of`.
     """
     session, member = session_of(request), membership_of(request)
-    principal = Principal("", session.user, member.organization, session.id)
+    principal = Principal("", session.user, member.organization, session.id, role=member.role)
     request.scope["state"]["principal"] = principal
     return principal
 
@@ -166,9 +176,16 @@ def audited(request: Request, action: str, target: str, *, success: int = 200) -
 
 
 async def submit(
-    request: Request, action: str, target: str, write: Write, again: Again, *, success: int = 200
+    request: Request,
+    action: str,
+    target: str,
+    write: Write,
+    again: Again,
+    *,
+    success: int = 200,
+    right: RoleRight = RoleRight.ADMINISTER,
 ) -> Response:
-    """Do what a form requests, as an administrator, and redirect to another page.
+    """Do what a form requests, and redirect to another page.
 
     Parameters
     ----------
@@ -178,6 +195,8 @@ async def submit(
         Returns the page with why it was not done.
     success
         HTTP status of the same by the REST API, for the audit trail.
+    right
+        What it requires.
     """
     form = await read_form(request, seconds=context_of(request).settings.limits.body_seconds)
     written = audited(
@@ -185,7 +204,7 @@ async def submit(
     )
     try:
         async with written:
-            require_admin(request)
+            require_right(request, right)
             try:
                 done = await write(form, written)
             except ValidationError as error:
@@ -254,7 +273,9 @@ def render(
         shared |= {
             "member": member,
             "slug": slug,
-            "administrator": member.role is Role.ADMIN,
+            # Whether the forms of the page are for this role.
+            "administrator": right_of_page(request.url.path) in RIGHTS[member.role],
+            "may_audit": RoleRight.AUDIT in RIGHTS[member.role],
             "navigation": navigation_of(slug, member.role, request.url.path),
         }
         # The address of a form is none that a page could fetch itself from.

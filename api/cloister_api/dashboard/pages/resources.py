@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.roles import RoleRight
 from cloister_api.context import Context, RelatedServices
 from cloister_api.dashboard.pages.containers import rows_of
 from cloister_api.dashboard.pages.requests import (
@@ -314,7 +315,9 @@ async def change_deployment(request: Request) -> Response:
         )
         return f"/o/{principal.slug}/deployments/{identifier}"
 
-    return await submit(request, "deployment.change", identifier, write, deployment_page)
+    return await submit(
+        request, "deployment.change", identifier, write, deployment_page, right=RoleRight.DEPLOY
+    )
 
 
 async def update_deployment(request: Request) -> Response:
@@ -328,7 +331,9 @@ async def update_deployment(request: Request) -> Response:
         )
         return await deployment_page(request, Form.fresh(), results=results)
 
-    return await submit(request, "deployment.update", identifier, write, deployment_page)
+    return await submit(
+        request, "deployment.update", identifier, write, deployment_page, right=RoleRight.DEPLOY
+    )
 
 
 def update_of(form: Form) -> UpdateDeploymentRequest:

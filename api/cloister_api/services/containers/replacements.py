@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from cloister_api.auth.authenticator import Principal
+from cloister_api.auth.roles import RoleRight, require
 from cloister_api.cache import CachedContainer
 from cloister_api.errors import conflict
 from cloister_api.services.containers.reader import ContainerReader
@@ -54,13 +55,14 @@ class Replacements:
         Raises
         ------
         ApiError
-            404 when the organization has no such container; 409 when another one already replaces
-            it, or a GitOps manager would bring it back.
+            403 for a role that may not delete it, 404 when the organization has no such container;
+            409 when another one already replaces it, or a GitOps manager would bring it back.
         KubeError
             When the cluster does not respond.
         """
         if given is None:
             return None
+        require(principal.role, RoleRight.ADMINISTER)
         held = await self._reader.get(principal, given, None)
         obstacle = self.obstacle(held, others)
         if obstacle is not None:

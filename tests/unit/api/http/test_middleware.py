@@ -15,9 +15,10 @@ from cloister_api.http.metrics import HttpMetrics
 from cloister_api.http.middleware import Callers, RequestGuard, Shutdown, TakeToken, needs_key
 from cloister_api.settings import LimitSettings
 from cloister_crds.kinds import Organization
+from cloister_crds.kinds.organization import Role
 
 ORGANIZATION = Organization.read({"metadata": {"name": "acme"}, "spec": {"namespace": "org-acme"}})
-PRINCIPAL = Principal("k1", "ada", ORGANIZATION)
+PRINCIPAL = Principal("k1", "ada", ORGANIZATION, role=Role.ADMIN)
 LITERAL = "/api/containers/hosts"
 """A path without parameters."""
 

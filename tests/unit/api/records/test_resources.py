@@ -37,6 +37,7 @@ from cloister_crds.kinds import (
     Secret,
     SSHKey,
 )
+from cloister_crds.kinds.organization import Role
 from cloister_crds.names import RepositoryNames
 from tests.support.programs.published_settings import settings_manifest
 from tests.unit.api.records.test_container import SETTINGS, fields_of, held
@@ -234,7 +235,7 @@ async def updated(one: CachedContainer, updater: Relaunching) -> DeploymentResul
     base = cast("Any", SimpleNamespace(client=None, cache=None, settings=settings))
     service = Deployments(base, nothing, nothing, SETTINGS)
     body = InstanceUpdate(tag="v2", relaunch_staging=True)
-    principal = Principal("k", "ada", ORGANIZATION)
+    principal = Principal("k", "ada", ORGANIZATION, role=Role.ADMIN)
     relaunching = cast("ContainerUpdater", updater)
     return await service._update_one(principal, DEPLOYMENT, one, body, relaunching, NO_LINKS)
 
