@@ -38,7 +38,7 @@ func TestAgentReportsBootStages(t *testing.T) {
 		t.Error("ready before web is healthy")
 	}
 	for path, want := range map[string]int{"/health/job": http.StatusNotFound, "/stage/other": http.StatusNotFound,
-		"/stage/config": http.StatusOK, "/stage/certificate": http.StatusServiceUnavailable, "/stage/certificate?wait=x": http.StatusServiceUnavailable} {
+		"/stage/config": http.StatusNotFound, "/stage/shim": http.StatusServiceUnavailable, "/stage/shim?wait=x": http.StatusServiceUnavailable} {
 		if got := p.probe(path); got != want {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}

@@ -1,5 +1,6 @@
 """What a real enclave reports about itself, through the shim's TLS, and failed boots."""
 
+import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,6 +65,25 @@ def inside(installation: Installation, pages: PageServices) -> EnclaveInspector:
     view = EnclaveInspector(installation, pages, "status")
     until_sync(lambda: view.container("web") != {}, what="the enclave's own report")
     return view
+
+
+def test_its_pod_is_complete_when_the_enclave_is(
+    inside: EnclaveInspector, installation: Installation
+) -> None:
+    """What `kubectl get pods`, disruption budgets and monitoring see; times are whole seconds."""
+
+    def became_ready(kind: str) -> datetime | None:
+        form = ("-n", installation.namespace, "-o", "json")
+        found = json.loads(installation.kubectl("get", kind, inside.enclave, *form))
+        ready = [each for each in found["status"]["conditions"] if each["type"] == "Ready"]
+        over = [each["lastTransitionTime"] for each in ready if each["status"] == "True"]
+        return datetime.fromisoformat(over[0]) if over else None
+
+    pod = until_sync(lambda: became_ready("pod"), what="the Pod's readiness")
+    enclave = became_ready("enclave")
+    assert pod is not None
+    assert enclave is not None
+    assert pod - enclave <= timedelta(seconds=1)
 
 
 @pytest.mark.spec("28.3")

@@ -14,11 +14,9 @@ from cloister_operator.enclave.guest_config.measurement import (
     MEASUREMENT_ANNOTATION,
     RULES_ANNOTATION,
 )
-from cloister_operator.enclave.sidecars import AGENT, CERTIFICATE, NET, SHIM, sidecar_names
+from cloister_operator.enclave.sidecars import AGENT, SHIM, sidecar_names
 from cloister_operator.rollout.pod_facts import PodContainer, PodFacts, PodPhase
 
-_STAGES = {NET: ("network", "firewall"), CERTIFICATE: ("identity", "certificate")}
-"""Stages of the boot that the probe of one of our sidecars waits for, and those before them."""
 _RESTARTING = {"Always", "OnFailure"}
 _STATES = {
     "waiting": ContainerStateName.WAITING,
@@ -68,9 +66,6 @@ def read_pod(
         shim=next((read[name] for name, car in ours.items() if car is SHIM), None),
         agent=next((read[name] for name, car in ours.items() if car is AGENT), None),
         skipped_stages=_skipped_stages(metadata),
-        over_stages=frozenset[str]().union(
-            *(_STAGES.get(car, ()) for name, car in ours.items() if read[name].ready)
-        ),
         sidecars=tuple(read[name] for name, car in ours.items() if car not in {SHIM, AGENT}),
     )
 

@@ -254,10 +254,8 @@ SHIM_PATH: Final = "/stage/shim"
 """Path of the shim's, which the agent looks at each time: it may be restarted."""
 _WAIT_SECONDS: Final = 600
 """How long the agent holds a probe until it can be positive."""
-_STATE_PERIOD: Final = 5
-"""Seconds between two looks at a state, which may change."""
-_STAGE_PERIOD: Final = 60
-"""Seconds between two looks at a stage of the boot: once it is over, it stays so."""
+_PERIOD: Final = 5
+"""Seconds between two looks."""
 
 
 def health_path(container: str) -> str:
@@ -271,22 +269,13 @@ def agent_probe(path: str) -> dict[str, Any]:
     Parameters
     ----------
     path
-        `READY_PATH`, `SHIM_PATH`, or a `health_path`.
+        `READY_PATH`, `SHIM_PATH`, or a `health_path`. Containers without one are ready while they
+        run: a Pod would otherwise wait for probes that tell nobody anything.
     """
-    return _readiness(path, _STATE_PERIOD)
-
-
-def stage_probe(stage: str) -> dict[str, Any]:
-    """Return ``readinessProbe`` of a container of ours: a stage of the boot is over."""
-    return _readiness(f"/stage/{stage}", _STAGE_PERIOD)
-
-
-def _readiness(path: str, period: int) -> dict[str, Any]:
-    """Return ``readinessProbe``."""
     return {
         "readinessProbe": {
             "httpGet": {"path": f"{path}?wait={_WAIT_SECONDS}", "port": PROBE_PORT},
-            "periodSeconds": period,
+            "periodSeconds": _PERIOD,
             "timeoutSeconds": _WAIT_SECONDS + 5,
             "failureThreshold": 1,
         }

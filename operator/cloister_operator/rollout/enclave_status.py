@@ -365,10 +365,9 @@ def _wait(pod: PodFacts | None, missing: str) -> tuple[str, str]:
 
 
 def _restarted(pod: PodFacts) -> str:
-    """Return why a sidecar that runs again and is not ready exited before; empty if none did."""
+    """Return why a sidecar that runs again exited before; empty if none did."""
     for each in pod.sidecars:
-        running = each.state is ContainerStateName.RUNNING
-        if running and not each.ready and each.exit_message:
+        if each.state is ContainerStateName.RUNNING and each.exit_message:
             return f"{_exit_message(each)} It was restarted."
     return ""
 

@@ -90,8 +90,6 @@ class PodFacts:
     """The agent, whose readiness is the enclave's; None if the Pod has none."""
     skipped_stages: frozenset[str] = frozenset()
     """Stages of the boot in which no action is required."""
-    over_stages: frozenset[str] = frozenset()
-    """Stages of the boot that the probes of our sidecars show to be over."""
     sidecars: tuple[PodContainer, ...] = ()
     """Our other sidecars, by the names they have in the Pod, in its order."""
 
@@ -187,8 +185,8 @@ def boot_stages(pod: PodFacts) -> tuple[BootStage, ...]:
     Returns
     -------
     tuple[BootStage, ...]
-        One entry for each stage. A stage is ``ok`` when the probe of one of our sidecars shows it,
-        or something after it has happened; the agent is ready when all stages are over.
+        One entry for each stage. A stage is ``ok`` when something after it has happened; the agent
+        is ready when all stages are over.
     """
     failed = _failed(pod)
     stages = []
@@ -224,17 +222,24 @@ def _failed_stage(message: str) -> str:
 
 def _is_over(name: str, pod: PodFacts) -> bool:
     """Return whether a stage is over."""
-    if (pod.agent is not None and pod.agent.ready) or name in pod.over_stages:
+    if pod.agent is not None and pod.agent.ready:
         return True
+    serves = pod.shim is not None and pod.shim.ready
+    healthy = any(each.checked and each.ready for each in pod.containers)
     shown = {
         # The agent reads the file before it responds to any probe.
-        "config": bool(pod.over_stages)
-        or any(each.checked and each.ready for each in pod.containers),
+        "config": serves or healthy,
+        # No program of the file runs before its network does.
+        "network": healthy,
+        "firewall": healthy,
+        # The shim refuses handshakes until it has a certificate for the key.
+        "identity": serves,
+        "certificate": serves,
         # The kubelet mounts secrets before it starts a container, and starts none before the
         # weights are verified.
         "models": any(_was_started(each) for each in pod.containers),
         "secrets": bool(pod.containers) and all(_was_started(each) for each in pod.containers),
-        "shim": pod.shim is not None and pod.shim.ready,
+        "shim": serves,
     }
     return shown.get(name, False)
 

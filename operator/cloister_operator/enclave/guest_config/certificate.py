@@ -8,7 +8,6 @@ from typing import Any
 from cloister_crds.config import Shim, TlsMode
 from cloister_crds.kinds.host import TEE, HostSpec
 from cloister_operator.enclave import paths
-from cloister_operator.enclave.container import stage_probe
 from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
@@ -99,7 +98,6 @@ def certificate_container(
         "name": sidecar_name(CERTIFICATE, plan.names),
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
-        **stage_probe("certificate"),
     }
 
 

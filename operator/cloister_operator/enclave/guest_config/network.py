@@ -6,7 +6,6 @@ The document's fields are those of the guest's package `plan`; docs/enclave.md d
 from typing import Any
 
 from cloister_operator.enclave import paths
-from cloister_operator.enclave.container import stage_probe
 from cloister_operator.enclave.guest_config.measurement import evidence_source
 from cloister_operator.enclave.network.addresses import PROBE_PORT, plan_namespaces, plan_networks
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
@@ -80,7 +79,6 @@ def net_container(
         # Whence the kubelet's probes come.
         "env": [{"name": "HOST_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}],
         "securityContext": {**rights, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
-        **stage_probe("network"),
     }
 
 

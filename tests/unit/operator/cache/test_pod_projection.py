@@ -42,15 +42,6 @@ def test_containers_of_a_pod_without_status_are_waiting() -> None:
     assert {each.state for each in facts.containers} == {ContainerStateName.WAITING}
 
 
-def test_the_probe_of_a_sidecar_shows_that_its_stages_are_over() -> None:
-    def over(*, ready: bool) -> frozenset[str]:
-        net = {"name": "net", "ready": ready, "state": {"running": {}}}
-        return read_pod(pod(containerStatuses=[net]), ["web"]).over_stages
-
-    assert over(ready=False) == frozenset()
-    assert over(ready=True) == {"network", "firewall"}
-
-
 def test_states_and_exits() -> None:
     facts = read_pod(
         pod(

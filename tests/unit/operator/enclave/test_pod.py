@@ -99,7 +99,7 @@ def test_a_host_without_isolation_has_no_network_of_ours() -> None:
     assert "wiring" not in str(pod)
 
 
-def test_the_kubelet_starts_no_process_for_a_probe() -> None:
+def test_only_what_serves_has_a_probe_and_none_starts_a_process() -> None:
     check = Healthcheck(test=("CMD", "true"), interval=timedelta(minutes=1))
     plan = plan_of(with_changes(WEB, healthcheck=check), WORKER)
     pod = build_pod(plan, SETTINGS)["spec"]
@@ -116,7 +116,6 @@ def test_the_kubelet_starts_no_process_for_a_probe() -> None:
         "/health/Worker_1",
         "/health/web",
         "/ready",
-        "/stage/network",
         "/stage/shim",
     ]
     assert all(probe["httpGet"]["port"] == 8441 for probe in probes)

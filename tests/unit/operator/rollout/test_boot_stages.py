@@ -17,7 +17,7 @@ from cloister_operator.rollout.pod_facts import (
 from tests.support.builders.resources import NOW
 from tests.support.builders.world import UNHEALTHY
 
-SKIPPED = frozenset({"identity", "certificate", "cpu-attestation", "gpu-attestation", "models"})
+SKIPPED = frozenset({"cpu-attestation", "gpu-attestation", "models"})
 
 
 def running(name: str, *, ready: bool = False) -> PodContainer:
@@ -33,11 +33,8 @@ NEW = PodFacts(
     skipped_stages=SKIPPED,
 )
 UP = replace(NEW, phase=PodPhase.RUNNING, agent=running("agent"))
-WIRED = replace(UP, over_stages=frozenset({"network", "firewall"}))
-HALF = replace(WIRED, containers=(running("web"), PodContainer(name="db")))
-STARTED = replace(
-    WIRED, containers=(running("web"), running("db")), shim=running("shim", ready=True)
-)
+HALF = replace(UP, containers=(running("web"), PodContainer(name="db")))
+STARTED = replace(UP, containers=(running("web"), running("db")), shim=running("shim", ready=True))
 CHECKED = replace(UP, containers=(replace(running("web", ready=True), checked=True),))
 READY = replace(STARTED, agent=running("agent", ready=True))
 
@@ -47,10 +44,9 @@ READY = replace(STARTED, agent=running("agent", ready=True))
     [
         (NEW, set()),
         (UP, set()),
-        (CHECKED, {"config", "secrets"}),
-        (WIRED, {"network", "firewall", "config"}),
-        (HALF, {"network", "firewall", "config"}),
-        (STARTED, {"network", "firewall", "config", "secrets", "shim"}),
+        (CHECKED, {"config", "network", "firewall", "secrets"}),
+        (HALF, set()),
+        (STARTED, {"config", "identity", "certificate", "secrets", "shim"}),
         (READY, set(STAGES) - SKIPPED),
     ],
 )
@@ -70,7 +66,7 @@ def test_a_failed_boot_shows_where_and_why() -> None:
 
 
 def test_the_weights_are_verified_before_a_container_starts() -> None:
-    for pod, status in ((WIRED, "pending"), (HALF, "ok")):
+    for pod, status in ((UP, "pending"), (HALF, "ok")):
         stages = boot_stages(replace(pod, skipped_stages=frozenset()))
         assert [each.status for each in stages if each.name == "models"] == [status]
 

@@ -286,9 +286,7 @@ def test_losses_count_in_every_phase(
             pod_of(
                 PodContainer(name="web", reason="PodInitializing"),
                 phase=PodPhase.PENDING,
-                sidecars=(
-                    up("certificate", exit_code=0, exit_message="the API is away", ready=False),
-                ),
+                sidecars=(up("certificate", exit_code=0, exit_message="the API is away"),),
             ),
             "",
             "Its last message: the API is away It was restarted.",

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// readyPath, healthPath with a container's name and stagePath with that of a stage of the boot are
-// what the kubelet probes. With waitQuery, a number of seconds, a negative response that only repeats
-// the previous one is delayed that long, at most for longest, until it is positive: so the kubelet
-// learns immediately that a boot is complete, or that a container is healthy again, and need not ask
-// every second for it.
+// readyPath, shimPath and healthPath with a container's name are what the kubelet probes. With
+// waitQuery, a number of seconds, a negative response that only repeats the previous one is delayed
+// that long, at most for longest, until it is positive: so the kubelet learns immediately that a boot
+// is complete, or that a container is healthy again, and need not ask every second for it.
 const (
 	readyPath  = "/ready"
 	healthPath = "/health/"
-	stagePath  = "/stage/"
+	shimPath   = "/stage/shim"
 	waitQuery  = "wait"
 	longest    = 10 * time.Minute
 	// mostHeld is the maximum number of delayed requests. The kubelet has one for each probe;
@@ -111,9 +110,9 @@ func (a *agent) predicate(path string) func(now time.Time) bool {
 	if path == readyPath {
 		return a.isReady
 	}
-	if stage, found := strings.CutPrefix(path, stagePath); found && slices.Contains(stageOrder, stage) {
+	if path == shimPath {
 		// The shim may be restarted after its stage is over.
-		return func(time.Time) bool { return a.isOver(stage) && (stage != stageShim || a.shimListens()) }
+		return func(time.Time) bool { return a.isOver(stageShim) && a.shimListens() }
 	}
 	name, found := strings.CutPrefix(path, healthPath)
 	index := slices.IndexFunc(a.spec.Containers, func(one Container) bool { return one.Name == name && one.checked() })
