@@ -13,10 +13,8 @@ import click
 
 from tests.simulation.faults import Fault
 from tests.simulation.lives import LIVES
-from tests.simulation.runs import Result, Run, freeze_memory, replay, sweep
+from tests.simulation.runs import EVERY, REGRESSIONS, Result, Run, freeze_memory, replay, sweep
 
-REGRESSIONS = Path(__file__).parent / "regressions"
-"""Replay files of what was found, which run first."""
 _NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2): in Python 3.11 the hash of None is its address."""
 
@@ -44,10 +42,7 @@ def _report(results: list[Result]) -> bool:
     """Print what failed; return whether anything did."""
     failed = [each for each in results if each.problems]
     for each in failed:
-        click.echo(
-            f"FAILED  run --life {each.life} --seed {each.seed} --write {each.write} "
-            f"--fault '{each.fault}'\n        {each.what}"
-        )
+        click.echo(f"FAILED  {each.command}\n        {each.what}")
         for problem in each.problems:
             click.echo(f"        {problem}")
     return bool(failed)
@@ -55,7 +50,9 @@ def _report(results: list[Result]) -> bool:
 
 @click.group(invoke_without_command=True)
 @click.option("--seeds", default=1, show_default=True, help="Schedules of each life.")
-@click.option("--every", default=3, show_default=True, help="Which faults: each n-th at a write.")
+@click.option(
+    "--every", default=EVERY, show_default=True, help="Which faults: each n-th at a write."
+)
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.pass_context
 def main(context: click.Context, seeds: int, every: int, workers: int) -> None:

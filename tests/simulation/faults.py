@@ -1,15 +1,15 @@
 """What can go wrong with one write: each fault is put in around the API server's handling of it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
 from aiohttp import web
 
-from tests.simulation.apiserver.http import Handler, Request
+from tests.simulation.apiserver.http import ApiServer, Handler, Request
 from tests.simulation.apiserver.kinds import Refused
 from tests.simulation.apiserver.store import Stored
-from tests.simulation.machines import World
 from tests.simulation.operators import Operators
 
 __all__ = ["Fault", "FaultPlan"]
@@ -21,6 +21,8 @@ _FROZEN = 30.0
 
 _BLIND_SECONDS = 4.0
 """Seconds in which no status of a Container can be written."""
+_DEAF_SECONDS = 4.0
+"""Seconds in which nothing can be listed after watches expired."""
 
 
 class Fault(StrEnum):
@@ -46,6 +48,8 @@ class Fault(StrEnum):
     """The write is done, and the user does the next step without waiting for this one."""
     BLIND = "next step now, status later"
     """Likewise, and the status of Containers cannot be written for some seconds."""
+    DEAF = "watches expire"
+    """The write is done, all watches end, and nothing can be listed for some seconds."""
 
 
 class FaultPlan:
@@ -53,7 +57,7 @@ class FaultPlan:
 
     def __init__(
         self,
-        world: World,
+        server: ApiServer,
         operators: Callable[[], Operators],
         *,
         write: int | str,
@@ -66,11 +70,13 @@ class FaultPlan:
         operators
             Returns the operators, to kill or freeze the one that should lead.
         write
-            Number of the write that goes wrong, or its text: then the first such write.
+            Number of the write that goes wrong, or its text: then the first such write; with
+            `` #3`` after it the third one.
         """
-        self._world = world
+        self._server, self._world = server, server.world
         self._operators = operators
         self._write, self._fault = write, fault
+        self._same: Counter[str] = Counter()
         self.writes = 0
         """Writes so far; renewals of the Lease do not count."""
         self.wrote_at = 0.0
@@ -79,7 +85,7 @@ class FaultPlan:
         """The write that went wrong."""
         self.hasty = False
         """Whether the user does the next step now."""
-        self._blind_until = 0.0
+        self._blind_until = self._deaf_until = 0.0
         self.reached: Callable[[int, Request], Fault | None] = lambda number, request: None
         """Called before each write: returns its fault, None where the plan decides."""
         self._pending: list[Callable[[], None]] = []
@@ -91,12 +97,16 @@ class FaultPlan:
 
     async def __call__(self, request: Request, handle: Handler) -> Stored | web.StreamResponse:
         """Handle a request, as `ApiServer.around` does."""
+        if not request.writes and not request.name and self._world.now < self._deaf_until:
+            raise Refused(503, "ServiceUnavailable", "this is simulated")
         if not request.writes or request.kind.ref.plural == "leases":
             return await handle(request)
         self.writes += 1
         self.wrote_at = self._world.now
         decided = self.reached(self.writes, request)
-        goes_wrong = self._write in (self.writes, request.text) and not self.what
+        self._same[request.text] += 1
+        numbered = f"{request.text} #{self._same[request.text]}"
+        goes_wrong = self._write in (self.writes, request.text, numbered) and not self.what
         fault = decided or (self._fault if goes_wrong else Fault.NONE)
         if fault is not Fault.NONE:
             self.what = f"{request.text} ({fault})"
@@ -119,10 +129,7 @@ class FaultPlan:
         result = await handle(request)
         if fault is Fault.AFTER:
             await self._killed()
-        if fault in (Fault.HASTY, Fault.BLIND):
-            self.hasty = True
-        if fault is Fault.BLIND:
-            self._blind_until = self._world.now + _BLIND_SECONDS
+        self._disturb(fault)
         if fault is Fault.FAILED:
             raise Refused(500, "InternalError", "this is simulated")
         if fault is Fault.LOST:
@@ -130,6 +137,16 @@ class FaultPlan:
             request.http.transport.close()
             raise ConnectionResetError
         return result
+
+    def _disturb(self, fault: Fault) -> None:
+        """Do what concerns others than the sender of a write that was done."""
+        if fault in (Fault.HASTY, Fault.BLIND):
+            self.hasty = True
+        if fault is Fault.BLIND:
+            self._blind_until = self._world.now + _BLIND_SECONDS
+        if fault is Fault.DEAF:
+            self._deaf_until = self._world.now + _DEAF_SECONDS
+            self._server.expire_watches()
 
     async def _killed(self) -> None:
         """Have the sender killed; nobody waits for the response any more."""

@@ -8,7 +8,7 @@ import yaml
 
 from cloister_clients.kube.kinds import NAMESPACE, POD, RESOURCE_QUOTA, SERVICE, KindRef, of
 from cloister_crds.kinds import Container, Enclave, Host, HostnameClaim, Organization
-from cloister_crds.names import ENCLAVE_LABEL
+from cloister_crds.names import CONTAINER_LABEL, ENCLAVE_LABEL
 from cloister_operator.process.process import KINDS_QUOTA
 from tests.simulation.apiserver.kinds import Object, all_kinds
 from tests.simulation.apiserver.store import Manager, Objects, Stored
@@ -62,10 +62,11 @@ class User:
         found = self.objects.get(CONTAINER, name, ORGANIZATION_NAMESPACE)
         self.objects.patch(kind_of(CONTAINER), found, {"spec": spec}, USER)
 
-    def start(self, name: str = "web", tag: str = "v1") -> None:
+    def start(self, container: str = "web", tag: str = "v1", **more: object) -> None:
         """Create a Container."""
-        spec = {"name": f"named-{name}", "repo": "acme/site", "tag": tag, "host": "h1"}
-        self.create(CONTAINER, name, spec, ORGANIZATION_NAMESPACE)
+        named = {"name": f"named-{container}", "host": "h1", **more}
+        spec = {"repo": "acme/site", "tag": tag, **named}
+        self.create(CONTAINER, container, spec, ORGANIZATION_NAMESPACE)
 
     def delete(self, name: str = "web") -> None:
         """Delete a Container."""
@@ -159,6 +160,31 @@ def _update_twice(user: User) -> None:
     user.set(tag="v3")
 
 
+def _pod_of(user: User, name: str = "web") -> Stored | None:
+    """Return the Pod that a Container's status says serves."""
+    found = user.container(name)
+    active = (found.body.get("status") or {}).get("activeEnclave", "") if found else ""
+    return user.objects.find(POD, active, ORGANIZATION_NAMESPACE)
+
+
+def _lose_pod(user: User) -> None:
+    """Delete the Pod that serves, as the drain of a node does."""
+    pod = _pod_of(user)
+    if pod is not None:
+        user.objects.delete(kind_of(POD), pod, {})
+
+
+def _are_only(user: User, name: str) -> bool:
+    """Return whether all Pods are of one Container."""
+    pods = user.objects.all(POD, ORGANIZATION_NAMESPACE)
+    return all(pod.metadata["labels"][CONTAINER_LABEL] == name for pod in pods)
+
+
+def _recovered(user: User) -> bool:
+    pod = _pod_of(user)
+    return pod is not None and not pod.deleting and is_ready(user, "v1")
+
+
 CREATE = Step("create", lambda user: user.start(), lambda user: is_ready(user, "v1"), serves=True)
 UPDATE = Step(
     "update", lambda user: user.set(tag="v2"), lambda user: is_ready(user, "v2"), serves=True
@@ -197,6 +223,21 @@ LIVES: dict[str, tuple[Step, ...]] = {
             serves=True,
         ),
         DELETE,
+    ),
+    "lost": (CREATE, Step("a Pod is lost", _lose_pod, _recovered), DELETE),
+    "successor": (
+        CREATE,
+        Step(
+            "successor",
+            lambda user: user.start("next", "v2", name="named-web", replaces="web"),
+            lambda user: is_ready(user, "v2", "next"),
+        ),
+        Step(
+            "delete the first",
+            lambda user: user.delete(),
+            lambda user: is_ready(user, "v2", "next") and _are_only(user, "next"),
+        ),
+        Step("delete the second", lambda user: user.delete("next"), nothing_left),
     ),
 }
 """Name -> steps; each is on the real API server too (docs/development/simulation.md)."""

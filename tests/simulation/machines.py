@@ -102,8 +102,13 @@ class World:
         self.now = max(self.now, earliest)
         ready = [machine for machine, at in zip(self.machines, due, strict=True) if at <= self.now]
         turn = self.choices.choose(len(ready), "whose turn it is") if len(ready) > 1 else 0
-        with ready[turn].running():
+        # As `Machine.running` does, whose context manager takes a tenth of a run here.
+        before = events._get_running_loop()
+        events._set_running_loop(ready[turn])
+        try:
             ready[turn]._run_once()
+        finally:
+            events._set_running_loop(before)
 
     def run_until(self, condition: Callable[[], object], *, within: float) -> bool:
         """Run until a condition holds; False when it does not within so many seconds."""

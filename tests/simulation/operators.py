@@ -17,8 +17,10 @@ from kopf._cogs.clients import scanning
 
 from cloister_clients.clock import CLOCKS, monotonic
 from cloister_clients.kube import KubeClient, KubeConfig
+from cloister_clients.kube.kinds import of
 from cloister_clients.registry import Credentials, Platform, ResolvedImage
 from cloister_clients.sources import ListedRelease, PublishedRelease, PublishedTag, TagNotFound
+from cloister_crds.kinds import Organization
 from cloister_operator.context import Outside, ProcessContext
 from cloister_operator.process.leader_election import Election, elect
 from cloister_operator.process.process import LOST, operate
@@ -41,7 +43,7 @@ SETTINGS = OperatorSettings.model_validate(
         "guestImage": f"registry.example/guest@{DIGEST}",
         "sources": {"kind": "git", "base": "/nowhere"},
         "enclaveNetwork": {"resolvers": ["9.9.9.9"]},
-        "drainSeconds": 1,
+        "drainSeconds": 2.5,
         "claimAgeSeconds": 5,
         "workers": 2,
         "lease": {"retrySeconds": 4},
@@ -178,6 +180,7 @@ class Operators:
         self._releases = releases
         self._numbers = itertools.count()
         self._exits: dict[Machine, asyncio.Task[int]] = {}
+        self._contexts: dict[Machine, ProcessContext] = {}
         self.started = 0
         """How many were started."""
         self.crashes: list[str] = []
@@ -209,6 +212,24 @@ class Operators:
             if machine is self.current:
                 self.current = self._start()
 
+    def leftovers(self) -> list[str]:
+        """Return what the one that leads has wrong when nothing is left to do."""
+        context, objects = self._contexts[self.current], self._server.objects
+        found = []
+        for watched in context.watched:
+            ref = watched.ref
+            cached = {(e.namespace, e.name, e.version) for e in context.store.entries(ref)}
+            stored = {
+                (each.metadata.get("namespace", ""), each.metadata["name"], each.version)
+                for each in objects.all(ref, selector=watched.label_selector or "")
+            }
+            if cached != stored:
+                found.append(f"the cache differs in {ref.plural}: {sorted(cached ^ stored)}")
+        organizations = context.store.count(of(Organization))
+        if len(context.memory) > organizations:
+            found.append(f"{len(context.memory) - organizations} entries are of what is gone")
+        return found
+
     def _start(self) -> Machine:
         number = next(self._numbers)
         self.started += 1
@@ -232,6 +253,7 @@ class Operators:
             leads=lambda: election.leads,
             outside=Outside(source=self._releases, registry=Registry(world), dns=NoNameServers()),
         )
+        self._contexts[machine] = context
         acquired, lost = Flag(), machine.create_future()
         standing = elect(
             election, acquired=acquired, lost=lost.set_result, stopping=asyncio.Event()

@@ -20,8 +20,12 @@ from tests.simulation.machines import Deadlock, World
 from tests.simulation.operators import Operators, Releases, use_clocks_of
 from tests.simulation.oracles import Errors, Oracles
 
-__all__ = ["Result", "Run", "replay", "sweep"]
+__all__ = ["EVERY", "REGRESSIONS", "Result", "Run", "freeze_memory", "replay", "sweep"]
 
+REGRESSIONS = Path(__file__).parent / "regressions"
+"""Replay files of what was found, which run first."""
+EVERY = 5
+"""In `make simulate` each n-th fault is tried at a write."""
 STEP_SECONDS = 300.0
 """Until a step of a life must be done, in virtual seconds."""
 _FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
@@ -37,6 +41,13 @@ LEFT = {
 @dataclass(slots=True)
 class Result:
     """What became of a run."""
+
+    @property
+    def command(self) -> str:
+        """The arguments that repeat it."""
+        return (
+            f"run --life {self.life} --seed {self.seed} --write {self.write} --fault '{self.fault}'"
+        )
 
     life: str
     seed: int
@@ -72,9 +83,9 @@ class Run:
         use_clocks_of(self.world)
         self.server = ApiServer(self.world)
         self.cluster = Cluster(self.server)
-        self.oracles = Oracles(self.server.objects, lambda: f"{self.world.now:8.2f}")
+        self.oracles = Oracles(self.server.objects, self.world)
         self.user = User(self.server.objects)
-        self.plan = FaultPlan(self.world, lambda: self.operators, write=write, fault=fault)
+        self.plan = FaultPlan(self.server, lambda: self.operators, write=write, fault=fault)
         self.server.around = self.plan
         self._tell = tell
         if tell is not None:
@@ -115,6 +126,8 @@ class Run:
             self.oracles.note(f"left behind: {self._left()}")
         if not self._until(self._is_quiet, timed=True):
             self.oracles.note("writes do not end when nothing is left to do")
+        for each in self.operators.leftovers():
+            self.oracles.note(each)
 
     def _is_over(self, step: Step, *, last: bool) -> bool:
         """Return whether a step is done, or the user does not wait for it."""
@@ -161,11 +174,20 @@ class Run:
         self._say(f"{change.kind.ref.kind:<12}{verb:<8} {change.name}")
 
 
-def sweep(life: str, seed: int, *, every: int) -> Iterator[Result]:
+class _Enough(Exception):  # noqa: N818 - it ends a sweep
+    """A sweep has found what it is for."""
+
+
+def sweep(life: str, seed: int, *, every: int, until_first: bool = False) -> Iterator[Result]:
     """Run a life, and from each of its writes on once more with each fault, or each n-th of them.
 
     What is before the write is run once: the process forks there, and each copy continues with its
     fault. Yields the results of the copies, then that of the life itself.
+
+    Parameters
+    ----------
+    until_first
+        Whether it ends with the first problem, and nothing is repeated.
     """
     run = Run(life, seed)
     results: list[Result] = []
@@ -176,11 +198,16 @@ def sweep(life: str, seed: int, *, every: int) -> Iterator[Result]:
             if found is None:
                 return fault
             results.append(found)
+            if found.problems and until_first:
+                raise _Enough
         return None
 
     run.plan.reached = fork
     try:
         final = run.live()
+    except _Enough:
+        yield from results
+        return
     except Exception as error:
         if not _WRITE_END:
             raise
@@ -188,6 +215,9 @@ def sweep(life: str, seed: int, *, every: int) -> Iterator[Result]:
         final = run.result
     finish_copy(final)
     yield from results
+    if until_first:
+        yield final
+        return
     again = Run(life, seed).live()
     if again.trace != final.trace:
         final.problems.append(f"not deterministic: {final.trace}, then {again.trace}")

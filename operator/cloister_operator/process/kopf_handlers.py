@@ -4,14 +4,15 @@ Its storages are empty: what kopf would write into objects is not even computed.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import aiohttp
 import kopf
 from typing_extensions import override
+from yarl import URL
 
-from cloister_clients.kube import KubeConfig
+from cloister_clients.kube import KindRef, KubeConfig
 from cloister_operator.cache.projections import WatchedKind
 from cloister_operator.cache.store import StoreChange
 from cloister_operator.context import USER_AGENT, ProcessContext
@@ -73,7 +74,7 @@ def make_registry(context: ProcessContext) -> kopf.OperatorRegistry:
     """Register an event handler for each watched kind, and the login handler."""
     registry = kopf.OperatorRegistry()
     context.store.subscribe(lambda change: _enqueue(context, change))
-    kopf.on.login(registry=registry)(_login_handler(context.kube))
+    kopf.on.login(registry=registry)(_login_handler(context))
     for watched in context.watched:
         ref = watched.ref
         handler = _event_handler(context, watched)
@@ -136,16 +137,19 @@ def _event_handler(context: ProcessContext, watched: WatchedKind) -> Callable[..
             )
             return
         context.store.put(watched.ref, body)
-        # The type is None for objects of a list: kopf has listed the kind again, and reports
-        # nothing for what is no longer in the list.
-        if event["type"] is None:
-            context.relister.request(watched.ref)
 
     return handle
 
 
-def _login_handler(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
-    """Make the login handler: a session with our trust store, client certificate and token."""
+def _login_handler(
+    context: ProcessContext,
+) -> Callable[..., Awaitable[kopf.AiohttpSession]]:
+    """Make the login handler: a session with our trust store, client certificate and token.
+
+    Each list that kopf sends through it has the kind compared with the server.
+    """
+    kube = context.kube
+    lists = {each.ref.path(): each.ref for each in context.watched}
 
     async def login(**_: Any) -> kopf.AiohttpSession:
         kube.credentials.forget()
@@ -156,6 +160,8 @@ def _login_handler(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSess
             token = await kube.credentials.token()
             if token is not None:
                 request.headers["Authorization"] = f"Bearer {token}"
+            if (listed := listed_kind(lists, request.url)) is not None:
+                context.relister.request(listed)
             return await handler(request)
 
         session = aiohttp.ClientSession(
@@ -169,6 +175,23 @@ def _login_handler(kube: KubeConfig) -> Callable[..., Awaitable[kopf.AiohttpSess
         )
 
     return login
+
+
+def listed_kind(lists: Mapping[str, KindRef], url: URL) -> KindRef | None:
+    """Return the kind that a request of kopf lists; None if it is not a list.
+
+    kopf has no watch open while it lists. It reports nothing for what is no longer in the list, and
+    nothing at all where the list is empty.
+
+    Parameters
+    ----------
+    lists
+        The watched kinds by the path of their list; what the address of the server has before it
+        does not count.
+    """
+    if "watch" in url.query:
+        return None
+    return next((ref for path, ref in lists.items() if url.path.endswith(path)), None)
 
 
 def _impersonation(kube: KubeConfig) -> dict[str, str]:

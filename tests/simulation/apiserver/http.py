@@ -93,8 +93,16 @@ class ApiServer:
         self.failure: BaseException | None = None
         """What ends the run."""
         self._count = 0
+        self._expiries = 0
         self._watches: dict[tuple[str, str], list[asyncio.Event]] = {}
         self.objects.observers.append(self._wake)
+
+    def expire_watches(self) -> None:
+        """Have all watches end, as where the server has forgotten what they would read next."""
+        self._expiries += 1
+        for waiting in self._watches.values():
+            for watch in waiting:
+                watch.set()
 
     def _wake(self, change: Change) -> None:
         ref = change.kind.ref
@@ -288,10 +296,10 @@ class ApiServer:
         """Send what changes until the watch ends."""
         query, ref = request.query, request.kind.ref
         end = self.world.now + float(query.get("timeoutSeconds", "300"))
-        version = int(query["resourceVersion"])
+        version, expiries = int(query["resourceVersion"]), self._expiries
         while self.world.now < end:
             place = self.objects.changes_after(ref, version)
-            if place is None:
+            if place is None or expiries != self._expiries:
                 await response.write(_line("ERROR", _GONE))
                 return
             changes = self.objects.kept(ref).changes[place:]
