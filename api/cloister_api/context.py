@@ -45,6 +45,7 @@ from cloister_api.services.containers.reader import (
 )
 from cloister_api.services.containers.replacements import Replacements
 from cloister_api.services.containers.resolution import Lookups, PullCredentials, ReleaseResolver
+from cloister_api.services.containers.update_diff import UpdateDiffs
 from cloister_api.services.containers.updater import ContainerUpdater
 from cloister_api.services.containers.validation import Validation
 from cloister_api.services.enclaves import Certificates, EnclaveCollateral, open_collateral
@@ -137,6 +138,8 @@ class Context:
     """Reports how containers are."""
     measurements: MeasurementReader
     """Measurements of active enclaves."""
+    update_diffs: UpdateDiffs
+    """Compares updates with what serves."""
     creator: ContainerCreator
     """Creates containers."""
     updater: ContainerUpdater
@@ -382,6 +385,7 @@ def build(
         reader=reader,
         statuses=ContainerStatuses(base),
         measurements=MeasurementReader(base),
+        update_diffs=UpdateDiffs(base),
         creator=ContainerCreator(base, reader, resolver, claims, replacements),
         updater=changing(resolver),
         validation=Validation(base, reader, resolver, claims, replacements),

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from cloister_cli.difference import diff
 from cloister_cli.explanation import explanation
 from cloister_cli.measurement import measure, read_host
 from cloister_cli.verdict import print_verdict
@@ -24,10 +25,11 @@ UNREADABLE: Final = 2
 
 @click.group()
 def config() -> None:
-    """Validate, explain and measure configuration files (service-config.yml)."""
+    """Validate, explain, measure and compare configuration files (service-config.yml)."""
 
 
 config.add_command(measure)
+config.add_command(diff)
 
 
 def _rules_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 import yaml
@@ -24,6 +24,9 @@ from cloister_crds.measurement import Measurement, PlatformImages
 from cloister_crds.measurement import measure as measured
 from cloister_crds.measurement.enclave import gets_rules
 from cloister_crds.measurement.initdata import POD_DOCUMENT
+
+if TYPE_CHECKING:
+    from cloister_clients.sources.release import PublishedRelease
 
 DIFFERENT: Final = 1
 UNREADABLE: Final = 2
@@ -91,7 +94,7 @@ def measure(
         raise click.UsageError("name either FILE or --repo and --tag")
     if inputs["without_tee"] and not inputs["debug"]:
         raise click.UsageError("--without-tee needs --debug: production enclaves keep their TEE")
-    raw = _read(file) if file is not None else _fetch(repo or "", tag or "", source)
+    raw = read(file) if file is not None else fetch(repo or "", tag or "", source).file
     result = _measurement(file or f"{repo} {tag}", raw, inputs)
     if expect is not None:
         _compare(result, expect)
@@ -116,7 +119,7 @@ def _measurement(name: str, raw: bytes, inputs: dict[str, Any]) -> Measurement:
     documents = read_documents(inputs["documents"])
     # Without it the result would be a valid measurement of another enclave.
     if gets_rules(host) and POD_DOCUMENT not in documents:
-        _unreadable(
+        unreadable(
             f"{inputs['documents']} has no {POD_DOCUMENT}, which an enclave with a machine of its "
             "own has; take all of `documents` of a published measurement"
         )
@@ -144,7 +147,7 @@ def _show(result: Measurement, shown: str) -> None:
     """Print a part, or all as JSON."""
     initdata = result.initdata
     if shown in {"initdata", "annotation"} and initdata is None:
-        _unreadable("this enclave has no initdata: its Host has no teeUnit Pod")
+        unreadable("this enclave has no initdata: its Host has no teeUnit Pod")
     if shown == "document":
         click.echo(result.text, nl=False)
     elif shown == "initdata" and initdata is not None:
@@ -158,7 +161,7 @@ def _show(result: Measurement, shown: str) -> None:
         click.echo(json.dumps(summary, indent=2))
 
 
-def _read(file: str) -> bytes:
+def read(file: str) -> bytes:
     """Read a file, or end the program."""
     limit = Rules().max_bytes + 1
     try:
@@ -167,11 +170,11 @@ def _read(file: str) -> bytes:
         with Path(file).open("rb") as stream:
             return stream.read(limit)
     except OSError as error:
-        _unreadable(f"{file} cannot be read: {error.strerror or error}")
+        unreadable(f"{file} cannot be read: {error.strerror or error}")
 
 
-def _fetch(repo: str, tag: str, source: str | None) -> bytes:
-    """Read the file of a release, or end the program."""
+def fetch(repo: str, tag: str, source: str | None) -> "PublishedRelease":
+    """Read a release with its file, or end the program."""
     from cloister_clients.sources import (  # noqa: PLC0415 - brings HTTP, which other commands lack
         SourceError,
         SourceKind,
@@ -183,18 +186,18 @@ def _fetch(repo: str, tag: str, source: str | None) -> bytes:
         given = {"kind": SourceKind.GITHUB} if source is None else _yaml(source)
         provider = provider_from(SourceSettings.model_validate(given))
     except (ValidationError, OSError) as error:
-        _unreadable(f"{source}: {_sentences(error)}")
+        unreadable(f"{source}: {_sentences(error)}")
 
-    async def read() -> bytes:
+    async def resolve() -> "PublishedRelease":
         try:
-            return (await provider.resolve(repo, tag)).file
+            return await provider.resolve(repo, tag)
         finally:
             await provider.aclose()
 
     try:
-        return asyncio.run(read())
+        return asyncio.run(resolve())
     except SourceError as error:
-        _unreadable(error.message)
+        unreadable(error.message)
 
 
 def read_host(path: str) -> Host:
@@ -202,15 +205,15 @@ def read_host(path: str) -> Host:
     try:
         return Host.read(_yaml(path))
     except ValidationError as error:
-        _unreadable(f"{path} is not a Host: {_sentences(error)}")
+        unreadable(f"{path} is not a Host: {_sentences(error)}")
 
 
 def read_documents(path: str) -> dict[str, str]:
     """Read the documents of an enclave, or end the program."""
     try:
-        return TypeAdapter(dict[str, str]).validate_json(_read(path), strict=True)
+        return TypeAdapter(dict[str, str]).validate_json(read(path), strict=True)
     except ValidationError as error:
-        _unreadable(
+        unreadable(
             f"{path} is not a JSON object of texts, such as `documents` of a published "
             f"measurement: {_sentences(error)}"
         )
@@ -219,9 +222,9 @@ def read_documents(path: str) -> dict[str, str]:
 def _yaml(path: str) -> Any:
     """Read a YAML file, or end the program."""
     try:
-        return yaml.safe_load(_read(path))
+        return yaml.safe_load(read(path))
     except yaml.YAMLError as error:
-        _unreadable(f"{path} is not YAML: {error}")
+        unreadable(f"{path} is not YAML: {error}")
 
 
 def _sentences(error: ValidationError | OSError) -> str:
@@ -234,6 +237,7 @@ def _sentences(error: ValidationError | OSError) -> str:
     )
 
 
-def _unreadable(sentence: str) -> NoReturn:
+def unreadable(sentence: str) -> NoReturn:
+    """End the program because an input cannot be read."""
     click.echo(sentence, err=True)
     sys.exit(UNREADABLE)

@@ -48,6 +48,7 @@ RULES: Mapping[RoleRight, tuple[str, ...]] = {
         "GET /api/containers/{container_id}/metrics",
         "GET /api/containers/{container_id}/status",
         "GET /api/containers/{container_id}/update",
+        "GET /api/containers/{container_id}/update/diff",
         "GET /api/deployments",
         "GET /api/domains",
         "GET /api/keys",

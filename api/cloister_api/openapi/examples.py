@@ -166,6 +166,31 @@ RECORDS: dict[str, Any] = {
         "name": "web",
         "internal_domain": "web.acme.containers.example.org",
     },
+    "UpdateDiffResponse": {
+        "has_update": True,
+        "serving": {
+            "enclave": "web-n7i663betn-1",
+            "tag": "v1.0.0",
+            "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
+        },
+        "candidate": {
+            "enclave": "web-t6yxemdr6q-1",
+            "tag": "v1.1.0",
+            "commit": "1b2e4f0a1b2e4f0a1b2e4f0a1b2e4f0a1b2e4f0a",
+        },
+        "changes": [
+            {"part": "release", "field": "tag", "before": '"v1.0.0"', "after": '"v1.1.0"'},
+            {
+                "part": "file",
+                "field": "containers[web].read_only",
+                "before": "true",
+                "after": "false",
+            },
+        ],
+        "more_changes": 0,
+        "not_compared": [],
+        "markdown": "### Release",
+    },
     "MeasurementResponse": {
         "repo": "acme/web",
         "tag": "v1.0.0",

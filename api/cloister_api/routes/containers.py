@@ -48,6 +48,7 @@ from cloister_api.schemas.container_responses import (
     MeasurementResponse,
     NameVerdictResponse,
     ReleaseVerdictResponse,
+    UpdateDiffResponse,
 )
 from cloister_api.schemas.containers import (
     AutoUpdateRequest,
@@ -346,6 +347,16 @@ async def get_update(
     """Return the update of a container."""
     held = await context_of(request).reader.get(principal_of(request), container_id, token)
     return JsonResponse(update_record(held.container))
+
+
+@router.get("/{container_id}/update/diff", responses=responses(400, 404))
+async def get_update_diff(
+    request: Request, container_id: ContainerId, token: ConsistencyToken = None
+) -> JsonResponse[UpdateDiffResponse]:
+    """Return what an update changes, field by field, against what serves."""
+    context = context_of(request)
+    held = await context.reader.get(principal_of(request), container_id, token)
+    return JsonResponse(await context.update_diffs.of(held))
 
 
 @router.get("/{container_id}/measurement", responses=responses(400, 404))

@@ -1,7 +1,7 @@
 """``service-config.yml``: what a release of a user's repository wants to run."""
 
 from cloister_crds.config.effective import shared_namespace
-from cloister_crds.config.limits import Rules, metrics_secret, object_name, secret_is_file
+from cloister_crds.config.limits import STORED, Rules, metrics_secret, object_name, secret_is_file
 from cloister_crds.config.model import (
     ContainerConfig,
     Egress,
@@ -23,6 +23,7 @@ from cloister_crds.config.parsing import ParsedConfig, json_schema, parse
 from cloister_crds.config.rules.environment import variable_problems
 
 __all__ = [
+    "STORED",
     "ContainerConfig",
     "Egress",
     "EncryptedBodies",

@@ -95,6 +95,10 @@ class Rules:
             raise ValueError(f"strict_from is {self.strict_from!r}: write X.Y.Z")
 
 
+_ANY = range(2**31)
+STORED: Final = Rules(cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY, service=None)
+"""Rules for a file that was admitted by the settings of its time: every amount is valid."""
+
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Names of environment variables (POSIX, plus lower case)."""
 

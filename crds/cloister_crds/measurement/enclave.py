@@ -26,6 +26,7 @@ from cloister_crds.measurement.initdata import (
 )
 
 __all__ = [
+    "FILE_ENTRY",
     "INITDATA_FILE",
     "POLICY_FILE",
     "POLICY_NAME",
@@ -160,6 +161,8 @@ def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+FILE_ENTRY = "config.yml"
+"""Key of the raw bytes of the configuration file, in ``binaryData``."""
 INITDATA_FILE = "initdata.toml"
 """Key of the initdata's exact text."""
 PUBLISHED = frozenset({DOCUMENT_FILE, INITDATA_FILE})

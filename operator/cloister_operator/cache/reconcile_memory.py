@@ -13,7 +13,7 @@ from cachetools import FIFOCache, LRUCache
 from pydantic import BaseModel
 
 from cloister_clients.kube import KindRef
-from cloister_crds.config import ParsedConfig, Rules, parse
+from cloister_crds.config import STORED, ParsedConfig, parse
 from cloister_crds.kinds import Container, Enclave, Organization
 from cloister_crds.kinds.meta import Resource
 from cloister_operator.cache.projections import CONTAINER, ENCLAVE, ORGANIZATION
@@ -86,8 +86,6 @@ class ModelCache:
         self._models.pop(uid, None)
 
 
-_ANY = range(2**31)
-_STORED = Rules(cpu_tiers=_ANY, memory_tiers=_ANY, gpu_counts=_ANY, service=None)
 _KEPT_BYTES = 64 * 1024**2
 """Memory of cached files with what they were parsed to; the least recently used are dropped."""
 
@@ -121,7 +119,7 @@ class ConfigCache:
 
     def _parse(self, raw: bytes) -> tuple[ParsedConfig, int]:
         """Parse a file; return with it the memory that both take."""
-        parsed = parse(raw, rules=_STORED)
+        parsed = parse(raw, rules=STORED)
         return parsed, memory_size((raw, parsed))
 
 

@@ -5,6 +5,8 @@ Most paths reach the guest in its documents. It is compiled with those of `COMPI
 names have no ending.
 """
 
+from cloister_crds.measurement.enclave import FILE_ENTRY
+
 # The guest's own directory in every container: one mount, which nothing can move away.
 GUEST = "/.cloister"
 GUEST_BINARY = f"{GUEST}/bin/guest"
@@ -20,7 +22,7 @@ SHELL_SOCKET = "shell.sock"
 # Documents: a key of the ConfigMap each, which is the file's name, and where its reader has it.
 UNMEASURED_KEY = "unmeasured.json"  # next to the documents of the parts that need it
 AGENT_KEY = "agent.json"
-CONFIG_KEY = "config.yml"  # the raw bytes; also its name in the service mount
+CONFIG_KEY = FILE_ENTRY  # the raw bytes; also its name in the service mount
 AGENT_CONFIG = "/etc/cloister-agent"
 METRICS = "/etc/cloister-metrics"
 CERTIFICATE_KEY = "certificate.json"

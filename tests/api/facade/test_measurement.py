@@ -1,15 +1,17 @@
 """GET /api/containers/:id/measurement: what the operator published, and nothing else."""
 
+import base64
 import hashlib
 import json
 import uuid
+from typing import Any
 
 import httpx
 import pytest
 
 from cloister_clients.kube.kinds import CONFIG_MAP, of
 from cloister_crds.config import parse
-from cloister_crds.kinds import Enclave
+from cloister_crds.kinds import Container, Enclave
 from cloister_crds.kinds.host import HostSpec
 from cloister_crds.measurement import Measurement, PlatformImages, entries, measure
 from cloister_crds.names import config_map_name
@@ -161,3 +163,77 @@ async def test_anothers_container_has_none(
         now = await serve(world, "web", entries(measurement(world, SNP)))
         assert (await client.get(path, headers=now)).status_code == 200
         assert (await other.get(path)).status_code == 404
+
+
+async def publish(
+    world: FacadeInstallation, name: str, found: Measurement | None, file: bytes
+) -> None:
+    """Create the ConfigMap of an enclave, as the operator does."""
+    owner = Enclave.read(await world.kube.get(of(Enclave), name, world.namespace))
+    metadata = {"name": config_map_name(name), "ownerReferences": [owner.owner_reference()]}
+    body = {
+        "metadata": metadata,
+        "data": entries(found) if found is not None else {},
+        "binaryData": {"config.yml": base64.b64encode(file).decode()},
+    }
+    await world.kube.create(CONFIG_MAP, body, world.namespace)
+
+
+@pytest.mark.spec("21.21")
+async def test_an_update_is_compared_with_what_serves(
+    facade: Facade, world: FacadeInstallation
+) -> None:
+    update = {
+        "enclave": "",
+        "uid": str(uuid.uuid4()),
+        "revision": "r",
+        "tag": "v1.1.0",
+        "status": "deploying",
+        "type": "blue_green",
+    }
+    async with facade.client(world.key) as client:
+        container = (await created(client, world, "web")).removesuffix("/measurement")
+        path, file = f"{container}/update/diff", config_file(world.image)
+
+        async def diff() -> dict[str, Any]:
+            answer = await client.get(path, headers=await seen(world, "web"))
+            assert answer.status_code == 200, answer.text
+            found: dict[str, Any] = answer.json()
+            return found
+
+        assert await diff() == {"has_update": False}
+        await world.report("web", phase="deploying", update=update)
+        found = await diff()
+        assert "changes" not in found
+        assert "nothing serves" in found["reason"]
+        old = await world.enclave("web", name="web-old-1")
+        await world.report("web", phase="ready", activeEnclave=old, update=update)
+        found = await diff()
+        assert found["serving"]["enclave"] == old
+        assert "the update has no enclave" in found["reason"]
+        patch = {"spec": {"tag": "v1.1.0", "variables": [{"name": "A", "value": "1"}]}}
+        await world.kube.merge_patch(of(Container), "web", patch, world.namespace)
+        new = await world.enclave("web", name="web-new-1")
+        await world.report("web", update={**update, "enclave": new}, candidate=new)
+        found = await diff()
+        assert found["not_compared"] == ["file", "measurement"]
+        changed = {(each["part"], each["field"]): each for each in found["changes"]}
+        assert (
+            changed["release", "tag"] | {"before": '"v1.0.0"', "after": '"v1.1.0"'}
+            == changed["release", "tag"]
+        )
+        assert ("request", "variables[A]") in changed
+        await publish(world, old, measurement(world, SNP), file)
+        larger = file.replace(b"cpus: 2", b"cpus: 4")
+        assert larger != file
+        await publish(world, new, measurement(world, SNP, debug=True), larger)
+        found = await diff()
+        assert (found["not_compared"], found["more_changes"]) == ([], 0)
+        assert {"part": "file", "field": "cpus", "before": "2", "after": "4"} in found["changes"]
+        assert {
+            "part": "measurement",
+            "field": "debug",
+            "before": "false",
+            "after": "true",
+        } in found["changes"]
+        assert "| <code>cpus</code> | <code>2</code> | <code>4</code> |" in found["markdown"]
