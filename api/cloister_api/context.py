@@ -38,6 +38,7 @@ from cloister_api.payments.payments import Payments, open_payments
 from cloister_api.records.container import RecordSettings
 from cloister_api.records.record_cache import RecordCache
 from cloister_api.services.containers.creator import ContainerCreator, HostnameClaims
+from cloister_api.services.containers.logs import ContainerLogs
 from cloister_api.services.containers.reader import (
     ContainerReader,
     ContainerStatuses,
@@ -138,6 +139,8 @@ class Context:
     """Reports how containers are."""
     measurements: MeasurementReader
     """Measurements of active enclaves."""
+    logs: ContainerLogs
+    """Reads what debug containers write."""
     update_diffs: UpdateDiffs
     """Compares updates with what serves."""
     creator: ContainerCreator
@@ -365,8 +368,7 @@ def build(
     reader, claims = ContainerReader(base), HostnameClaims(base)
     changing = partial(ContainerUpdater, base, reader, claims)
     replacements = Replacements(base, reader)
-    webhooks = base.settings.webhooks.release_secret_file is not None
-    records = RecordSettings(base.installation.containers_domain, webhooks=webhooks)
+    shown = RecordSettings(base.installation.containers_domain, webhooks=base.settings.webhooks.on)
     return Context(
         settings=base.settings,
         installation=base.installation,
@@ -375,8 +377,8 @@ def build(
         admin_keys=admin_keys,
         authenticate=Authenticator(admin_keys, organizations, base.clock),
         audit=base.audit,
-        records=records,
-        record_cache=RecordCache(records),
+        records=shown,
+        record_cache=RecordCache(shown),
         sessions=sessions,
         sign_in=sign_in,
         admin_key_desk=admin_key_desk,
@@ -385,6 +387,7 @@ def build(
         reader=reader,
         statuses=ContainerStatuses(base),
         measurements=MeasurementReader(base),
+        logs=ContainerLogs(base),
         update_diffs=UpdateDiffs(base),
         creator=ContainerCreator(base, reader, resolver, claims, replacements),
         updater=changing(resolver),
@@ -393,7 +396,7 @@ def build(
         collateral=collateral,
         accounts=accounts,
         related=RelatedServices(
-            deployments=Deployments(base, resolver, changing, records),
+            deployments=Deployments(base, resolver, changing, shown),
             secrets=Secrets(base, reader),
             ssh_keys=SSHKeys(base, reader),
             domains=Domains(base, reader),

@@ -220,7 +220,7 @@ def from_kube(error: KubeError) -> ApiError:
         )
     # A policy's refusal is not: it stays one.
     bound = isinstance(error, Forbidden) and "ValidatingAdmissionPolicy" not in error.message
-    if bound and error.details.get("kind") in {"secrets", "configmaps", "events"}:
+    if bound and error.details.get("kind") in {"secrets", "configmaps", "events", "pods"}:
         return unavailable(
             "the operator has not yet given the API its rights in the namespace of the "
             "organization; try again in a moment, and when it stays so, ask the administrator for "

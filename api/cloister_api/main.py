@@ -37,6 +37,7 @@ from cloister_api.routes import (
     containers,
     enclaves,
     keys,
+    logs,
     organization,
     platform,
     resources,
@@ -53,6 +54,7 @@ logger = logging.getLogger(__name__)
 ROUTERS: tuple[APIRouter, ...] = (
     enclaves.shim_router,
     containers.router,
+    logs.router,
     enclaves.certificates_router,
     keys.router,
     platform.catalog_router,

@@ -138,6 +138,11 @@ class WebhookSettings(SettingsSection):
     """File with the secret that signs release webhooks of the source of repositories; unset if they
     are not accepted, and containers cannot be connected to their repository."""
 
+    @property
+    def on(self) -> bool:
+        """Whether release webhooks are accepted."""
+        return self.release_secret_file is not None
+
 
 class AuditSettings(SettingsSection):
     """How long the audit trail is kept."""

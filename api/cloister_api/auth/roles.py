@@ -44,6 +44,7 @@ RULES: Mapping[RoleRight, tuple[str, ...]] = {
         "GET /api/containers/hosts",
         "GET /api/containers/{container_id}",
         "GET /api/containers/{container_id}/events",
+        "GET /api/containers/{container_id}/logs",
         "GET /api/containers/{container_id}/measurement",
         "GET /api/containers/{container_id}/metrics",
         "GET /api/containers/{container_id}/status",

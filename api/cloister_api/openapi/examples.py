@@ -166,6 +166,12 @@ RECORDS: dict[str, Any] = {
         "name": "web",
         "internal_domain": "web.acme.containers.example.org",
     },
+    "ContainerLogsResponse": {
+        "enclave": "web-n7i663betn-1",
+        "container": "web",
+        "lines": [{"at": AT, "text": "listening on :8080"}],
+        "truncated": False,
+    },
     "UpdateDiffResponse": {
         "has_update": True,
         "serving": {

@@ -6,7 +6,8 @@ caller. Sources: Kubernetes, "API Concepts" (lists in chunks, watches, bookmarks
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -84,6 +85,15 @@ class KubeClient:
         """Return the text at a path, such as a log; an error beyond `largest` bytes."""
         request = ApiRequest("GET", path, query, accept="*/*", largest=largest)
         return (await self._transport.send(request)).decode(errors="replace")
+
+    @asynccontextmanager
+    async def text_lines(
+        self, path: str, query: dict[str, str], *, longest: int
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a text that continues, such as a log, by lines; one beyond `longest` is divided."""
+        request = ApiRequest("GET", path, query, accept="*/*", largest=longest)
+        async with self._transport.stream(request) as found:
+            yield found
 
     async def get(
         self,

@@ -5,7 +5,7 @@ Used only by `cloister_clients.kube.client`, which knows the verbs; nothing here
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -81,7 +81,8 @@ class ApiRequest:
     repeatable: bool = False
     """Whether it may be sent again when it is unknown what became of it."""
     largest: int | None = None
-    """Most bytes of the response; None means as many as there are."""
+    """Most bytes of the response, or of each line of a stream, which is divided; None means as many
+    as there are."""
 
 
 class Transport:
@@ -189,7 +190,7 @@ class Transport:
                 if response.status == HTTPStatus.UNAUTHORIZED:
                     self._config.credentials.forget()
                 raise refused(response, await response.read())
-            yield lines(response)
+            yield lines(response, request.largest)
         except _TROUBLE as error:
             raise unreachable(self._config, error) from error
         finally:
@@ -309,20 +310,32 @@ def retry_after(response: aiohttp.ClientResponse) -> float | None:
     return float(text) if text.isdigit() else None
 
 
-async def lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Split a response into its lines."""
+async def lines(
+    response: aiohttp.ClientResponse, largest: int | None = None
+) -> AsyncIterator[bytes]:
+    """Split a response into its lines, and lines beyond a length into several."""
     rest = bytearray()
     async for chunk in response.content.iter_any():
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             rest += chunk[start:end]
-            if rest:
-                yield bytes(rest)
+            for each in divided(rest, largest):
+                yield each
             rest.clear()
             start = end + 1
         rest += chunk[start:]
+        while largest is not None and len(rest) > largest:
+            yield bytes(rest[:largest])
+            del rest[:largest]
     if rest:
         yield bytes(rest)
+
+
+def divided(line: bytearray, largest: int | None) -> Iterator[bytes]:
+    """Yield a line in parts of at most so many bytes; None means whole."""
+    step = largest or len(line) or 1
+    for start in range(0, len(line), step):
+        yield bytes(line[start : start + step])
 
 
 async def _once_only(

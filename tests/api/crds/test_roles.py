@@ -185,6 +185,7 @@ async def test_the_facade_claims_host_names_and_never_releases_them(may: May) ->
 
 async def test_the_facade_reads_no_pod_and_lists_no_core_secret(may: May) -> None:
     assert not await may(API, "get", "/pods")
+    assert await may(API, "get", "/pods/log")
     assert not await may(API, "list", "/secrets")
     assert await may(API, "get", "/secrets")
 

@@ -81,7 +81,7 @@ class ContainerUpdater:
         self._claims = claims
         self._domain = base.installation.containers_domain
         self._gitops = frozenset(base.settings.gitops_managers)
-        self._webhooks = base.settings.webhooks.release_secret_file is not None
+        self._webhooks = base.settings.webhooks.on
 
     async def relaunch(
         self, principal: Principal, held: CachedContainer, body: RelaunchRequest
