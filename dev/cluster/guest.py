@@ -15,6 +15,8 @@ from dev.cluster.layout import LocalClusterError
 
 MODULE = Path(__file__).resolve().parents[2] / "operator" / "guest"
 """The Go module."""
+SHIM = "./cmd/cloister-shim"
+"""The package of the shim, a program of its own since it has Caddy in it."""
 REPRODUCIBLE = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
 """Flags that make a build depend on the sources and the version of Go alone."""
 SHOWN = 3000
@@ -45,6 +47,11 @@ def guest_binary(name: str = "guest", package: str = ".", *, root: str = "") -> 
             with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
                 build(MODULE, Path(scratch) / name, package, root=root).rename(target)
     return target
+
+
+def shim_binary(name: str = "cloister-shim", *, root: str = "") -> Path:
+    """Return the path of the shim, as `guest_binary` that of the guest."""
+    return guest_binary(name, SHIM, root=root)
 
 
 def build(

@@ -17,8 +17,7 @@ from typing import Any
 
 import httpx
 
-from dev.cluster.binaries import binary
-from dev.cluster.guest import guest_binary
+from dev.cluster.guest import guest_binary, shim_binary
 from dev.cluster.layout import LocalClusterError
 from dev.plain_http import NO_TRUST
 
@@ -221,34 +220,16 @@ def pause_image(pause: Path) -> Image:
     return Image(files={"/pause": pause}, entrypoint=["/pause"], user=NOBODY)
 
 
-def shim_image(certificates: Path = Path("/etc/ssl/certs/ca-certificates.crt")) -> Image:
-    """Return the image of the shim: Caddy alone, unprivileged, writing below /tmp.
-
-    Parameters
-    ----------
-    certificates
-        Authorities that it trusts; omitted where this machine has none.
+def shim_image() -> Image:
+    """Return the image of the shim: the program alone. The same sources give the same digest.
 
     Raises
     ------
     LocalClusterError
-        When Caddy is not built yet and the build fails.
+        When it cannot be built.
     """
-    files: dict[str, bytes | Path] = {"/usr/bin/caddy": binary("caddy")}
-    if certificates.exists():
-        files["/etc/ssl/certs/ca-certificates.crt"] = certificates
-    return Image(
-        files=files,
-        entrypoint=("/usr/bin/caddy",),
-        command=("run",),
-        env=(
-            "HOME=/tmp",
-            "PATH=/usr/bin",
-            "XDG_CONFIG_HOME=/tmp/config",
-            "XDG_DATA_HOME=/tmp/data",
-        ),
-        user=NOBODY,
-    )
+    files = {"/cloister-shim": shim_binary()}
+    return Image(files=files, entrypoint=("/cloister-shim",), user=NOBODY, folders=())
 
 
 def guest_image(guest: Path | None = None) -> Image:

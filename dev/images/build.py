@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.cluster import guest
-from dev.cluster.binaries import binary, load
+from dev.cluster.binaries import binary
 from dev.cluster.processes import Progress
 from dev.images import licences, sbom, site, tools
 from dev.images.buildah import PLATFORMS, Store
@@ -79,7 +79,7 @@ class Build:
             debian = sbom.debian_components(spec, packages, root.copyrights(packages))
             bills["cloister", architecture] = self._cloister(store, architecture, own, debian)
             bills["cloister-guest", architecture] = self._guest(store, architecture)
-            bills["cloister-shim", architecture] = self._shim(store, architecture, root, debian)
+            bills["cloister-shim", architecture] = self._shim(store, architecture)
         indexes = {}
         for name in (BASE, *IMAGES):
             self.progress.say(f"writing {name}")
@@ -122,34 +122,24 @@ class Build:
         return self._image(store, "cloister", architecture, fill, arguments=arguments)
 
     def _guest(self, store: Store, architecture: str) -> list[sbom.Component]:
+        return self._program(store, "cloister-guest", "guest", ".", architecture)
+
+    def _shim(self, store: Store, architecture: str) -> list[sbom.Component]:
+        return self._program(store, "cloister-shim", "cloister-shim", guest.SHIM, architecture)
+
+    def _program(
+        self, store: Store, name: str, program: str, package: str, architecture: str
+    ) -> list[sbom.Component]:
+        """Build an image of one program of the guest's module, and return its parts."""
+
         def fill(to: Path) -> list[sbom.Component]:
             licences.write_own(to / "root")
-            built = guest.build(guest.MODULE, to / "root" / "guest", architecture=architecture)
-            folders = licences.module_folders(guest.MODULE, ".", architecture)
+            place = to / "root" / program
+            built = guest.build(guest.MODULE, place, package, architecture=architecture)
+            folders = licences.module_folders(guest.MODULE, package, architecture)
             return sbom.go_components(built, folders, to / "root")
 
-        return self._image(store, "cloister-guest", architecture, fill)
-
-    def _shim(
-        self, store: Store, architecture: str, root: Root, debian: list[sbom.Component]
-    ) -> list[sbom.Component]:
-        def fill(to: Path) -> list[sbom.Component]:
-            programs = to / "root" / "usr" / "bin"
-            programs.mkdir(parents=True)
-            module = load().module_of("caddy")
-            package = module.binaries["caddy"]
-            caddy = guest.build(
-                module.folder, programs / "caddy", package, architecture=architecture
-            )
-            root.write_authorities(to / "root")
-            (to / "root" / "tmp").mkdir()
-            (to / "root" / "tmp").chmod(0o1777)
-            licences.write_own(to / "root")
-            trusted = [each for each in debian if each["name"] == "ca-certificates"]
-            folders = licences.module_folders(module.folder, package, architecture)
-            return [*trusted, *sbom.go_components(caddy, folders, to / "root")]
-
-        return self._image(store, "cloister-shim", architecture, fill)
+        return self._image(store, name, architecture, fill)
 
     def _image(
         self,

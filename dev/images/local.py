@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dev.cluster.binaries import cache_folder, go_version, key_of, load
+from dev.cluster.binaries import cache_folder, go_version
 from dev.cluster.processes import Progress, duration
 from dev.images import digests, registry, tools
 from dev.images.build import IMAGES, Build
@@ -26,7 +26,7 @@ SOURCES: Final = (
     *("images", "dev/images", "dev/cluster/guest.py", "dev/cluster/binaries.py"),
     *("operator/guest", "pyproject.toml", "uv.lock", "README.md", "LICENSE"),
 )
-"""What the images are made of, beside our packages, Caddy and Go itself."""
+"""What the images are made of, beside our packages and Go itself."""
 TIME: Final = 946684800
 """Time of every file, in seconds of Unix time: not the commit's, which changes without them."""
 KEPT, IDLE = 3, 3600.0
@@ -132,10 +132,7 @@ def _remove_old() -> None:
 
 def key() -> str:
     """Hash what the images follow from: 12 hexadecimal digits."""
-    go = go_version()
-    digest = hashlib.sha256(
-        repr((tools.architecture(), go, key_of(load().module_of("caddy"), go))).encode()
-    )
+    digest = hashlib.sha256(repr((tools.architecture(), go_version())).encode())
     for path in _sources():
         content = path.read_bytes()
         digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)

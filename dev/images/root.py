@@ -15,13 +15,6 @@ from dev.images import debian, rootfs
 from dev.images.debian import BaseSpec, LockedPackage
 from dev.images.errors import ImageError
 
-AUTHORITIES = (
-    rootfs.BUNDLE,
-    f"{rootfs.DOCUMENTS}ca-certificates/copyright",
-    "usr/share/common-licenses/MPL-2.0",
-)
-"""The public certificate authorities, and their licence."""
-
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -56,16 +49,6 @@ class Root:
         except OSError:
             # Another disk, or a folder of the machine that allows no links.
             shutil.copy(self.tar, to)
-
-    def write_authorities(self, folder: Path) -> None:
-        """Write the public certificate authorities into another image's root, with licences."""
-        with tarfile.open(self.tar) as archive:
-            for name in AUTHORITIES:
-                stream = archive.extractfile(name)
-                assert stream is not None
-                path = folder / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(stream.read())
 
     def copyrights(self, packages: Iterable[LockedPackage]) -> dict[str, str]:
         """Return the copyright file of each package, by its name.

@@ -22,7 +22,7 @@ BUILDER: Final = "https://cloister.dev/make-release/v1"
 """Who built: the person who ran the command. No service vouches for it (SLSA build L1)."""
 LOCKS: Final = (
     *("images/base.lock", "uv.lock", "dev/uv-requirements.txt"),
-    *("operator/guest/go.sum", "dev/cluster/modules/caddy/go.sum"),
+    "operator/guest/go.sum",
 )
 """Files that fix everything that is fetched."""
 Resource = dict[str, Any]

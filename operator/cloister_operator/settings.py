@@ -240,7 +240,7 @@ class OperatorSettings(SettingsSection):
     containers_domain: Annotated[str, Field(pattern=HOSTNAME_PATTERN, max_length=180)]
     """Domain of generated host names, such as ``containers.example.com``."""
     shim_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
-    """Image of Caddy for the shim of enclaves, with its digest."""
+    """Image of the shim of enclaves, with its digest."""
     guest_image: Annotated[str, Field(pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
     """Image of the guest, our program inside every enclave, with its digest."""
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = ()

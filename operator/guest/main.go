@@ -12,7 +12,6 @@
 //	guest ssh     -spec FILE   SSH server of a debug enclave
 //	guest exec    -spec FILE   start a container's program (as its entrypoint)
 //	guest stop    -spec FILE   stop it (the kubelet's preStop hook)
-//	guest shim    -config FILE become Caddy, if its version is recent enough (as the shim's entrypoint)
 //
 // It calls itself with further commands, such as the checker that `guest exec` starts next to a program
 // which has a health check.
@@ -45,11 +44,11 @@ import (
 	"cloister.dev/guest/internal/foundation/entrypoint"
 	"cloister.dev/guest/internal/foundation/fdstore"
 	"cloister.dev/guest/internal/foundation/measured"
+	"cloister.dev/guest/internal/foundation/quiet"
 	_ "cloister.dev/guest/internal/foundation/undumpable" // acts in its init function
 	"cloister.dev/guest/internal/frontdoor/certificate"
 	"cloister.dev/guest/internal/frontdoor/ehbp"
 	"cloister.dev/guest/internal/frontdoor/forwardauth"
-	"cloister.dev/guest/internal/frontdoor/shim"
 	"cloister.dev/guest/internal/network/netplan"
 	"cloister.dev/guest/internal/network/network"
 	"cloister.dev/guest/internal/supervisor/agent"
@@ -78,7 +77,6 @@ var commands = map[string]command{
 	"gate":                {by: map[string]func(string) error{"spec": runForwardAuth}},
 	"ehbp":                {by: map[string]func(string) error{"spec": runBodies}},
 	"models":              {by: map[string]func(string) error{"spec": runModels}},
-	"shim":                {by: map[string]func(string) error{"config": shim.Run}},
 	"ssh":                 {by: map[string]func(string) error{"spec": runSSH}},
 	launch.CheckerCommand: {with: []string{"spec", "socket"}, internal: runChecker},
 	health.CheckCommand:   {by: map[string]func(string) error{"spec": health.BecomeTest}},
@@ -87,7 +85,7 @@ var commands = map[string]command{
 }
 
 func main() {
-	err := discardHiddenOutput()
+	err := quiet.DiscardHiddenOutput()
 	if err == nil {
 		err = run(os.Args[1:])
 	}

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from dev.cluster import Cluster
-from dev.cluster.guest import guest_binary
-from dev.cluster.images import Image, push
 from tests.support.programs.enclave_inspector import EnclaveInspector
 from tests.support.programs.operator import Installation, condition_of, operator_lock
 from tests.support.programs.web_service import HEALTHCHECK, PageServices, page_file
@@ -191,31 +189,3 @@ def test_a_failed_boot_reports_its_cause(
     failed = [each for each in enclave.status.boot_stages if each.status == "failed"]
     assert [each.name for each in failed] == ["containers"]
     assert text in failed[0].detail
-
-
-def test_a_caddy_that_is_too_old_is_not_started(
-    installation: Installation, pages: PageServices, cluster: Cluster
-) -> None:
-    """Any program without a recent version is one; the operator's setting names the image."""
-    program = guest_binary("testprogram", "./testprogram")
-    image = Image(files={"/usr/bin/caddy": program}, env=("PATH=/usr/bin",))
-    installation.settings["shimImage"] = push(image, cluster.registry, "tests/old-shim")
-    installation.kill_operator()
-    installation.operator().wait_until_it_leads()
-    installation.create_container("old", repo="acme/web", tag="v1.0.0")
-
-    def told() -> bool:
-        return any("needs Caddy" in each.status.message for each in installation.enclaves("old"))
-
-    until_sync(told, within=240, what="the version in the Enclave's status")
-
-    def remedied() -> bool:
-        # The Container's status follows the Enclave's.
-        container = installation.container("old")
-        assert container is not None
-        ready = condition_of(container, "Ready")
-        assert ready is not None
-        assert ready["status"] == "False"
-        return "set shimImage of the operator" in ready["message"]
-
-    until_sync(remedied, what="the remedy in the Container's status")

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 PARTS = {
     "net": "guest\0net",
     "keep": "guest\0keep",
-    "shim": "caddy\0run",
+    "shim": "/cloister-shim\0-config",
     "other": "testprogram\0serve",
 }
 """Part -> words of its command line."""

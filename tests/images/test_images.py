@@ -110,8 +110,8 @@ def test_a_program_without_its_settings_says_so(unpack: Unpack, command: str) ->
 def test_the_guest_and_the_shim_start_without_rights(unpack: Unpack, architecture: str) -> None:
     said = unpack("cloister-guest", architecture).run().stderr
     assert said.startswith("guest: no command given; use one of agent, ")
-    done = unpack("cloister-shim", architecture).run("list-modules")
-    assert (done.returncode, "http.handlers.reverse_proxy" in done.stdout) == (0, True)
+    said = unpack("cloister-shim", architecture).run().stderr
+    assert said.startswith("cloister-shim: -config and the path of the configuration must be given")
 
 
 @pytest.mark.parametrize("name", IMAGES)

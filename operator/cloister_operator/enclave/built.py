@@ -34,7 +34,7 @@ from cloister_operator.enclave.guest_policy import pod_data
 from cloister_operator.enclave.network.addresses import ClusterNetwork
 from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.pod.pod import pod_spec
-from cloister_operator.enclave.shim.caddy import shim_document
+from cloister_operator.enclave.shim.document import shim_document
 from cloister_operator.enclave.shim.encrypted_bodies import bodies_document
 from cloister_operator.enclave.sidecars import isolates_containers, needs_key_gate
 

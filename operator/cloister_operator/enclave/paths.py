@@ -86,6 +86,5 @@ COMPILED = {
     "ChainFile": CHAIN_FILE,
     "FingerprintFile": FINGERPRINT_FILE,
     "BodiesPublicKey": BODIES_PUBLIC_KEY,
-    "ShimData": SHIM_DATA,
     "TerminationLog": TERMINATION_LOG,
 }

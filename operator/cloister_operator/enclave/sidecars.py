@@ -1,6 +1,6 @@
-"""Our sidecars that an Enclave needs, and how its shim speaks TLS."""
+"""Our sidecars that an Enclave needs, and where its shim finds certificates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,54 +15,12 @@ from cloister_operator.enclave.network.addresses import (
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings
 
 _ISSUER = "certificate.invalid-directory"
-"""Folder of an issuer in Caddy's storage: host and path of `_NOBODY`."""
-_NOBODY = "https://certificate.invalid/directory"
-"""An issuer that cannot be reached (RFC 6761): Caddy never obtains a certificate itself."""
-_RENEW_INTERVAL = "10s"
-"""Time between two checks for certificates that expire soon."""
-_RENEWAL_WINDOW = 0.3
-"""Remaining part of a certificate's lifetime in which the storage is checked. The sidecar renews
-when a third is left."""
+"""Folder of an issuer in Caddy's storage: host and path of the one that the shim names."""
 
 
 def certificate_folder(storage: str) -> str:
     """Return the folder in Caddy's storage with a folder for each name."""
     return f"{storage}/certificates/{_ISSUER}"
-
-
-def tls_app(hostnames: Sequence[str], storage: str | None) -> dict[str, Any]:
-    """Build the certificates part of the configuration.
-
-    Parameters
-    ----------
-    storage
-        Root of the storage that ``guest certificate`` fills; None means Caddy signs by an authority
-        of its own, which no client knows.
-
-    Returns
-    -------
-    dict[str, Any]
-        ``apps.tls``. With a storage nothing else is ever served: without its certificate no
-        handshake succeeds.
-    """
-    names = list(hostnames)
-    # Without a sidecar that fills a storage, the shim signs by an authority of its own.
-    if storage is None:
-        policy: dict[str, Any] = {"subjects": names, "issuers": [{"module": "internal"}]}
-        return {"certificates": {"automate": names}, "automation": {"policies": [policy]}}
-    policy = {
-        "subjects": names,
-        "issuers": [{"module": "acme", "ca": _NOBODY}],
-        "storage": {"module": "file_system", "root": storage},
-        "renewal_window_ratio": _RENEWAL_WINDOW,
-        "disable_ocsp_stapling": True,
-    }
-    return {
-        "certificates": {"automate": names},
-        "automation": {"policies": [policy], "renew_interval": _RENEW_INTERVAL},
-        "disable_storage_check": True,
-        "disable_storage_clean": True,
-    }
 
 
 LOOPBACK = "127.0.0.1"

@@ -12,13 +12,6 @@ PATHS = ("/", "/exact", "/v1/user/*", "/v1/chat*", "/lit*eral", "/{id}", "/strea
 ORIGINS = ("https://app.example", "https://other.example:8443")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test here with the program that it needs."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.programs("caddy"))
-
-
 @pytest.fixture(scope="module")
 def shim() -> Iterator[RunningShim]:
     with (

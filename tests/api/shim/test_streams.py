@@ -21,9 +21,9 @@ from tests.support.waiting import until_sync
 
 GIBIBYTE = 1 << 30
 MEMORY = 160 << 20
-"""Maximum memory of Caddy in bytes; far below the size of the forwarded bodies."""
+"""Maximum memory of the shim in bytes; far below the size of the forwarded bodies."""
 KEY = "Authorization: Bearer tk_good\r\n"
-HEADER_TIMEOUT = "4s"
+HEADER_MILLIS = 4_000
 """Timeout far below an enclave's, so that a test can observe it. It is that of handshakes too,
 which a busy machine does not make at once."""
 
@@ -36,7 +36,7 @@ def shim() -> Iterator[RunningShim]:
         running_key_check({"tk_good": Reply(200)}) as check,
         running_shim(
             Path(name),
-            header_timeout=HEADER_TIMEOUT,
+            header_millis=HEADER_MILLIS,
             authenticated=True,
             authenticated_endpoints=("/*",),
             rate_limit=1000.0,
@@ -157,7 +157,8 @@ def test_a_web_socket_without_a_key_is_refused(shim: RunningShim) -> None:
 def _over_http2(
     shim: RunningShim, target: str, *more: tuple[str, str], method: str = "GET", ends: bool = True
 ) -> Http2Request:
-    connection = shim.connect(protocols=("h2",))
+    # Over TCP, as all clients of an enclave.
+    connection = shim.connect(source="127.0.0.1", protocols=("h2",))
     assert connection.selected_alpn_protocol() == "h2"
     headers = [
         (":method", method),

@@ -57,11 +57,12 @@ def running_agent(shim: RunningShim) -> Iterator[None]:
 def booting() -> Iterator[RunningShim]:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
-        running_shim(Path(folder), paths=("/exact",), origins=("https://app.example",)) as shim,
+        running_shim(
+            Path(folder), booted=False, paths=("/exact",), origins=("https://app.example",)
+        ) as shim,
+        running_agent(shim),
     ):
-        (shim.agent / "booted").unlink()
-        with running_agent(shim):
-            yield shim
+        yield shim
 
 
 @pytest.mark.spec("28.7")
@@ -107,17 +108,16 @@ def test_well_known_paths_allow_listed_origins(booting: RunningShim) -> None:
 
 
 def test_requests_are_forwarded_as_soon_as_the_boot_is_complete(booting: RunningShim) -> None:
+    """The last test of a booting enclave: a completed boot is never undone."""
     mark = booting.agent / "booted"
     mark.touch()
-    try:
-        assert booting.request("/exact").data["target"] == "/exact"
-        assert booting.request("/not-listed").status == 404
-        assert booting.request("/.well-known/cloister-containers").status == 200
-        # Only the exact paths are the agent's; all others follow the file's paths.
-        for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
-            assert booting.request(target).status == 404
-    finally:
-        mark.unlink()
+    assert booting.request("/exact").data["target"] == "/exact"
+    mark.unlink()
+    assert booting.request("/not-listed").status == 404
+    assert booting.request("/.well-known/cloister-containers").status == 200
+    # Only the exact paths are the agent's; all others follow the file's paths.
+    for target in ("/%2ewell-known/metrics", "/.well-known/metrics/", "/.well-known/x-metrics"):
+        assert booting.request(target).status == 404
 
 
 def test_without_its_agent_a_booted_enclave_keeps_serving(open_shim: RunningShim) -> None:
@@ -130,9 +130,8 @@ def test_without_its_agent_a_booted_enclave_keeps_serving(open_shim: RunningShim
 def test_without_its_agent_a_booting_enclave_returns_an_error() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="shim") as folder,
-        running_shim(Path(folder)) as shim,
+        running_shim(Path(folder), booted=False) as shim,
     ):
-        (shim.agent / "booted").unlink()
         response = shim.request("/x")
     assert response.status == 503
     assert response.data["error"]["status"] == "pending"

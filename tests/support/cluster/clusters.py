@@ -85,8 +85,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     requested = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     marks = [mark for item in session.items for mark in item.iter_markers("programs")]
     programs = {name for mark in marks for name in mark.args}
-    if "cluster" in requested and not _no_node():
-        programs.add("caddy")
     try:
         ensure(sorted(programs))
     except local.LocalClusterError as trouble:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cloister_crds.measurement import DOCUMENT_VERSION
-from dev.cluster.guest import guest_binary
+from dev.cluster.guest import guest_binary, shim_binary
 
-__all__ = ["measured_guest", "write_measured"]
+__all__ = ["measured_guest", "measured_shim", "write_measured"]
 
 _ROOT = "measured"
 """Where the guest of these tests finds its measurement: below its working directory."""
@@ -18,6 +18,11 @@ _ROOT = "measured"
 def measured_guest() -> Path:
     """Return the guest, which has to run in a folder that `write_measured` filled."""
     return guest_binary("guest-of-tests", root=_ROOT)
+
+
+def measured_shim() -> Path:
+    """Return the shim, likewise."""
+    return shim_binary("shim-of-tests", root=_ROOT)
 
 
 def write_measured(

@@ -1,7 +1,6 @@
-"""The real Caddy with the shim's configuration, in front of a real upstream, on this machine.
+"""The real shim in front of a real upstream, on this machine.
 
-Caddy listens on a Unix socket and on a port that is passed to it as a socket; TLS
-is as in an enclave.
+It listens on a Unix socket and on a port that is passed to it as a socket; TLS is as in an enclave.
 """
 
 import contextlib
@@ -16,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cloister_crds.config import Shim
-from cloister_operator.enclave.shim.caddy import shim_config
-from dev.cluster.binaries import binary
+from cloister_operator.enclave.guest_config.measurement import unmeasured_document
+from cloister_operator.enclave.shim.document import shim_document
+from tests.support.builders.enclave_plans import SURROUNDINGS, WEB, config_of, plan_of
+from tests.support.programs.measured_guest import measured_shim, write_measured
 from tests.support.stand_ins.upstream import Upstream
 from tests.support.waiting import until_sync
 
@@ -64,11 +65,11 @@ class RunningShim:
     port: int
     """Port on 127.0.0.1."""
     pid: int
-    """Caddy's process."""
+    """Its process."""
 
     @property
     def log(self) -> str:
-        """Caddy's log."""
+        """Its log."""
         return (self.path.parent / "shim.log").read_text()
 
     def connect(
@@ -135,7 +136,8 @@ def running_shim(
     *,
     storage: str | None = None,
     within: float = 60,
-    header_timeout: str | None = None,
+    header_millis: int = 30_000,
+    booted: bool = True,
     **shim: Any,
 ) -> Iterator[RunningShim]:
     """Run an upstream and a shim in front of it.
@@ -149,8 +151,10 @@ def running_shim(
         Storage of its certificates; None = self-signed.
     within
         Timeout in seconds until TLS handshakes succeed.
-    header_timeout
-        Timeout for a client's headers; None = as in an enclave.
+    header_millis
+        Timeout for a client's headers.
+    booted
+        Whether the boot is complete.
     shim
         Fields of the file's ``shim`` section.
     """
@@ -161,25 +165,34 @@ def running_shim(
     )
     agent = folder / "agent"
     agent.mkdir()
-    (agent / "booted").touch()
-    gate = str(folder / "g")
-    bodies = str(folder / "e" / "ehbp.sock")
-    config = shim_config(
-        spec, [HOSTNAME], storage=storage, agent=str(agent), gate=gate, bodies=bodies
-    )
-    server = config["apps"]["http"]["servers"]["shim"]
-    if header_timeout is not None:
-        server["read_header_timeout"] = header_timeout
+    if booted:
+        (agent / "booted").touch()
     path = folder / "s"
     listener = socket.create_server(("127.0.0.1", 0))
-    server["listen"] = [f"unix/{path}", f"fd/{listener.fileno()}"]
-    file = folder / "shim.json"
-    file.write_text(json.dumps(config))
+    plan = plan_of(config=config_of(WEB, shim=spec))
+    document = shim_document(plan, "cloister") | {
+        "listen": [f"unix/{path}", f"fd/{listener.fileno()}"],
+        "headerTimeoutMillis": header_millis,
+        "data": str(folder / "data"),
+        "agent": str(agent),
+        "upstream": f"127.0.0.1:{upstream.port}",
+    }
+    document.pop("store", None)
+    if storage is not None:
+        document["store"] = storage
+    if "gate" in document:
+        document["gate"]["socket"] = str(folder / "g")
+    if "bodies" in document:
+        document["bodies"]["socket"] = str(folder / "e" / "ehbp.sock")
+    place = folder / "shim"
+    place.mkdir()
+    told = unmeasured_document(plan, SURROUNDINGS) | {"hostnames": [HOSTNAME]}
+    write_measured(place, {"shim.json": document}, unmeasured=told)
     log = folder / "shim.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [binary("caddy"), "run", "--config", str(file)],
-            env={"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+            [measured_shim(), "-config", str(place / "shim.json")],
+            cwd=place,
             stdout=stream,
             stderr=subprocess.STDOUT,
             pass_fds=[listener.fileno()],
@@ -199,7 +212,7 @@ def running_shim(
 def _answers(shim: RunningShim, process: "subprocess.Popen[bytes]", log: Path) -> bool:
     """Return whether TLS handshakes succeed."""
     if process.poll() is not None:
-        raise RuntimeError(f"Caddy ended:\n{log.read_text()[-4000:]}")
+        raise RuntimeError(f"the shim ended:\n{log.read_text()[-4000:]}")
     try:
         shim.connect().close()
     except OSError:

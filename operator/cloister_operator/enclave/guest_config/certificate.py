@@ -5,10 +5,9 @@ The certificate of the enclave's TLS key, and the check of API keys.
 
 from typing import Any
 
-from cloister_crds.config import Shim, TlsMode
+from cloister_crds.config import TlsMode
 from cloister_crds.kinds.host import TEE, HostSpec
 from cloister_operator.enclave import paths
-from cloister_operator.enclave.path_rules import AMBIGUOUS, reaching_pattern
 from cloister_operator.enclave.plan import ApiIdentity, BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import (
     CERTIFICATE,
@@ -99,76 +98,6 @@ def certificate_container(
         "command": ["/guest", "certificate", "-spec", _DOCUMENT],
         "securityContext": {**unprivileged(CERTIFICATE), "runAsGroup": SHIM.user},
     }
-
-
-AWAITING_GATE = {"vars": {"gate": ["asked"]}}
-"""Matcher of requests that wait for the gate: an error of one is the gate's."""
-
-
-_TARGET = "{http.request.uri}"
-_DIAL = "2s"
-_RESPONSE = "15s"
-"""Longer than the gate ever takes to respond."""
-
-
-def gate_routes(shim: Shim, socket: str = paths.GATE_SOCKET) -> list[dict[str, Any]]:
-    """Build the shim's routes that query the gate.
-
-    Parameters
-    ----------
-    shim
-        The section of the parsed file.
-
-    Returns
-    -------
-    list[dict[str, Any]]
-        For Caddy, between the paths and the upstream: at most one of them applies. While the gate
-        is down, the paths that need it are refused and the others stay open.
-    """
-    rules = shim.keyed_endpoints
-    routes = []
-    if rules:
-        patterns = [*(reaching_pattern(rule) for rule in rules), AMBIGUOUS]
-        keyed = [{"vars_regexp": {_TARGET: {"pattern": each}}} for each in patterns]
-        routes.append({"match": keyed, **_gate_route("/key", socket)})
-    if shim.rate_limit is not None:
-        routes.append(_gate_route("/rate", socket))
-    return routes
-
-
-def _gate_route(path: str, socket: str) -> dict[str, Any]:
-    """Build a route that queries one path of the gate and continues when the response is 200.
-
-    The client gets any other response unchanged. The query has no body and none of the client's
-    headers but the key, so that WebSockets, streams and bodies stay between the client and the
-    container.
-    """
-    headers = {
-        "Authorization": ["{http.request.header.Authorization}"],
-        "X-Gate-Address": ["{http.request.remote.host}"],
-        "X-Gate-Host": ["{http.request.host}"],
-        "X-Gate-Target": [_TARGET],
-    }
-    query = {
-        "handler": "reverse_proxy",
-        "upstreams": [{"dial": f"unix/{socket}"}],
-        "transport": {
-            "protocol": "http",
-            "dial_timeout": _DIAL,
-            "response_header_timeout": _RESPONSE,
-        },
-        "rewrite": {"method": "GET", "uri": path},
-        "headers": {"request": {"delete": ["*"], "set": headers}},
-        "handle_response": [
-            {"match": {"status_code": [200]}, "routes": [{"handle": [_state("passed")]}]}
-        ],
-    }
-    return {"group": "gate", "handle": [_state("asked"), query]}
-
-
-def _state(state: str) -> dict[str, Any]:
-    """Record how far a request has come, for `AWAITING_GATE`."""
-    return {"handler": "vars", "gate": state}
 
 
 def gate_document(plan: EnclavePlan, settings: BuildSettings) -> dict[str, Any]:

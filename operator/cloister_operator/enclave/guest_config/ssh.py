@@ -23,7 +23,8 @@ from cloister_operator.enclave.plan import BuildSettings, EnclavePlan
 from cloister_operator.enclave.sidecars import SSH, sidecar_name, unprivileged
 
 _VERSION = 2
-_PUBLIC_KEY = "host-key.pub"
+PUBLIC_KEY_FILE = f"{paths.PUBLIC_HOST_KEY}/host-key.pub"
+"""Where the SSH server writes its public key, which the shim serves."""
 
 
 def shells_document(plan: EnclavePlan) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def shells_document(plan: EnclavePlan) -> dict[str, Any]:
         "version": _VERSION,
         "port": SSH_PORT,
         "hostKeyFile": f"{paths.HOST_KEY}/host-key",
-        "publicKeyFile": f"{paths.PUBLIC_HOST_KEY}/{_PUBLIC_KEY}",
+        "publicKeyFile": PUBLIC_KEY_FILE,
         "containers": [
             {"name": name, "socket": f"{paths.SHELLS}/{name}/{paths.SHELL_SOCKET}"}
             for name in plan.names
@@ -60,18 +61,6 @@ def ssh_container(
         "securityContext": unprivileged(SSH),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
-    }
-
-
-def host_key_route(service: str) -> dict[str, Any]:
-    """Build the shim's route that serves the public host key, over the enclave's TLS."""
-    return {
-        "match": [{"path": [f"/.well-known/{service}-ssh-host-key"]}],
-        "handle": [
-            {"handler": "rewrite", "uri": f"/{_PUBLIC_KEY}"},
-            {"handler": "file_server", "root": paths.PUBLIC_HOST_KEY},
-        ],
-        "terminal": True,
     }
 
 

@@ -64,23 +64,19 @@ def shim_container(
     -------
     dict[str, Any]
         An entry of ``spec.containers``. It is always restarted, and ready once it listens, which it
-        does when it has certificates. NET_BIND_SERVICE is added because published images of Caddy
-        have it as a file capability, without which the kernel refuses to run the program.
+        does when it has certificates.
     """
     return {
         "name": sidecar_name(SHIM, plan.names),
         "image": settings.shim_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [paths.GUEST_BINARY, "shim", "-config", f"{paths.SHIM_CONFIG}/{paths.SHIM_KEY}"],
+        "command": ["/cloister-shim", "-config", f"{paths.SHIM_CONFIG}/{paths.SHIM_KEY}"],
         "workingDir": "/",
         "ports": [{"name": "https", "containerPort": SHIM_PORT}],
         **agent_probe(SHIM_PATH),
         "restartPolicy": "Always",
-        "securityContext": {
-            **unprivileged(SHIM),
-            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
-        },
-        # Why it was not started, such as an image whose Caddy is too old. It logs no request.
+        "securityContext": unprivileged(SHIM),
+        # Why it was not started. It logs no request.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }

@@ -1,1 +1,1 @@
-"""Builders of the configuration of the shim, the TLS front of an enclave."""
+"""Builders of the documents of the shim and of the part that decrypts bodies for it."""

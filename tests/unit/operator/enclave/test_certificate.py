@@ -15,7 +15,6 @@ from cloister_operator.enclave.guest_config.certificate import certificate_docum
 from cloister_operator.enclave.network.addresses import ApiEndpoint, ClusterNetwork, ServicePods
 from cloister_operator.enclave.network.network_policy import build_network_policy
 from cloister_operator.enclave.plan import ApiIdentity, EnclavePlan
-from cloister_operator.enclave.shim.caddy import shim_config
 from cloister_operator.settings import OperatorSettings
 from tests.support.builders.enclave_plans import (
     SETTINGS,
@@ -139,10 +138,8 @@ def test_of_a_processor_with_a_tee_it_keeps_what_the_maker_publishes(
     assert all(each["readOnly"] for each in sockets)
 
 
-def test_the_shim_has_no_other_certificate_to_serve() -> None:
-    tls = documents(signed())[paths.SHIM_KEY]["caddy"]["apps"]["tls"]
-    issuers = [issuer for policy in tls["automation"]["policies"] for issuer in policy["issuers"]]
-    assert issuers == [{"module": "acme", "ca": "https://certificate.invalid/directory"}]
+def test_the_shim_serves_what_the_sidecar_stores() -> None:
+    assert documents(signed())[paths.SHIM_KEY]["store"] == paths.SHIM_STORE
 
 
 @pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])
@@ -151,8 +148,7 @@ def test_unsigned_or_when_declined_the_shim_signs_by_itself(plan: EnclavePlan) -
     assert "certificate" not in [each["name"] for each in pod["containers"]]
     found = documents(plan)
     assert paths.CERTIFICATE_KEY not in found
-    caddy = shim_config(plan.config.shim, (), upstream="172.31.255.2")
-    assert found[paths.SHIM_KEY] == {"version": 2, "signed": False, "caddy": caddy}
+    assert "store" not in found[paths.SHIM_KEY]
 
 
 @pytest.mark.parametrize("plan", [plan_of(WEB), signed(TlsMode.SELF_SIGNED)])

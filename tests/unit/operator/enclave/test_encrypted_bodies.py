@@ -7,7 +7,7 @@ import pytest
 from cloister_crds.config import EncryptedBodies, Shim
 from cloister_operator.enclave import paths
 from cloister_operator.enclave.pod.volumes import pod_volumes
-from cloister_operator.enclave.shim.caddy import shim_config
+from cloister_operator.enclave.shim.document import shim_document
 from cloister_operator.enclave.shim.encrypted_bodies import bodies_document
 from cloister_operator.enclave.sidecars import EHBP, destinations
 from tests.support.builders.enclave_plans import (
@@ -55,18 +55,4 @@ def test_nobody_else_has_its_key() -> None:
 
 def test_without_it_in_the_file_nothing_of_it_exists() -> None:
     assert "ehbp" not in str(build_pod(plan(None), SETTINGS)).lower()
-    assert "ehbp" not in str(shim_config(shim_of(None), ["web.example"])).lower()
-
-
-def test_encrypted_requests_are_judged_by_every_rule_before() -> None:
-    """The route to the part is the last but one; the key configuration is before the paths."""
-    gated = shim_of(EncryptedBodies.REQUIRED).model_copy(
-        update={"authenticated": True, "authenticated_endpoints": ("/*",), "rate_limit": 1.0}
-    )
-    routes = shim_config(gated, ["web.example"])["apps"]["http"]["servers"]["shim"]["routes"]
-    asked = [index for index, route in enumerate(routes) if "ehbp.sock" in str(route)]
-    gates = [index for index, route in enumerate(routes) if "gate.sock" in str(route)]
-    (paths,) = [index for index, route in enumerate(routes) if "Not found." in str(route)]
-    assert asked[1:] == [len(routes) - 2]
-    assert asked[0] < paths < min(gates) <= max(gates) < asked[1]
-    assert "match" not in routes[asked[1]]
+    assert "bodies" not in shim_document(plan(None), "cloister")

@@ -77,7 +77,7 @@ def test_our_parts_have_no_right_but_the_network() -> None:
         "keep": [],
         "net": ["NET_ADMIN"],
         "agent": [],
-        "shim": ["NET_BIND_SERVICE"],
+        "shim": [],
     }
     users = [one["runAsUser"] for one in rights.values()]
     assert len(set(users)) == len(users)

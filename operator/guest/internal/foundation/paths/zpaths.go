@@ -8,6 +8,5 @@ const (
 	ChainFile       = "/run/cloister/certificate/tls.crt"
 	FingerprintFile = "/run/cloister/certificate/tls.spki"
 	BodiesPublicKey = "/run/cloister/ehbp/hpke.pub"
-	ShimData        = "/data"
 	TerminationLog  = "/dev/termination-log"
 )

@@ -1,98 +1,119 @@
 package shim
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
 
 	"cloister.dev/guest/internal/foundation/measured"
-	"cloister.dev/guest/internal/foundation/unmeasured"
+	"cloister.dev/guest/internal/foundation/pattern"
 )
 
-// Version is the version of the configuration that this guest reads.
-const Version = 2
+// Version is the version of the configuration that this shim reads.
+const Version = 3
 
-// Config is the configuration of `guest shim`.
+var servicePattern = pattern.Lazy(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+
+// Config is the configuration of the shim.
 type Config struct {
 	// Version is Version.
 	Version int `json:"version"`
-	// Signed means that `guest certificate` has the certificates signed; else Caddy signs them.
-	Signed bool `json:"signed"`
-	// Caddy is Caddy's configuration, without host names.
-	Caddy json.RawMessage `json:"caddy"`
+	// Listen are the addresses that it listens on, as Caddy writes them.
+	Listen []string `json:"listen"`
+	// HeaderTimeoutMillis is how long a client may take for its headers.
+	HeaderTimeoutMillis int `json:"headerTimeoutMillis"`
+	// Data is the directory of the authority of its own.
+	Data string `json:"data"`
+	// Store is the storage that `guest certificate` fills; left out where the shim signs its
+	// certificate by an authority of its own.
+	Store string `json:"store,omitempty"`
+	// Service is part of the well-known paths.
+	Service string `json:"service"`
+	// Agent is the agent's directory, with its socket and the mark of a completed boot.
+	Agent string `json:"agent"`
+	// Upstream is the address of the container that requests go to.
+	Upstream netip.AddrPort `json:"upstream"`
+	// Paths are the rules of the paths that can be reached; allPaths alone is every path.
+	Paths []string `json:"paths"`
+	// Origins are the allowed origins; left out means all, and so does anyOrigin.
+	Origins *[]string `json:"origins,omitempty"`
+	// Gate is the part that is asked before some or all requests; left out without one.
+	Gate *Gate `json:"gate,omitempty"`
+	// Bodies is the part that decrypts bodies; left out without one.
+	Bodies *Bodies `json:"bodies,omitempty"`
+	// HostKey is the file of the SSH server's public key, in debug enclaves only.
+	HostKey string `json:"hostKey,omitempty"`
 }
+
+// Gate is when `guest gate` is asked.
+type Gate struct {
+	// Socket is its socket.
+	Socket string `json:"socket"`
+	// Keyed are the rules of the paths that need a key.
+	Keyed []string `json:"keyed"`
+	// Rate means that requests to other paths are counted.
+	Rate bool `json:"rate"`
+}
+
+// Bodies is when `guest ehbp` gets a request.
+type Bodies struct {
+	// Socket is its socket.
+	Socket string `json:"socket"`
+	// Required means that it gets all requests, else those with encrypted bodies.
+	Required bool `json:"required"`
+}
+
+// ReadConfig reads and validates the measured configuration at a path.
+func ReadConfig(path string) (Config, error) { return measured.Read[Config](path) }
 
 // Validate returns an error that names every invalid field.
 func (c Config) Validate() error {
-	if c.Version != Version {
-		return fmt.Errorf("version: %d, this guest reads %d; the operator and the guest are of different releases", c.Version, Version)
-	}
-	_, err := withHostnames(c.Caddy, nil)
-	return err
-}
-
-// readConfig reads the measured configuration at a path, and writes the host names into it, which are
-// not measured.
-func readConfig(path string) (Config, error) {
-	config, err := measured.Read[Config](path)
-	if err != nil {
-		return Config{}, err
-	}
-	values, err := unmeasured.ReadFor(path)
-	if err != nil {
-		return Config{}, err
-	}
-	config.Caddy, err = withHostnames(config.Caddy, values.Hostnames)
-	return config, err
-}
-
-// withHostnames writes host names into Caddy's configuration: certificates are for these, and a client
-// without SNI gets the first one's. Nothing else of it changes, and no name can be more than one.
-func withHostnames(caddy []byte, names []string) ([]byte, error) {
-	decoder := json.NewDecoder(bytes.NewReader(caddy))
-	decoder.UseNumber()
-	var config map[string]any
-	if err := decoder.Decode(&config); err != nil {
-		return nil, fmt.Errorf("caddy: %w", err)
-	}
-	policy, errServer := first(config, "apps", "http", "servers", "shim", "tls_connection_policies")
-	certificates, errCertificates := at(config, "apps", "tls", "certificates")
-	automation, errAutomation := first(config, "apps", "tls", "automation", "policies")
-	if err := errors.Join(errServer, errCertificates, errAutomation); err != nil {
-		return nil, err
-	}
-	if len(names) > 0 {
-		policy["default_sni"] = names[0]
-		certificates["automate"], automation["subjects"] = names, names
-	}
-	return json.Marshal(config)
-}
-
-// at returns the object at a path of names.
-func at(config map[string]any, path ...string) (map[string]any, error) {
-	for index, name := range path {
-		found, isObject := config[name].(map[string]any)
-		if !isObject {
-			return nil, fmt.Errorf("caddy: there is no object %v", path[:index+1])
-		}
-		config = found
-	}
-	return config, nil
-}
-
-// first returns the only object of the list at a path of names.
-func first(config map[string]any, path ...string) (map[string]any, error) {
-	last := len(path) - 1
-	parent, err := at(config, path[:last]...)
-	if err != nil {
-		return nil, err
-	}
-	list, _ := parent[path[last]].([]any)
-	if len(list) == 1 {
-		if object, isObject := list[0].(map[string]any); isObject {
-			return object, nil
+	var problems []error
+	wrong := func(condition bool, format string, values ...any) {
+		if condition {
+			problems = append(problems, fmt.Errorf(format, values...))
 		}
 	}
-	return nil, fmt.Errorf("caddy: %v is not a list of one object", path)
+	absolute := func(field, value string) {
+		wrong(!path.IsAbs(value), "%s: %q is not absolute", field, value)
+	}
+	rules := func(field string, values []string) {
+		for index, rule := range values {
+			wrong(!strings.HasPrefix(rule, "/"), "%s[%d]: %q does not begin with /", field, index, rule)
+		}
+	}
+	wrong(c.Version != Version, "version: %d, this shim reads %d; the operator and the shim are of different releases", c.Version, Version)
+	wrong(len(c.Listen) == 0, "listen: is empty")
+	wrong(c.HeaderTimeoutMillis <= 0, "headerTimeoutMillis: %d is not positive", c.HeaderTimeoutMillis)
+	wrong(!servicePattern().MatchString(c.Service), "service: %q is not a name", c.Service)
+	wrong(!c.Upstream.IsValid() || c.Upstream.Port() == 0, "upstream: %s is not an address with a port", c.Upstream)
+	wrong(len(c.Paths) == 0, "paths: is empty")
+	absolute("agent", c.Agent)
+	absolute("data", c.Data)
+	rules("paths", c.Paths)
+	if c.Store != "" {
+		absolute("store", c.Store)
+	}
+	if c.Gate != nil {
+		absolute("gate.socket", c.Gate.Socket)
+		rules("gate.keyed", c.Gate.Keyed)
+		wrong(len(c.Gate.Keyed) == 0 && !c.Gate.Rate, "gate: is never asked")
+	}
+	if c.Bodies != nil {
+		absolute("bodies.socket", c.Bodies.Socket)
+	}
+	if c.HostKey != "" {
+		absolute("hostKey", c.HostKey)
+	}
+	return errors.Join(problems...)
 }
+
+// allows reports whether an origin may send requests.
+func (c Config) allows(origin string) bool {
+	return c.Origins == nil || slices.Contains(*c.Origins, anyOrigin) || slices.Contains(*c.Origins, origin)
+}
+
+const anyOrigin = "*"

@@ -1,4 +1,5 @@
-package main
+// Package quiet keeps what a part of the enclave prints from the host of a confidential machine.
+package quiet
 
 import (
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"cloister.dev/guest/internal/foundation/measured"
 )
 
-// discardHiddenOutput discards what this program, and the program that it becomes, prints if the
+// DiscardHiddenOutput discards what this program, and the program that it becomes, prints if the
 // measurement hides the output. Where there is no measurement yet, as for `guest keep` at its start,
 // nothing is discarded.
 //
 // The host of a confidential machine may not read what runs there: except in debug enclaves, the rules
 // of the machine's agent refuse logs. A pipe without a reader fills, and then its writer blocks forever.
-func discardHiddenOutput() error {
+func DiscardHiddenOutput() error {
 	measurement, err := measured.Load()
 	if err != nil || !measurement.HidesOutput() {
 		return nil // The parts that need the measurement report that it is missing
