@@ -178,7 +178,11 @@ def test_the_tests_of_a_release_are_doctors_by_both_accounts(
         assert given["namespace"] == "elsewhere"
         assert (given["operator_account"], given["api_account"]) == ("robot", "facade")
         assert str(given[f"{program}_config"]) == f"/etc/cloister/config/{program}.yaml"
-        target = full["Deployment", "elsewhere", f"cloister-{program}"]["spec"]["template"]["spec"]
+        template = full["Deployment", "elsewhere", f"cloister-{program}"]["spec"]["template"]
+        name = "cloister.dev/settings"
+        pod = full["Pod", "elsewhere", f"cloister-test-{program}"]
+        assert pod["metadata"]["annotations"][name] == template["metadata"]["annotations"][name]
+        target = template["spec"]
         assert spec["volumes"] == [each for each in target["volumes"] if each["name"] != "ledger"]
     arguments = least["Pod", "cloister-system", "cloister-test-api"]["spec"]["containers"][0][
         "args"
