@@ -30,6 +30,7 @@ from cloister_api.ledger.database import migrate, open_ledger, place_of
 from cloister_api.ledger.keys.admin_keys import AdminKeys
 from cloister_api.ledger.keys.key_material import KeyMaterial, KeySealer, ReloadingKeyMaterial
 from cloister_api.ledger.keys.sessions import SessionLinks, SessionTable
+from cloister_api.ledger.last_backup import LastBackup
 from cloister_api.ledger.leases import Lease
 from cloister_api.metering.loop import Metering
 from cloister_api.metering.store import LEASE as METERING_LEASE
@@ -225,9 +226,10 @@ async def running(
         queue = open_queue(settings.certificates, orders, clock, permitted_names_of(base))
         certificates = Certificates(base, orders, permitted_names_of(base), queue)
         expiry, metering = expiry_of(base, orders, certificates), metering_of(base)
+        backup = LastBackup(audit)
         context = build(
             base,
-            state_metrics=StateMetrics(admin_keys, accounts.key_cache, metering, expiry),
+            state_metrics=StateMetrics(admin_keys, accounts.key_cache, metering, expiry, backup),
             admin_keys=admin_keys,
             organizations=organizations,
             sessions=sessions_of(base, material),
@@ -241,20 +243,20 @@ async def running(
             gpus=await stack.enter_async_context(open_gpu_collector(base)),
             payments=paying,
         )
-        await stack.enter_async_context(
-            background(
-                on_failure,
-                admin_keys.run(),
-                organizations.guard(),
-                context.creator.replacements.run(),
-                collector_of(base, utilization, context.gpus).run(),
-                *([metering.run()] if metering else []),
-                *accounts.loops,
-                *certificate_loops(base, orders, queue, expiry),
-                *([paying.run()] if paying.set_up else []),
-                *(reflector.run() for reflector in cache.all),
-            )
+        loops = background(
+            on_failure,
+            admin_keys.run(),
+            backup.run(),
+            organizations.guard(),
+            context.creator.replacements.run(),
+            collector_of(base, utilization, context.gpus).run(),
+            *([metering.run()] if metering else []),
+            *accounts.loops,
+            *certificate_loops(base, orders, queue, expiry),
+            *([paying.run()] if paying.set_up else []),
+            *(reflector.run() for reflector in cache.all),
         )
+        await stack.enter_async_context(loops)
         yield context
 
 

@@ -227,6 +227,23 @@ class ChecksValues(ValuesSection):
     """Whether `helm test` runs `cloister doctor`, with the account of each program."""
 
 
+class BackupValues(ValuesSection):
+    """Backups of the whole installation, as docs/operations/backup.md has them."""
+
+    enabled: bool = False
+    """Whether a CronJob makes them. Its account may read all Secrets of the cluster."""
+    schedule: Annotated[str, Field(min_length=1)] = "17 2 * * *"
+    """When, as in `spec.schedule` of a CronJob. The alert `CloisterBackupOld` expects one a day."""
+    existing_claim: Annotated[str, Field(pattern=OPTIONAL_NAME)] = ""
+    """PersistentVolumeClaim that the archives are written to. Empty: a directory that ends with the
+    Pod, from which `containers` must take them."""
+    keep: Annotated[int, Field(ge=1)] = 14
+    """How many archives stay on the claim; older ones are deleted after each backup."""
+    containers: Objects = Field(default_factory=list)
+    """Containers that run when the archive is written, such as one that encrypts and copies it. It
+    is the newest file of the volume `backup`, which they mount themselves."""
+
+
 class UninstallValues(ValuesSection):
     """What happens before the release is deleted."""
 
@@ -283,6 +300,8 @@ class ChartValues(ValuesSection):
     """How metrics are found."""
     checks: ChecksValues = ChecksValues()
     """Checks by hooks of Helm."""
+    backup: BackupValues = BackupValues()
+    """Backups of the whole installation."""
     uninstall: UninstallValues = UninstallValues()
     """What happens before the release is deleted."""
     extra_objects: Objects = Field(default_factory=list)

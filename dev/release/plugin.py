@@ -14,9 +14,9 @@ from dev.images.release import ROOT
 
 PROGRAM: Final = "kubectl-cloister"
 DESCRIPTION: Final = """\
-Checks an installation of Cloister (doctor), collects what support needs, redacted
-(support-bundle), and explains service-config.yml (config). At its first start it installs its
-locked packages, by their hashes, from where pip takes packages.
+Checks an installation of Cloister (doctor), backs it up and restores it (backup, restore),
+collects what support needs, redacted (support-bundle), and explains service-config.yml (config).
+At its first start it installs its locked packages, by their hashes, from where pip takes packages.
 """
 
 
@@ -33,8 +33,9 @@ def write_archive(uv: Path, wheel: Path, archive: Path, time: int) -> None:
     ImageError
         When the locked packages cannot be listed.
     """
-    exported = ["export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--no-header"]
-    locked = run([uv, *exported, "--no-annotate"], cwd=ROOT).decode()
+    # Of the API, for backup and restore.
+    exported = ["export", "--quiet", "--frozen", "--no-dev", "--extra=api", "--no-emit-project"]
+    locked = run([uv, *exported, "--no-header", "--no-annotate"], cwd=ROOT).decode()
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     files = {
         PROGRAM: (0o755, (Path(__file__).parent / "launcher.py").read_bytes()),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloister_api.commands.backup import backup
 from cloister_api.settings import ApiSettings
 from cloister_clients.telemetry import LogFormat
 from cloister_operator.settings import OperatorSettings, read_settings
@@ -339,3 +340,25 @@ def test_the_secret_of_the_openid_provider_is_a_mounted_secret(helm: Helm, tmp_p
     assert wanted <= mounted(pod(rendered, "cloister-api"))
     secret = {"secret": "cloister-oidc", "key": "client-secret"}
     assert found.client_secret_file == FILES.joinpath("secret", *secret.values())
+
+
+def test_backups_have_the_settings_of_the_api_and_need_a_place(helm: Helm) -> None:
+    """With SQLite also its volume, on its node."""
+    assert "backup.enabled needs a place" in helm.refusal(SQLITE | {"backup": {"enabled": True}})
+    values = {"backup": {"enabled": True, "existingClaim": "archives", "keep": 3}}
+    rendered = helm.rendered(SQLITE | values)
+    job = rendered["CronJob", "cloister-system", "cloister-backup"]["spec"]["jobTemplate"]["spec"]
+    template, spec = job["template"], job["template"]["spec"]
+    assert template["metadata"]["annotations"]["cloister.dev/settings"] == settings_of(
+        rendered, "api"
+    )
+    (writing,), (keeping,) = spec["initContainers"], spec["containers"]
+    command, *arguments = writing["args"]
+    assert command == "backup"
+    given = backup.make_context(command, arguments).params
+    assert given["config"] == Path("/etc/cloister/config/api.yaml")
+    assert {each["name"] for each in writing["volumeMounts"]} >= {"ledger", "backup", "config"}
+    assert "found[:-3]" in keeping["command"][2]
+    assert spec["affinity"]["podAffinity"]
+    role = rendered["ClusterRole", "", "cloister-backup"]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}

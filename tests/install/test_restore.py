@@ -1,24 +1,23 @@
 """A cluster is lost, and what was backed up goes on in an empty one: with its operator, its Pods.
 
-The steps are those of docs/operations/backup.md, for the chart's SQLite.
+The commands are those of docs/operations/backup.md, for the chart's SQLite.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dev.chart.helm import NAMESPACE as SYSTEM
-from dev.chart.local import API_CONFIG, PATIENCE
+from dev.chart.local import PATIENCE, POD_USER
 from dev.demo import repository
-from tests.support.installed.chart import Chart, this_chart
+from tests.support.installed.chart import this_chart
 from tests.support.installed.life import Tenant
-from tests.support.installed.place import TAGS, Place, place_to_install
+from tests.support.installed.pages import Reader, blocks
+from tests.support.installed.place import TAGS, place_to_install
 from tests.support.waiting import until_sync
 
 pytestmark = [
@@ -28,75 +27,58 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
-COMMAND = Path(sys.executable).with_name("cloister")
-LEDGER = ("cloister", "ledger")
-SETTINGS = ("--config", API_CONFIG)
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """An installation with a backup's files."""
-
-    place: Place
-    chart: Chart
-
-    @property
-    def archive(self) -> Path:
-        """The backup."""
-        return self.place.folder / "backup.tar.gz"
-
-    def in_api(self, *command: str, data: bytes | None = None) -> bytes:
-        """Run a command in the API's Pod, and return its output."""
-        cluster = self.place.cluster
-        kubectl = (cluster.bin("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "exec")
-        stdin = () if data is None else ("-i",)
-        return run(*kubectl, *stdin, "-n", SYSTEM, "deploy/cloister-api", "--", *command, data=data)
-
-    def back_up(self) -> None:
-        """Back up the ledger of the API's Pod, and everything with it."""
-        ledger = self.place.folder / "ledger.db"
-        ledger.write_bytes(self.in_api(*LEDGER, "backup", "-", *SETTINGS))
-        self.as_administrator("backup", self.archive, "--ledger", ledger)
-
-    def restore(self) -> None:
-        """Install on an empty cluster, and restore everything while no operator runs."""
-        kubectl = self.place.cluster.kubectl
-        self.place.install("install", self.chart)
-        operator, api = "deployment/cloister-operator", "deployment/cloister-api"
-        kubectl("-n", SYSTEM, "scale", operator, "--replicas=0")
-        pods = ("get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=operator")
-        until_sync(lambda: not kubectl(*pods, "-oname"), within=PATIENCE, what="no operator")
-        self.as_administrator("restore", self.archive, "--no-ledger")
-        kubectl("-n", SYSTEM, "rollout", "restart", api)
-        self.place.wait_for_rollout("api")
-        ledger = run("tar", "-xOzf", self.archive, "ledger.db")
-        self.in_api(*LEDGER, "restore", "-", *SETTINGS, data=ledger)
-        kubectl("-n", SYSTEM, "scale", operator, "--replicas=2")
-        self.place.wait_for_rollout("operator")
-
-    def as_administrator(self, command: str, *arguments: str | Path) -> None:
-        """Run `cloister` as an administrator of the cluster."""
-        environment = {**os.environ, "KUBECONFIG": str(self.place.cluster.kubeconfig)}
-        run(COMMAND, command, *arguments, environment=environment)
-
-
-def run(
-    *command: str | Path, data: bytes | None = None, environment: dict[str, str] | None = None
-) -> bytes:
-    """Run a program, and return its output."""
-    done = subprocess.run(command, input=data, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+PAGE = "operations/backup.md"
+CLAIM = "backups"
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("restore")
     chart = this_chart(folder)
     with place_to_install("restore", folder, chart) as place:
         place.prepare(chart)
+        archives = folder / CLAIM
+        archives.mkdir()
+        os.chown(archives, POD_USER, POD_USER)
+        place.with_chart(chart).apply(volume(archives))
+        place.changed["backup"] = {"enabled": True, "existingClaim": CLAIM, "keep": 2}
         place.install("install", chart)
-        yield Installed(place, chart)
+        yield Reader(place, chart)
+
+
+def volume(path: Path) -> dict[str, Any]:
+    """Return a volume for the claim of backups, where the cluster makes none."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": CLAIM},
+        "spec": {
+            "capacity": {"storage": "20Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": SYSTEM, "name": CLAIM},
+            "hostPath": {"path": str(path), "type": "Directory"},
+        },
+    }
+
+
+def follow(reader: Reader, *, beginning: str) -> None:
+    """Run the block of the page that has a command with this beginning."""
+    (block,) = (each for each in blocks(PAGE) if any(one.startswith(beginning) for one in each))
+    failed = reader.follow(PAGE, block, {})
+    assert not failed, failed
+
+
+def backed_up_at(reader: Reader) -> float:
+    """Return what the API reports of the last backup; NaN if it knows none."""
+    kubectl = reader.place.cluster.kubectl
+    pod = kubectl(
+        *("get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=api"),
+        "-ojsonpath={.items[0].metadata.name}",
+    )
+    text = kubectl("get", "--raw", f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:9090/proxy/metrics")
+    name = "cloister_api_backup_timestamp_seconds "
+    found = (each.removeprefix(name) for each in text.splitlines() if each.startswith(name))
+    return float(next(found, "nan"))
 
 
 def record(tenant: Tenant) -> dict[str, Any]:
@@ -105,18 +87,34 @@ def record(tenant: Tenant) -> dict[str, Any]:
     return {key: found[key] for key in ("id", "name", "domain", "current_tag", "secrets")}
 
 
-def test_containers_go_on_in_a_cluster_that_was_restored(installed: Installed) -> None:
-    tenant = Tenant.create(installed.place.with_chart(installed.chart))
+def test_containers_go_on_in_a_cluster_that_was_restored(reader: Reader) -> None:
+    place, chart = reader.place, reader.chart
+    tenant = Tenant.create(place.with_chart(chart))
     tenant.call("POST", "/api/secrets", {"name": "GREETING", "value": "Welcome back"})
     body = {"name": "web", "repo": repository.REPO, "tag": TAGS[0], "secrets": ["GREETING"]}
     tenant.call("POST", "/api/containers", body)
     tenant.wait_until_ready()
     before, pods, page = record(tenant), tenant.pods(), tenant.page()
-    installed.back_up()
 
-    installed.place.lose_cluster(installed.chart)
-    assert not installed.place.cluster.kubectl("get", "crd", "-oname")
-    installed.restore()
+    # By hand, and by the CronJob; the archive of the latter is restored.
+    follow(reader, beginning="kubectl cloister backup backup.tar.gz")
+    assert isnan(backed_up_at(reader))
+    (place.folder / "backup.tar.gz").unlink()
+    follow(reader, beginning="kubectl apply")
+    follow(reader, beginning="kubectl -n cloister-system create job")
+    until_sync(
+        lambda: not isnan(backed_up_at(reader)), within=PATIENCE, what="the metric of the backup"
+    )
+    (archive,) = (place.folder / CLAIM).iterdir()
+    archive.rename(place.folder / "backup.tar.gz")
+
+    place.lose_cluster(chart)
+    assert not place.cluster.kubectl("get", "crd", "-oname")
+    place.install("install", chart)
+    *_, stop, objects, ledger, start = blocks(PAGE)
+    for block in (stop, objects, ledger, start):
+        failed = reader.follow(PAGE, block, {})
+        assert not failed, failed
 
     tenant.wait_until_ready()
     # The same identifiers, names and keys; the Pod is another one, and has the same secret.

@@ -19,8 +19,17 @@ from cloister_api.backup.archive import (
 from cloister_api.backup.collection import Lines, collect
 from cloister_api.backup.restoration import FIELD_MANAGER, Hold, Restoration, RestoreRefusedError
 from cloister_api.commands.ledger import restore_copy
-from cloister_api.commands.options import finish, kubeconfig_option, new_file, settings_of
+from cloister_api.commands.options import (
+    finish,
+    kubeconfig_option,
+    migrated_ledger,
+    new_file,
+    record_command,
+    settings_of,
+)
+from cloister_api.ledger.audit import AuditTrail
 from cloister_api.ledger.database import place_of
+from cloister_api.ledger.last_backup import ACTION, TARGET
 from cloister_api.settings import ApiSettings
 from cloister_clients.clock import utc_now
 from cloister_clients.kube import KubeClient, KubeConfig
@@ -74,7 +83,8 @@ def backup(
 ) -> None:
     """Write the installation into the archive FILE, or - for standard output.
 
-    Everything keeps running. The archive holds secrets in the clear: encrypt it.
+    Everything keeps running. The archive holds secrets in the clear: encrypt it. With --config the
+    ledger records that there is one, and the API reports when that was.
     """
     if sum((config is not None, ledger is not None, no_ledger)) != 1:
         raise click.ClickException("give one of --config, --ledger and --no-ledger")
@@ -93,9 +103,23 @@ def backup(
         objects, left_out, server = finish(read())
         manifest = Manifest(cloister=version("cloister"), kubernetes=server, created_at=utc_now())
         manifest = write_archive(raw, manifest, objects, ledger)
+    if settings is not None:
+        finish(record(settings))
     for sentence in left_out:
         click.echo(f"not in it: {sentence}", err=True)
     click.echo(f"{file}: {described(manifest)}. It holds secrets in the clear.", err=True)
+
+
+async def record(settings: ApiSettings) -> None:
+    """Record in the ledger that the installation was backed up.
+
+    Raises
+    ------
+    LedgerError
+        When it cannot be opened.
+    """
+    async with migrated_ledger(settings) as engine:
+        await record_command(AuditTrail(engine), ACTION, TARGET)
 
 
 def described(manifest: Manifest) -> str:

@@ -14,6 +14,7 @@ from cloister_api.auth.admin_keys import AdminKeyCache
 from cloister_api.auth.api_keys import ApiKeyCache
 from cloister_api.cache import ClusterCache
 from cloister_api.certificates.sweep import CertificateExpiry
+from cloister_api.ledger.last_backup import LastBackup
 from cloister_api.metering.loop import Metering
 from cloister_clients.telemetry import register_process_metrics
 
@@ -160,6 +161,8 @@ class StateMetrics(Collector):
     """Metering of run time; None if it is off."""
     certificates: CertificateExpiry | None
     """Certificates of enclaves; None if nobody signs them."""
+    last_backup: LastBackup
+    """When the installation was backed up."""
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -173,6 +176,11 @@ class StateMetrics(Collector):
         )
         yield gauge(
             "cloister_api_replicas", "Replicas that the ledger knows.", self.api_keys.facades
+        )
+        yield gauge(
+            "cloister_api_backup_timestamp_seconds",
+            "When the installation was last backed up with its ledger.",
+            unix(self.last_backup.at),
         )
         if self.metering is not None:
             yield gauge(

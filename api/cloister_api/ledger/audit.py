@@ -7,7 +7,7 @@ keys, variables or secrets.
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists, insert, select, update
+from sqlalchemy import ColumnElement, exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.tables import AUDIT
@@ -128,6 +128,15 @@ class AuditTrail:
         )
         async with self._engine.connect() as connection:
             return bool((await connection.execute(query)).scalar_one())
+
+    async def last(self, *, action: str, target: str) -> datetime | None:
+        """Return when an action on a target was last recorded, in UTC; None if it never was."""
+        query = select(func.max(AUDIT.c.at)).where(
+            AUDIT.c.target == target, AUDIT.c.action == action
+        )
+        async with self._engine.connect() as connection:
+            found: datetime | None = (await connection.execute(query)).scalar_one()
+            return found
 
     async def page(self, query: AuditQuery) -> list[tuple[int, AuditRow]]:
         """Return rows with their numbers, newest first."""

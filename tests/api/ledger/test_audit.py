@@ -1,11 +1,13 @@
 """How long the audit trail is kept, and what a retry of a create is told by it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from cloister_api.ledger.audit import AuditRow, AuditTrail
+from cloister_api.ledger.last_backup import ACTION, TARGET, LastBackup
 from cloister_api.services.preconditions import RETRIED_WITHIN, CreateRequest, is_repeatable
 from cloister_api.usage import retention
 
@@ -41,3 +43,15 @@ async def test_a_create_without_a_key_is_a_retry_for_a_day_until_it_was_acknowle
     # Its row may have been deleted since.
     assert not await is_repeatable(trail, without, "lost", 2 * RETRIED_WITHIN)
     assert await is_repeatable(trail, with_key, "acknowledged", 500 * DAY)
+
+
+async def test_the_last_backup_is_the_newest_one_that_was_recorded(engine: AsyncEngine) -> None:
+    trail = AuditTrail(engine)
+    last = LastBackup(trail)
+    await trail.add(row(0, TARGET))
+    await last.read()
+    assert last.at is None
+    for days_ago in (3, 1, 2):
+        await trail.add(replace(row(days_ago, TARGET), action=ACTION))
+    await last.read()
+    assert last.at == NOW - DAY
