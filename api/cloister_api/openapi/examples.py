@@ -296,6 +296,7 @@ RECORDS: dict[str, Any] = {
         "output_tokens_used": 30,
         "request_count": 3,
         "is_owner": True,
+        "created_by": "ada@example.org",
         "created_at": AT,
         "last_used_at": None,
     },

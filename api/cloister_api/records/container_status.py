@@ -58,6 +58,11 @@ def status_record(
                 commit=each.commit,
                 outcome=each.outcome,
                 at=timestamp(each.at),
+                started_at=optional_timestamp(each.started_at),
+                ready_at=optional_timestamp(each.ready_at),
+                promoted_at=optional_timestamp(each.promoted_at),
+                reason=each.reason or None,
+                measurement=each.measurement or None,
             )
             for each in status.history
         ],

@@ -38,6 +38,7 @@ from cloister_api.routes.parameters import (
     responses,
     window_of,
 )
+from cloister_api.schemas.comparison_responses import UpdateDiffResponse
 from cloister_api.schemas.container_responses import (
     ContainerMetricsResponse,
     ContainerResponse,
@@ -48,7 +49,6 @@ from cloister_api.schemas.container_responses import (
     MeasurementResponse,
     NameVerdictResponse,
     ReleaseVerdictResponse,
-    UpdateDiffResponse,
 )
 from cloister_api.schemas.containers import (
     AutoUpdateRequest,

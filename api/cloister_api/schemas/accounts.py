@@ -50,6 +50,8 @@ class ApiKeyResponse(ResponseBody):
     """Requests that it made."""
     is_owner: bool
     """Whether the caller created it."""
+    created_by: str
+    """User who created it, or whose admin key did."""
     created_at: Timestamp
     """When it was created."""
     last_used_at: Timestamp | None

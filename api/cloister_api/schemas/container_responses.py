@@ -120,52 +120,6 @@ class ContainerUpdateResponse(ResponseBody):
     """How far it is."""
 
 
-class ComparedEnclaveResponse(ResponseBody):
-    """An enclave of a comparison."""
-
-    enclave: str
-    """Its name."""
-    tag: str
-    """Its tag."""
-    commit: str
-    """Commit of the tag."""
-
-
-class ChangeResponse(ResponseBody):
-    """A field whose value differs."""
-
-    part: Literal["release", "request", "file", "measurement"]
-    """What it is a field of: the release, the deploy settings, the configuration file with its
-    defaults, or the measurement document."""
-    field: str
-    """Path in the part, such as `containers[web].image`."""
-    before: Omittable[str] = None
-    """The value of what serves, as JSON; absent if the field is new."""
-    after: Omittable[str] = None
-    """The value of the update, as JSON; absent if the field is gone."""
-
-
-class UpdateDiffResponse(ResponseBody):
-    """What an update changes; without an update only `has_update` is there."""
-
-    has_update: bool
-    """Whether there is one, staged, on its way or failed."""
-    reason: Omittable[str] = None
-    """Why there is nothing to compare; absent where there is."""
-    serving: Omittable[ComparedEnclaveResponse] = None
-    """What serves; absent if nothing does."""
-    candidate: Omittable[ComparedEnclaveResponse] = None
-    """The enclave of the update; absent while there is none."""
-    changes: Omittable[list[ChangeResponse]] = None
-    """The changes, at most 1000; absent without both enclaves."""
-    more_changes: Omittable[Count] = None
-    """Further changes, which are not listed."""
-    not_compared: Omittable[list[str]] = None
-    """Parts that one of the two has not published, yet or at all."""
-    markdown: Omittable[str] = None
-    """The changes as Markdown, such as for a pull request."""
-
-
 class UtilizationPoint(ResponseBody):
     """Utilization in one interval; null where nothing is known."""
 
@@ -428,7 +382,17 @@ class HistoryResponse(ResponseBody):
     outcome: str
     """`Served`, `Failed` or `Ended`."""
     at: Timestamp
-    """When that was seen."""
+    """When that was seen: when it ended."""
+    started_at: Omittable[Timestamp] = None
+    """When its Pod was first up; absent if it never was, and in entries of earlier releases."""
+    ready_at: Omittable[Timestamp] = None
+    """When it was first ready; absent if it never was."""
+    promoted_at: Omittable[Timestamp] = None
+    """When it began to serve; absent if it never did."""
+    reason: Omittable[str] = None
+    """Reason of its last phase; absent when all was well."""
+    measurement: Omittable[str] = None
+    """Digest of its measurement document; absent if it had none."""
 
 
 class LatestReleaseResponse(ResponseBody):

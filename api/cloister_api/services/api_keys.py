@@ -218,6 +218,7 @@ def key_record(key: ApiKey, value: str | None) -> ApiKeyResponse:
         output_tokens_used=key.output_tokens,
         request_count=key.requests,
         is_owner=value is not None,
+        created_by=key.created_by,
         created_at=utc_text(key.created_at),
         last_used_at=moment_text(key.last_used_at),
     )

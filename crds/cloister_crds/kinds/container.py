@@ -306,6 +306,18 @@ class HistoryEntry(Model):
     """outcome: Served, Failed or Ended."""
     at: Timestamp
     """at is when that was seen, in UTC."""
+    started_at: Timestamp | None = None
+    """startedAt is when its Pod was first seen up, in UTC; unset if it never was, and in entries of
+    earlier releases."""
+    ready_at: Timestamp | None = None
+    """readyAt is when it was first ready, in UTC; unset if it never was, and as startedAt."""
+    promoted_at: Timestamp | None = None
+    """promotedAt is when it began to serve, in UTC; unset if it never served, and as startedAt."""
+    reason: Word = ""
+    """reason of its last phase; empty when all was well, and as startedAt."""
+    measurement: Word = ""
+    """measurement is the digest of its measurement document; empty if it had none, and as
+    startedAt."""
 
 
 class KeptRequest(Model):

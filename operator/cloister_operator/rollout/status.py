@@ -320,6 +320,11 @@ def _history(state: RolloutState, plan: RolloutPlan) -> tuple[HistoryEntry, ...]
             commit=each.spec.commit,
             outcome=outcomes[each.metadata.name],
             at=state.now,
+            started_at=each.status.started_at,
+            ready_at=each.status.ready_at,
+            promoted_at=each.status.promoted_at,
+            reason=each.status.reason,
+            measurement=each.status.measurement,
         )
         for each in reversed(leaving)
         if each.metadata.name not in recorded

@@ -28,6 +28,7 @@ FIELDS = [
     "output_tokens_used",
     "request_count",
     "is_owner",
+    "created_by",
     "created_at",
     "last_used_at",
 ]
@@ -169,6 +170,7 @@ async def test_the_keys_of_others_are_masked(facade: Facade, paying: FacadeInsta
             return answer.json() if answer.status_code == 200 else []
 
         (seen,) = await until(listed)
+        assert mine["created_by"] == ADMIN
         assert seen == {**mine, "key": mine["key"][:8] + "*" * 24, "is_owner": False}
         for masked in (seen["key"], mine["key"][:-1], "x"):
             answer = await other.post("/api/keys/update", json={"key": masked, "name": "n"})

@@ -7,7 +7,7 @@ from typing import Any
 from cloister_api.cache import CachedContainer
 from cloister_api.records.container import shown_state
 from cloister_api.records.container_status import candidate_of
-from cloister_api.schemas.container_responses import (
+from cloister_api.schemas.comparison_responses import (
     ChangeResponse,
     ComparedEnclaveResponse,
     UpdateDiffResponse,

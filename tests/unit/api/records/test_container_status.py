@@ -133,7 +133,7 @@ def test_enclaves_show_their_stages_and_containers() -> None:
 
 
 def test_history_and_the_newest_release_are_shown() -> None:
-    status = {
+    status: dict[str, Any] = {
         "history": [
             {"enclave": "web-a-1", "tag": "v1", "commit": "c", "outcome": "Failed", "at": AT}
         ],
@@ -141,8 +141,13 @@ def test_history_and_the_newest_release_are_shown() -> None:
         "unenforced": ["pids_limit"],
         "observedGeneration": 1,
     }
+    later = {"startedAt": AT, "readyAt": AT, "promotedAt": AT, "reason": "R", "measurement": "m"}
+    status["history"] += [{**status["history"][0], **later}]
     shown = fields_of(status_record(held(status=status), None, None, []))
-    assert shown["history"] == status["history"]
+    # An entry of an earlier release has no times.
+    assert shown["history"][0] == status["history"][0]
+    named = {"started_at": AT, "ready_at": AT, "promoted_at": AT, "reason": "R", "measurement": "m"}
+    assert shown["history"][1] == {**status["history"][0], **named}
     assert shown["latest_release"] == {
         "tag": "v2",
         "commit": "d",

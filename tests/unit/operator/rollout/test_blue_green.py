@@ -43,7 +43,11 @@ def test_an_update_starts_beside_what_serves(serving: SimulatedCluster) -> None:
         (False, None),
     ]
     assert serving.container.status.current_tag == "v1.1.0"
-    assert [entry.outcome for entry in serving.container.status.history] == ["Served"]
+    (entry,) = serving.container.status.history
+    assert entry.outcome == "Served"
+    assert entry.promoted_at is not None
+    assert entry.promoted_at <= entry.at
+    assert entry.started_at is not None
     assert list(serving.enclaves) == [serving.container.status.active_enclave]
 
 
