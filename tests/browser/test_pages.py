@@ -1,5 +1,6 @@
 """The dashboard in a browser: what people do with it, and whether everybody can."""
 
+import re
 from typing import Literal
 
 import pytest
@@ -27,14 +28,12 @@ async def test_somebody_signs_in_reads_and_signs_out(
     rows = page.get_by_role("row")
     await expect(rows).to_have_count(6)
     await expect(rows.nth(1)).to_contain_text("shop")
-    await expect(rows.nth(1)).to_contain_text("failed")
+    await expect(rows.nth(1)).to_contain_text("Failed")
     await rows.nth(1).get_by_role("link", name="shop").first.click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("shop")
     await expect(page.get_by_role("main")).to_contain_text("is not in the registry.")
-    await expect(page.get_by_role("row", name="Does what you asked for serve?")).to_contain_text(
-        "no"
-    )
-    await page.get_by_text(ADMIN).click()
+    await expect(page.locator("#check-Ready")).to_contain_text("isn't serving: problem")
+    await page.get_by_role("button", name=ADMIN).click()
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     await page.go_back()
@@ -107,12 +106,9 @@ async def test_shapes_are_filled_in_forced_colours(
     await visitor.page.emulate_media(forced_colors="active")
     await visitor.sign_in(ADMIN)
     await visitor.open(f"/o/{world.organization}/containers")
-    shape = visitor.page.locator(".state.bad").first
-    fill, border = await shape.evaluate(
-        "(state) => { const shape = getComputedStyle(state, '::before');"
-        " return [shape.backgroundColor, shape.borderTopColor]; }"
-    )
-    assert fill == border
+    shape = visitor.page.locator(".status.bad .i").first
+    await expect(shape.locator("use")).to_have_attribute("href", re.compile("#s-failed$"))
+    assert await shape.evaluate("(shape) => shape.getBoundingClientRect().width") > 0
 
 
 async def test_a_container_is_created_mended_stopped_and_deleted(
@@ -126,28 +122,34 @@ async def test_a_container_is_created_mended_stopped_and_deleted(
     await page.get_by_label("Release tag").fill("v9")
     await page.get_by_label("Name", exact=True).fill("web")
     await page.get_by_label("Variables").fill("GREETING=hello")
-    await page.get_by_role("button", name="Check the release").click()
-    await expect(page.get_by_role("main")).to_contain_text("1 thing is wrong")
+    await page.get_by_role("button", name="Check").click()
+    await expect(page.get_by_role("main")).to_contain_text("1 problem in this release")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("web")
     assert not await violations(visitor)
     await page.get_by_label("Release tag").fill("v1.0.0")
-    await page.get_by_role("button", name="Create").click()
+    await page.get_by_role("button", name="Create container").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("web")
-    status = page.locator(".lead")
+    status = page.locator("#state")
     await world.report("web", phase="ready", currentTag="v1.0.0")
-    await expect(status).to_contain_text("ready")
-    await page.get_by_label("release tag").fill("nonsense")
-    await page.get_by_role("button", name="Run this release").click()
-    await expect(page.get_by_role("alert")).to_contain_text("Not done:")
+    await expect(status).to_contain_text("Running")
+    await page.get_by_role("button", name="Deploy…").click()
+    await page.get_by_label("Release tag").fill("nonsense")
     assert not await violations(visitor)
-    await page.get_by_role("button", name="Stop").click()
-    await expect(page.get_by_role("main")).to_contain_text("stopping")
+    await page.get_by_role("button", name="Deploy", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("Not saved")
+    assert not await violations(visitor)
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("button", name="Stop…").click()
+    await page.get_by_role("button", name="Stop container").click()
+    await expect(status).to_contain_text("Stopping")
     await world.report("web", phase="stopped")
-    await expect(status).to_contain_text("stopped")
-    await page.get_by_label("Delete it permanently").fill("web")
-    await page.get_by_role("button", name="Delete").click()
+    await expect(status).to_contain_text("Stopped")
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("button", name="Delete…").click()
+    await page.get_by_label("to confirm").fill("web")
+    await page.get_by_role("button", name="Delete container").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Containers")
-    await expect(page.get_by_role("main")).to_contain_text("Nothing runs here yet")
+    await expect(page.get_by_role("main")).to_contain_text("Run your first container")
 
 
 async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallation) -> None:
@@ -155,19 +157,21 @@ async def test_the_keyboard_is_enough(visitor: Visitor, world: FacadeInstallatio
     await visitor.open(f"/o/{world.organization}/containers")
     page = visitor.page
     await page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="Skip to the content")
+    skip = page.get_by_role("link", name="Skip to content")
     await expect(skip).to_be_focused()
     await expect(skip).to_be_in_viewport()
     await page.keyboard.press("Enter")
     assert page.url.endswith("#main")
-    menu = page.locator("summary", has_text=ADMIN)
+    menu = page.get_by_role("button", name=ADMIN)
     await menu.focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
-    await expect(page.get_by_role("link", name="Organizations")).to_be_focused()
+    await expect(page.locator("#me").get_by_role("link", name="All organizations")).to_be_focused()
     await page.keyboard.press("Tab")
-    await expect(page.get_by_role("link", name="Sessions")).to_be_focused()
-    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Your sessions")).to_be_focused()
+    for _ in range(3):
+        await page.keyboard.press("Tab")
+    await expect(page.get_by_role("button", name="Sign out")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 

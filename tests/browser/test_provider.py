@@ -15,7 +15,7 @@ pytestmark = pytest.mark.programs("openid-provider")
 
 async def sign_in(page: Page, name: str) -> None:
     """Follow the link to the provider, and sign in there."""
-    await page.get_by_role("link", name=f"Sign in with {NAME}").click()
+    await page.get_by_role("link", name=f"Continue with {NAME}").click()
     await page.get_by_label("Username").fill(name)
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Login").click()
@@ -35,7 +35,7 @@ async def test_somebody_signs_in_at_the_provider_and_out_of_both(
         assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (True, True, "Lax")
         await page.get_by_text(ADMIN).click()
         await page.get_by_role("button", name="Sign out").click()
-        await expect(page.get_by_role("main")).to_contain_text("You are signed out here.")
+        await expect(page.get_by_role("main")).to_contain_text("You're signed out of Cloister")
         await page.get_by_role("link", name=f"Sign out of {NAME} too").click()
         await expect(page.locator("body")).to_have_text("signed out successfully")
         assert not await visitor.context.cookies(visitor.dashboard.address)
@@ -68,7 +68,7 @@ async def test_a_way_back_does_nothing_in_another_browser(
         visiting(real_sign_ins.dashboard, axe=False) as victim,
     ):
         await attacker.open("/session")
-        await attacker.page.get_by_role("link", name=f"Sign in with {NAME}").click()
+        await attacker.page.get_by_role("link", name=f"Continue with {NAME}").click()
         await expect(attacker.page.get_by_label("Username")).to_be_visible()
         address = await real_sign_ins.provider.sign_in(attacker.page.url, "ada")
         await victim.page.goto(address)

@@ -67,20 +67,21 @@ async def create(page: Page, world: FacadeInstallation) -> None:
     await page.get_by_label("Repository").fill(world.repo)
     await page.get_by_label("Release tag").fill("v9.9.9")
     await page.get_by_label("Name", exact=True).fill("web")
-    await page.get_by_label("Updates wait").check()
-    await page.get_by_role("button", name="Create").click()
-    await expect(page.get_by_role("alert")).to_contain_text("v9.9.9")
+    await page.get_by_label("Wait for review").check()
+    await page.get_by_role("button", name="Create container").click()
+    await expect(page.get_by_role("main")).to_contain_text("v9.9.9")
     await page.get_by_label("Release tag").fill("v1.0.0")
-    await page.get_by_role("button", name="Create").click()
+    await page.get_by_role("button", name="Create container").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("web")
     await world.report("web", phase="ready", currentTag="v1.0.0", currentCommit=COMMIT)
-    await expect(page.locator(".lead")).to_contain_text("ready")
+    await expect(page.locator("#state")).to_contain_text("Running")
 
 
 async def update(page: Page, world: FacadeInstallation) -> None:
     """Bring another release, which waits, and let it take over."""
-    await page.get_by_label("release tag").fill("v1.1.0")
-    await page.get_by_role("button", name="Run this release").click()
+    await page.get_by_role("button", name="Deploy…").click()
+    await page.get_by_label("Release tag").fill("v1.1.0")
+    await page.get_by_role("button", name="Deploy", exact=True).click()
 
     async def is_requested() -> bool:
         item = await world.container("web")
@@ -90,7 +91,10 @@ async def update(page: Page, world: FacadeInstallation) -> None:
     await expect(page.get_by_role("alert")).to_have_count(0)
     waiting = {"enclave": "web-b-1", "revision": "b", "tag": "v1.1.0", "status": "ready"}
     await world.report("web", phase="ready", update=waiting)
-    await page.get_by_role("button", name="Promote it").click()
+    promote = page.get_by_role("button", name="Promote v1.1.0")
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    await expect(promote).to_be_in_viewport()
+    await promote.click()
 
     async def is_promoted() -> bool:
         changed = await world.container("web")
@@ -103,8 +107,8 @@ async def make_key(page: Page) -> str:
     """Make an admin key, and return its value as the page shows it."""
     await page.get_by_role("link", name="Admin keys").click()
     await page.get_by_label("Name", exact=True).fill("ci")
-    await page.get_by_role("button", name="Create").click()
-    await page.get_by_role("button", name="Show the value of ci").click()
+    await page.get_by_role("button", name="Create key").click()
+    await page.get_by_role("button", name="Reveal key ci").click()
     await page.wait_for_url(lambda address: address.endswith("/reveal"))
     value = (await page.locator("body").inner_text()).strip()
     assert re.fullmatch(r"admin_\S+", value)

@@ -5,15 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cloister_api.cache import CachedContainer
-from cloister_api.dashboard.rows import URGENCY, tone_of
+from cloister_api.dashboard.rows import Situation, situation_of
 from cloister_api.records.container import ReplacementLinks, shown_state
 from cloister_crds.kinds import Container
-from cloister_crds.kinds.container import ContainerPhase
 
 PAGE = 50
 """Containers of a page."""
-ORDER = {phase: URGENCY.index(tone_of(phase)) for phase in ContainerPhase}
-"""Place of each phase in the list."""
+ORDER = {situation: place for place, situation in enumerate(Situation)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,7 @@ class Choice:
     text: str = ""
     """Part of a name, a repository or a tag, in any case; empty means every one."""
     status: str = ""
-    """Status word; empty means every one."""
+    """Situation, or status word of the API; empty means every one."""
     number: int = 1
     """Page, from 1."""
 
@@ -45,8 +43,8 @@ class ContainerPage:
 
     held: tuple[CachedContainer, ...]
     """Its containers."""
-    counts: tuple[tuple[ContainerPhase, int], ...]
-    """How many of all there are in each phase, the most urgent first."""
+    counts: tuple[tuple[Situation, int], ...]
+    """How many of all there are in each situation, the most urgent first."""
     total: int
     """How many there are."""
     found: int
@@ -68,24 +66,29 @@ def page_of(
         Which containers replace which, by uid.
     """
     listed = [
-        (each, shown_state(each.container).phase)
+        (
+            each,
+            where.phase,
+            situation_of(where.phase, where.update.status if where.update else None),
+        )
         for each in containers
         if each.id not in links or links[each.id].replaced_by is None
+        for where in (shown_state(each.container),)
     ]
     text = choice.text.lower()
     chosen = [
-        (each, phase)
-        for each, phase in listed
-        if (not choice.status or phase == choice.status)
+        (each, situation)
+        for each, phase, situation in listed
+        if (not choice.status or choice.status in {phase, situation})
         and (not text or _has(each.container, text))
     ]
     pages = max(1, -(-len(chosen) // PAGE))
     number = min(choice.number, pages)
     chosen.sort(key=lambda pair: (ORDER[pair[1]], pair[0].container.display_name, pair[0].id))
-    counts = Counter(phase for _, phase in listed)
+    counts = Counter(situation for _, _, situation in listed)
     return ContainerPage(
         tuple(each for each, _ in chosen[(number - 1) * PAGE : number * PAGE]),
-        tuple(sorted(counts.items(), key=lambda item: (ORDER[item[0]], item[0]))),
+        tuple(sorted(counts.items(), key=lambda item: ORDER[item[0]])),
         len(listed),
         len(chosen),
         number,

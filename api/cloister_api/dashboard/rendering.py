@@ -3,9 +3,12 @@
 import asyncio
 import gzip
 import hashlib
+import re
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any, Self
 from urllib.parse import parse_qsl
@@ -15,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from cloister_api.errors import ApiError, bad_request
+from cloister_clients.clock import utc_now
 
 MAX_FORM = 64 * 1024
 """Largest body of a form, in bytes."""
@@ -24,12 +28,34 @@ TOO_LARGE = ApiError(413, "PAYLOAD_TOO_LARGE", f"a form has at most {MAX_FORM} b
 LATE = ApiError(408, "REQUEST_TIMEOUT", "the form did not arrive in time; send it again")
 
 
+SENT_AS = {"instance_name": "name", "expires_at": "days", "user": "name"}
+"""Fields of forms by those of the REST API, where the names differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The fields of a form."""
 
     fields: dict[str, str]
     """Values by name, as they were sent."""
+    errors: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
+    """Why it was refused, by the field whose value that is about; empty text where it is not."""
+
+    def refused(self, error: ApiError) -> Self:
+        """Return the form with what an error says about its fields."""
+        found = defaultdict[str, str](str)
+        for each in error.details:
+            path = each.field or ""
+            name = SENT_AS.get(path, re.split(r"[.\[]", path, maxsplit=1)[0])
+            if name and name in self.fields and not found[name]:
+                words = each.message.removeprefix(f"{path}: ")
+                found[name] = f"{words[:1].upper()}{words[1:].rstrip('.')}."
+        return replace(self, errors=defaultdict(str, {k: v for k, v in found.items() if v}))
+
+    @property
+    def first(self) -> str:
+        """The first field with an error, by their order in the form; empty if there is none."""
+        return next((name for name in self.fields if self.errors.get(name)), "")
 
     @classmethod
     def fresh(cls, **suggested: str) -> Self:
@@ -184,12 +210,47 @@ class Pages:
         addresses = {_name_of(each.address): each.address for each in self.static.values()}
         self._templates.globals["static"] = addresses.__getitem__
         # Pages that belong to no organization.
-        self._templates.globals |= {"navigation": (), "live": None}
+        self._templates.globals |= {"navigation": (), "live": None, "theme": ""}
+        self._templates.filters |= {
+            "exact_moment": lambda at: exact_moment(moment_of(at)),
+            "short_moment": lambda at: short_moment(moment_of(at), utc_now()),
+            "pairs": lambda names: [(each, each) for each in names],
+            "span": lambda at: span(utc_now() - moment_of(at)),
+        }
 
     def page(self, template: str, values: Mapping[str, Any], code: int = 200) -> HTMLResponse:
         """Return a page, with an HTTP status."""
         text = self._templates.get_template(template).render(values)
         return HTMLResponse(text, code, headers={"cache-control": UNSTORED})
+
+
+def moment_of(at: datetime | str) -> datetime:
+    """Return a moment, which records write as text and ledger rows as such."""
+    return (datetime.fromisoformat(at) if isinstance(at, str) else at).astimezone(UTC)
+
+
+def exact_moment(at: datetime) -> str:
+    """Return a moment to the second."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def short_moment(at: datetime, now: datetime) -> str:
+    """Return a moment as people say it, with the year where it is another one."""
+    year = "" if at.year == now.year else f" {at.year}"
+    return f"{at.day} {at:%b}{year} {at:%H:%M}"
+
+
+def span(passed: timedelta) -> str:
+    """Return how long something has lasted, in its two largest units."""
+    minutes = max(0, int(passed.total_seconds())) // 60
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    shown = [f"{count} {unit}" for count, unit in parts if count][:2]
+    return " ".join(shown[:1] if days > DAYS else shown) or "0 min"
+
+
+DAYS = 6
+"""Days after which hours do not matter."""
 
 
 def _names() -> list[str]:

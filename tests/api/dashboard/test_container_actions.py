@@ -47,15 +47,15 @@ async def test_it_is_stopped_and_started(
 ) -> None:
     path = await made(facade, world)
     async with dashboard.signed_in(ADMIN) as person:
-        page = await page_of(person, path, "ready")
+        page = await page_of(person, path, "Running")
         assert f'action="{path}/stop"' in page.text
         assert f'action="{path}/start"' not in page.text
         stopped = await person.fill(f"{path}/stop", version=version_on(page))
         assert stopped.status_code == 303
         assert stopped.headers["location"].startswith(f"{path}?seen=")
-        assert ">stopping</span>" in (await person.get(stopped.headers["location"])).text
+        assert "Stopping</span>" in (await person.get(stopped.headers["location"])).text
         await world.report("web", phase="stopped")
-        page = await page_of(person, path, "stopped")
+        page = await page_of(person, path, "Stopped")
         assert f'action="{path}/stop"' not in page.text
         started = await person.fill(f"{path}/start", version=version_on(page), tag="v1.1.0")
         assert started.status_code == 303, started.text
@@ -81,11 +81,11 @@ async def test_a_wrong_tag_is_explained_and_mended(
 ) -> None:
     path = await made(facade, world)
     async with dashboard.signed_in(ADMIN) as person:
-        page = await page_of(person, path, "ready")
+        page = await page_of(person, path, "Running")
         for tag, why in (("v9", "v9"), ("two words", "tag")):
             refused = await person.fill(f"{path}/relaunch", version=version_on(page), tag=tag)
             assert refused.status_code == 400
-            assert "Not done:" in refused.text
+            assert "Not saved" in refused.text
             assert why in refused.text
             assert f'value="{tag}"' in refused.text, "what was typed stays"
         container = await world.container("web")
@@ -95,7 +95,7 @@ async def test_a_wrong_tag_is_explained_and_mended(
         assert done.status_code == 303
         late = await person.fill(f"{path}/stop", version=version_on(page))
         assert late.status_code == 412
-        assert "Not done:" in late.text
+        assert "Not saved" in late.text
     container = await world.container("web")
     assert container is not None
     assert container["spec"]["tag"] == "v1.1.0"
@@ -106,7 +106,7 @@ async def test_a_deletion_asks_for_the_name(
 ) -> None:
     path = await made(facade, world)
     async with dashboard.signed_in(ADMIN) as person:
-        page = await page_of(person, path, "ready")
+        page = await page_of(person, path, "Running")
         for name in ("", "other"):
             refused = await person.fill(f"{path}/delete", version=version_on(page), name=name)
             assert refused.status_code == 400
@@ -148,9 +148,9 @@ async def test_a_member_reads_only(
     people = [{"user": ADMIN, "role": "Admin"}, {"user": member, "role": "Member"}]
     await world.change_organization(members=people)
     async with dashboard.signed_in(member) as person:
-        page = await page_of(person, path, "ready")
+        page = await page_of(person, path, "Running")
         assert "<form" not in page.text.partition("<main")[2]
-        assert "members only read" in page.text
+        assert "You can view this organization" in page.text
         refused = await person.fill(f"{path}/stop")
         assert refused.status_code == 403
         assert "needs the role Admin or Developer" in refused.text
@@ -182,7 +182,7 @@ async def test_a_wrong_form_changes_nothing(
 ) -> None:  # fmt: skip
     path = await made(facade, world)
     async with dashboard.signed_in(ADMIN) as person:
-        await page_of(person, path, "ready")
+        await page_of(person, path, "Running")
         given = {
             "Cookie": f"__Host-cloister={person.cookie}",
             "Sec-Fetch-Site": "same-origin",
@@ -259,8 +259,8 @@ async def test_settings_are_changed_and_only_those(
         await until(followed, what="both settings at the other process")
         assert (await person.fill(path.replace("settings", "stop"))).status_code == 303
         await world.report("web", phase="stopped")
-        await page_of(person, path.rpartition("/")[0], "stopped")
-        assert "Start with these" in (await person.get(path)).text
+        await page_of(person, path.rpartition("/")[0], "Stopped")
+        assert "Save and start" in (await person.get(path)).text
         started = await person.fill(path, tag="v1.0.0", variables="A=2")
         assert started.status_code == 303, started.text
     actions = [row.action for row in await world.audit()]
@@ -287,5 +287,5 @@ async def test_what_a_gitops_tool_manages_is_shown_as_its_manifest(
         await until(shown, what="who manages it")
         refused = await person.fill(path, tag="v1.1.0")
         assert refused.status_code == 409
-        assert "In the repository, as was to be" in refused.text
+        assert "Commit this instead" in refused.text
         assert "tag: v1.1.0" in refused.text

@@ -114,8 +114,8 @@ async def test_two_that_remove_each_other_leave_an_administrator(
     await both_are_admin(world)
     path = f"/o/{world.organization}/members"
     async with dashboard.signed_in(ADMIN) as ada, second.signed_in(BOB) as bob:
-        await ada.shows(path, "Add somebody")
-        await bob.shows(path, "Add somebody")
+        await ada.shows(path, "Add member")
+        await bob.shows(path, "Add member")
         held = HeldWrites(None, is_patch)
         proxy.faults = (held,)
         sending = asyncio.create_task(bob.fill(f"{path}/remove", name=ADMIN))
@@ -138,11 +138,11 @@ async def test_a_copy_that_lags_decides_nothing(
     path = f"/o/{world.organization}/members"
     async with dashboard.signed_in(BOB) as bob, second.person() as lagging:
         lagging.cookie = bob.cookie
-        await lagging.shows(path, "Add somebody")
+        await lagging.shows(path, "Add member")
         held = HeldEvents(lambda request: request.kind == "organizations")
         proxy.faults = (held,)
         await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
-        assert "Add somebody" in (await lagging.get(path)).text, "it lags"
+        assert "Add member" in (await lagging.get(path)).text, "it lags"
         refused = await lagging.fill(path, name="eve@example.test", role="Admin")
         assert refused.status_code == 403
         assert "not an administrator of this organization any more" in refused.text

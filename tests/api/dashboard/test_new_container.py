@@ -34,7 +34,7 @@ async def test_a_wrong_file_is_shown_at_its_lines_and_a_right_one_runs(
         typed = {"name": "web", "repo": world.repo, "variables": "GREETING=hello"}
         found = await person.fill(f"{path}/check", **typed, tag="broken")
         assert found.status_code == 200
-        assert "things are wrong" in found.text
+        assert "problems in this release" in found.text
         line = re.search(r'href="#line-(\d+)"', found.text)
         assert line is not None
         assert f'id="line-{line[1]}"' in found.text
@@ -43,9 +43,9 @@ async def test_a_wrong_file_is_shown_at_its_lines_and_a_right_one_runs(
         assert '<option value="v1.1.0">' in found.text, "what could be typed instead"
         assert await world.containers() == []
         good = await person.fill(f"{path}/check", **typed, tag="v1.0.0")
-        assert "This release can run" in good.text
+        assert "Ready to create" in good.text
         assert f"web.{world.organization}." in good.text
-        assert "2 CPUs, 8192 MB" in good.text
+        assert "2 CPU, 8192 MB" in good.text
         made = await person.fill(path, **typed, tag="v1.0.0", retry="one")
         assert made.status_code == 303, made.text
         where = made.headers["location"]
@@ -71,10 +71,13 @@ async def test_a_missing_secret_is_created_beside_the_form(
         typed = {"name": "web", "repo": world.repo, "tag": "secret"}
         made = await person.fill(secrets, name="TOKEN", value="not-a-real-one", retry="token")
         assert made.status_code == 303, made.text
-        await person.shows(path, "Secrets that it may use")
+        await person.shows(path, "Secrets</legend>")
         found = await person.fill(f"{path}/check", **typed)
-        assert "TOKEN</bdi>: the organization has it; tick it below" in found.text
-        link = re.search(r'<a href="([^"]*)" target="_blank"[^>]*>create PASSWORD</a>', found.text)
+        assert "Organization secret: select it" in found.text
+        link = re.search(
+            r'<a class="button tiny" href="([^"]*)" target="_blank"[^>]*>Create secret<.*PASSWORD',
+            found.text,
+        )
         assert link is not None
         page = await person.get(unescape(link[1]))
         assert '<input id="name" name="name" type="text" value="PASSWORD"' in page.text
@@ -85,11 +88,11 @@ async def test_a_missing_secret_is_created_beside_the_form(
 
         async def checked() -> str:
             text = (await person.fill(f"{path}/check", **typed, **ticked)).text
-            return text if "PASSWORD</bdi>: the repository has it" in text else ""
+            return text if "Repository secret" in text else ""
 
         text = await until(checked, what="the new secret in the check")
-        assert "TOKEN</bdi>: the organization has it, and it is ticked" in text
-        assert "This release can run" in text
+        assert "Organization secret, selected" in text
+        assert "Ready to create" in text
         hostile = await person.get(f"{secrets}?name=%22%3E%3Cscript%3E&repo=x")
         assert "<script>" not in hostile.text
         assert 'value="&#34;&gt;&lt;script&gt;"' in hostile.text
@@ -103,9 +106,9 @@ async def test_every_wrong_field_is_named_and_nothing_is_made(
         for place in (path, f"{path}/check"):
             refused = await person.fill(place, name="Web!", repo="nowhere", tag="")
             assert refused.status_code == 400
-            assert "Not done:" in refused.text
+            assert "Not saved" in refused.text
             for field in ("repo", "tag"):
-                assert f"<code>{field}</code>" in refused.text
+                assert f'id="{field}-error"' in refused.text
         lines = await person.fill(path, name="web", repo="a/b", tag="v1", variables="NO")
         assert lines.status_code == 400
         assert "write NAME=value" in lines.text
@@ -126,7 +129,7 @@ async def test_a_member_creates_nothing(
         path = f"/o/{world.organization}/containers/new"
 
         async def told() -> bool:
-            return "members only read" in (await person.get(path)).text
+            return "You can view this organization" in (await person.get(path)).text
 
         await until(told, what="the page of a member")
         assert "New container</a>" not in (await person.get(path.rpartition("/")[0])).text

@@ -54,7 +54,7 @@ async def test_somebody_signs_in_and_lands_at_the_page(
         page = await person.get(away.headers["location"])
         link = f"/session/start?next={wanted}"
         assert f'href="{link}"' in page.text
-        assert f"Sign in with {NAME}" in page.text
+        assert f"Continue with {NAME}" in page.text
         back = await back_from(real_sign_ins, person, "ada", link)
         attempt = person.attempt
         done = await person.get(back, **{"Sec-Fetch-Site": "cross-site"})

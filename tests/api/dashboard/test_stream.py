@@ -125,7 +125,7 @@ async def test_whoever_is_removed_loses_the_stream_at_once(
     await world.change_organization(members=people)
     path = f"/o/{world.organization}/events?part=containers"
     async with dashboard.signed_in(user) as person:
-        await person.shows(f"/o/{world.organization}/containers", "Nothing runs here yet")
+        await person.shows(f"/o/{world.organization}/containers", "Run your first container")
         async with opened(person, path) as stream:
             assert await stream.next() == "alive"
             await world.change_organization(members=people[:1])

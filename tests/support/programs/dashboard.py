@@ -134,7 +134,7 @@ class Dashboard:
         self.observer = self.observer or await new_session(world)
         async with self.person() as person:
             person.cookie = self.observer
-            await person.shows(f"/o/{world.organization}/containers", "Nothing runs here yet")
+            await person.shows(f"/o/{world.organization}/containers", "Run your first container")
 
     @contextlib.asynccontextmanager
     async def person(self) -> AsyncIterator[Person]:

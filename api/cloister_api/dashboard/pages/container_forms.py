@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from cloister_api.auth.roles import RoleRight
 from cloister_api.cache import CachedContainer
+from cloister_api.dashboard.pages.containers import about_container
 from cloister_api.dashboard.pages.requests import (
     context_of,
     principal_of,
@@ -21,11 +22,8 @@ from cloister_api.dashboard.pages.requests import (
     submit,
 )
 from cloister_api.dashboard.rendering import Form, read_form
-from cloister_api.dashboard.rows import Tone
 from cloister_api.errors import ApiError, bad_request, from_kube, from_model
-from cloister_api.records.container import replacement_links
 from cloister_api.routes.audit import AuditedWrite
-from cloister_api.routes.containers import shown_record
 from cloister_api.schemas.container_responses import ReleaseVerdictResponse
 from cloister_api.schemas.containers import (
     CreateContainerRequest,
@@ -213,22 +211,16 @@ async def settings_page(
     held = await context.reader.get(
         principal, request.path_params["id"], request.query_params.get("seen")
     )
-    status, _ = context.statuses.of(held)
     spec = held.container.spec
-    links = replacement_links(context.reader.known(principal))
     return render(
         request,
         "container_settings.html",
         problem=problem,
         typed=form or filled(spec),
-        name=held.container.display_name,
-        identifier=held.id,
-        version=f'"{held.version}"',
-        record=shown_record(context, principal, held, links),
         stopped=spec.state is DesiredState.STOPPED,
-        managed_by=status.managed_by,
         manifest=manifest_if_managed(held, form, problem),
         object_name=held.container.metadata.name,
+        **about_container(request, held),
         **choices_of(request),
     )
 
@@ -324,8 +316,7 @@ async def new_page(
         problem=problem,
         verdict=verdict,
         releases=await releases_of(request, form) if problem or verdict else [],
-        good=Tone.GOOD,
-        bad=Tone.BAD,
+        marked={each.line for each in verdict.errors} if verdict is not None else set(),
         containers=[
             (each.id, each.container.display_name, each.container.spec.debug)
             for each in context.cache.containers_of(principal.namespace)
@@ -359,11 +350,11 @@ async def check(request: Request) -> Response:
             principal, ValidateReleaseRequest.model_validate(asked)
         )
     except ValidationError as error:
-        return await new_page(request, form, problem=from_model(error))
+        return await again(request, form, from_model(error))
     except KubeError as error:
-        return await new_page(request, form, problem=from_kube(error))
+        return await again(request, form, from_kube(error))
     except ApiError as error:
-        return await new_page(request, form, problem=error)
+        return await again(request, form, error)
     return await new_page(request, form, verdict=verdict)
 
 
@@ -384,7 +375,7 @@ async def create(request: Request) -> Response:
 
 async def again(request: Request, form: Form, problem: ApiError) -> Response:
     """Return the page with why nothing was created."""
-    return await new_page(request, form, problem=problem)
+    return await new_page(request, form.refused(problem), problem=problem)
 
 
 NEW_ROUTES = (

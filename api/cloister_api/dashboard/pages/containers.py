@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -27,12 +28,17 @@ from cloister_api.dashboard.pages.requests import (
 )
 from cloister_api.dashboard.rendering import Form
 from cloister_api.dashboard.rows import (
+    PHASES,
+    SITUATIONS,
     ContainerRow,
-    condition_rows,
+    checks_of,
     container_rows,
     possible_actions,
-    sentence_of,
-    tone_of,
+    product_names,
+    ready_of,
+    size_of,
+    steps_of,
+    update_of,
 )
 from cloister_api.errors import ApiError, bad_request
 from cloister_api.ledger.audit import AuditQuery
@@ -41,7 +47,7 @@ from cloister_api.records.resources import audit_record
 from cloister_api.routes.audit import AuditedWrite
 from cloister_api.routes.containers import shown_record, shown_records
 from cloister_api.routes.parameters import window_of
-from cloister_api.schemas.container_responses import UtilizationPoint
+from cloister_api.schemas.container_responses import ContainerStatusResponse, UtilizationPoint
 from cloister_api.schemas.containers import RelaunchRequest
 from cloister_api.usage.windows import WINDOWS
 
@@ -68,6 +74,7 @@ async def containers(request: Request) -> Response:
         rows=rows_of(request, listing.held, links),
         listing=listing,
         choice=choice,
+        situations=SITUATIONS,
         query=urlencode({"search": choice.text, "status": choice.status}),
         parts=("containers", "organization"),
     )
@@ -102,30 +109,44 @@ async def container_page(
     problem
         Why what a form requested was not done; None if nothing was requested.
     """
-    context, principal = context_of(request), principal_of(request)
-    held = await context.reader.get(
-        principal, request.path_params["id"], request.query_params.get("seen")
+    held = await context_of(request).reader.get(
+        principal_of(request), request.path_params["id"], request.query_params.get("seen")
     )
-    status, _ = context.statuses.of(held)
-    links = replacement_links(context.reader.known(principal))
-    meta = held.container.metadata
+    about = about_container(request, held)
+    status: ContainerStatusResponse = about["status"]
+    enclave = status.candidate or status.serving
     return render(
         request,
         "container.html",
         problem=problem,
         typed=form or Form({}),
-        parts=(container_part(meta.uid),),
-        version=f'"{held.version}"',
-        actions=possible_actions(held)
-        - (set() if has_right(request, RoleRight.ADMINISTER) else {"delete"}),
-        record=shown_record(context, principal, held, links),
-        status=status,
-        tone=tone_of(status.status),
-        sentence=sentence_of(status),
-        conditions=condition_rows(status.conditions),
-        namespace=meta.namespace,
-        object_name=meta.name,
+        parts=(container_part(held.container.metadata.uid),),
+        ready=ready_of(status),
+        checks=checks_of(status.conditions),
+        steps=steps_of(enclave.boot_stages if enclave is not None else []),
+        namespace=held.container.metadata.namespace,
+        object_name=held.container.metadata.name,
+        **about,
     )
+
+
+def about_container(request: Request, held: CachedContainer) -> dict[str, Any]:
+    """Return what the head of every page of a container shows."""
+    context, principal = context_of(request), principal_of(request)
+    links = replacement_links(context.reader.known(principal))
+    record = shown_record(context, principal, held, links)
+    status, _ = context.statuses.of(held)
+    return {
+        "record": record,
+        "status": status,
+        "version": f'"{held.version}"',
+        "actions": possible_actions(held)
+        - (set() if has_right(request, RoleRight.ADMINISTER) else {"delete"}),
+        "phase": PHASES[record.status],
+        "update": update_of(record.update_status, record.update_tag or ""),
+        "managers": product_names(status.managed_by),
+        "size": size_of(record.cpus, record.memory_mb, record.gpus),
+    }
 
 
 LIST_ROUTES = (
@@ -168,8 +189,7 @@ async def metrics(request: Request) -> Response:
     return render(
         request,
         "metrics.html",
-        name=held.container.display_name,
-        identifier=held.id,
+        **about_container(request, held),
         charts=utilization_charts(found.data_points),
         points=found.data_points,
         time=time,
@@ -210,10 +230,7 @@ async def measurement(request: Request) -> Response:
     return render(
         request,
         "measurement.html",
-        name=held.container.display_name,
-        identifier=held.id,
-        debug=held.container.spec.debug,
-        hostname=held.container.status.domain,
+        **about_container(request, held),
         found=found,
         trouble=trouble,
         document=document.decode(),
@@ -237,8 +254,7 @@ async def events(request: Request) -> Response:
     return render(
         request,
         "container_events.html",
-        name=held.container.display_name,
-        identifier=held.id,
+        **about_container(request, held),
         events=await context.statuses.events(held),
         changes=changes,
         parts=(container_part(held.container.metadata.uid),),

@@ -212,7 +212,7 @@ async def submit(
     except KubeError as error:
         return await again(request, form, from_kube(error))
     except ApiError as error:
-        return await again(request, form, error)
+        return await again(request, form.refused(error), error)
     return RedirectResponse(done, 303) if isinstance(done, str) else done
 
 
@@ -244,6 +244,17 @@ async def change(
     return await submit(request, action, target, write, again, success=success)
 
 
+THEME = "__Host-theme"
+"""Cookie of the theme; without it that of the system is shown."""
+THEMES = frozenset({"light", "dark"})
+
+
+def theme_of(request: Request) -> str:
+    """Return the theme that somebody has chosen; empty for that of their system."""
+    theme = request.cookies.get(THEME, "")
+    return theme if theme in THEMES else ""
+
+
 def render(
     request: Request,
     template: str,
@@ -266,7 +277,11 @@ def render(
         Seconds after which it fetches itself in any case; 0 if never.
     """
     pages: Pages = request.app.state.pages
-    shared: dict[str, Any] = {"session": request.scope["state"]["session"], "problem": problem}
+    shared: dict[str, Any] = {
+        "session": request.scope["state"]["session"],
+        "problem": problem,
+        "theme": theme_of(request),
+    }
     if "slug" in request.path_params and shared["session"] is not None:
         member = membership_of(request)
         slug = member.organization.metadata.name

@@ -1,6 +1,7 @@
 """Sign in by the OpenID provider or by a one-time link, and sign out."""
 
 import logging
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -9,11 +10,13 @@ from starlette.routing import Route
 from cloister_api.dashboard.guard import cookie_in, cookie_name
 from cloister_api.dashboard.pages.requests import (
     START,
+    THEME,
     context_of,
     render,
     session_of,
     start_address,
 )
+from cloister_api.dashboard.rendering import read_form
 from cloister_api.errors import forbidden, not_found
 from cloister_api.ledger.keys.sessions import SessionMethod, SessionRow
 from cloister_api.sessions.provider.attempt import LIFE, safe_next
@@ -24,6 +27,8 @@ from cloister_api.sessions.settings import DashboardSettings
 logger = logging.getLogger(__name__)
 
 HOME = "/organizations"
+YEAR = 365 * 24 * 3600
+"""In seconds."""
 
 
 async def sign_in(request: Request) -> Response:
@@ -44,6 +49,20 @@ async def sign_in(request: Request) -> Response:
         elsewhere=elsewhere,
         mine=await own_sessions(request),
     )
+
+
+async def choose_theme(request: Request) -> Response:
+    """Keep the theme that somebody chose, and go back to the page on which they did."""
+    form = await read_form(request, seconds=context_of(request).settings.limits.body_seconds)
+    settings: DashboardSettings = request.app.state.settings
+    shown = urlsplit(request.headers.get("referer", ""))
+    here = f"{shown.scheme}://{shown.netloc}" == settings.address
+    place = f"{shown.path}?{shown.query}" if shown.query else shown.path
+    response = RedirectResponse(safe_next(place) if here else "/", 303)
+    response.set_cookie(
+        THEME, form.get("theme"), max_age=YEAR, secure=True, httponly=True, samesite="lax"
+    )
+    return response
 
 
 async def own_sessions(request: Request) -> list[SessionRow]:
@@ -220,6 +239,7 @@ ROUTES = (
     Route("/session", sign_in),
     Route(START, start),
     Route(CALLBACK, callback),
+    Route("/session/theme", choose_theme, methods=["POST"]),
     Route("/session/end", sign_out, methods=["POST"]),
     Route("/session/end/{id}", end_one, methods=["POST"]),
     Route("/session/once/{token}", show_link),

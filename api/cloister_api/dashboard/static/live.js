@@ -18,7 +18,7 @@
 
   const show = (text, live) => {
     if (mark.textContent !== text) mark.textContent = text;
-    mark.classList.toggle("off", !live);
+    mark.classList.toggle("warn", !live);
   };
 
   const isLive = () => {
@@ -29,7 +29,7 @@
 
   const isNotLive = () => {
     since ??= clock();
-    show(`Not live since ${since}. Trying again.`, false);
+    show(`Not updating since ${since}. Reconnecting…`, false);
   };
 
   /* What somebody has typed stays: a field that differs from what the server sent is theirs. */

@@ -6,9 +6,9 @@ import pytest
 
 from cloister_api.cache import CachedContainer
 from cloister_api.dashboard.listing import PAGE, Choice, ContainerPage, page_of
+from cloister_api.dashboard.rows import Situation
 from cloister_api.records.container import replacement_links
 from cloister_crds.kinds import Container
-from cloister_crds.kinds.container import ContainerPhase
 
 FIRST = Choice()
 
@@ -43,11 +43,30 @@ def test_the_most_urgent_come_first_and_all_are_counted() -> None:
     listing = shown(MIXED)
     assert [each.id for each in listing.held] == ["uid-d", "uid-e", "uid-c", "uid-b", "uid-a"]
     assert listing.counts == (
-        (ContainerPhase.FAILED, 2),
-        (ContainerPhase.DEPLOYING, 1),
-        (ContainerPhase.READY, 1),
-        (ContainerPhase.STOPPED, 1),
+        (Situation.FAILED, 2),
+        (Situation.PROGRESS, 1),
+        (Situation.RUNNING, 1),
+        (Situation.STOPPED, 1),
     )
+
+
+def test_failed_and_waiting_updates_come_before_what_is_fine() -> None:
+    def updating(name: str, status: str) -> CachedContainer:
+        item = held(name)
+        update = {"enclave": "e", "revision": "b", "tag": "v2", "status": status}
+        reported = {"phase": "ready", "observedGeneration": 1, "update": update}
+        raw = {**item.container.wire(), "status": reported}
+        return CachedContainer(Container.read(raw), "", {})
+
+    containers = [
+        held("a"), updating("b", "started"), updating("c", "ready"), updating("d", "failed"),
+    ]  # fmt: skip
+    listing = shown(containers)
+    assert [each.id for each in listing.held] == ["uid-d", "uid-c", "uid-b", "uid-a"]
+    assert names(containers, Choice(status="failed")) == ["d"]
+    assert names(containers, Choice(status="review")) == ["c"]
+    assert names(containers, Choice(status="in-progress")) == ["b"]
+    assert set(names(containers, Choice(status="ready"))) == {"a", "b", "c", "d"}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +105,7 @@ def test_a_container_that_another_one_replaces_is_neither_listed_nor_counted() -
     old, new = held("a"), held("b", "deploying", replaces="a")
     page = shown([old, new, held("c")])
     assert [each.id for each in page.held] == ["uid-b", "uid-c"]
-    assert page.counts == ((ContainerPhase.DEPLOYING, 1), (ContainerPhase.READY, 1))
+    assert page.counts == ((Situation.PROGRESS, 1), (Situation.RUNNING, 1))
     assert (page.total, page.found) == (2, 2)
     assert shown([old]).total == 1, "it is listed again"
 
