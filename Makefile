@@ -56,7 +56,7 @@ unit-random: venv ## The same with other generated inputs at each run
 	@$(BIN)/pytest tests/unit -q -n $(WORKERS) --hypothesis-profile=random
 
 .PHONY: simulate
-simulate: venv ## The operator under virtual time: every life, with a fifth of the faults at every write
+simulate: venv ## The operator under virtual time: every life, with a sixth of the faults at every write
 	@$(BIN)/python -m tests.simulation --workers $(WORKERS)
 
 .PHONY: simulate-long

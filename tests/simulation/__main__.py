@@ -14,6 +14,7 @@ import click
 from tests.simulation.faults import Fault
 from tests.simulation.lives import LIVES
 from tests.simulation.runs import EVERY, REGRESSIONS, Result, Run, freeze_memory, replay, sweep
+from tests.simulation.seeded import FOUND, SEEDED, find, search, table
 
 _NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2): in Python 3.11 the hash of None is its address."""
@@ -34,6 +35,8 @@ def _in_copy(job: tuple[str, Any]) -> list[Result]:
     what, argument = job
     if what == "replay":
         return [replay(argument)]
+    if what == "seeded":
+        return [find(argument)]
     life, seed, every = argument
     return list(sweep(life, seed, every=every))
 
@@ -56,11 +59,12 @@ def _report(results: list[Result]) -> bool:
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.pass_context
 def main(context: click.Context, seeds: int, every: int, workers: int) -> None:
-    """Run what failed once, then every life with faults at every write."""
+    """Run what failed once, the seeded faults, then every life with faults at every write."""
     if context.invoked_subcommand is not None:
         return
     began = time.perf_counter()
     jobs: list[tuple[str, Any]] = [("replay", path) for path in sorted(REGRESSIONS.glob("*.json"))]
+    jobs += [("seeded", fault) for fault in FOUND]
     jobs += [("sweep", (life, seed, every)) for seed in range(1, seeds + 1) for life in LIVES]
     results: list[Result] = []
     with get_context("fork").Pool(workers, maxtasksperchild=1) as pool:
@@ -99,6 +103,19 @@ def run_one(life: str, seed: int, write: int, fault: str) -> None:
 def replay_one(path: Path) -> None:
     """Run what a replay file describes and print its story."""
     _told(lambda tell: replay(path, tell))
+
+
+@main.command("faults")
+@click.option("--search", "searched", default="", help="Try all runs against this defect.")
+def seeded_faults(searched: str) -> None:
+    """Print the table of defects that are put into the operator, or what finds one of them."""
+    if not searched:
+        click.echo(table(), nl=False)
+        return
+    fault = next(each for each in SEEDED if searched in each.name)
+    click.echo(search(fault) or "no run finds it")
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

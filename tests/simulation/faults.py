@@ -86,6 +86,8 @@ class FaultPlan:
         self.hasty = False
         """Whether the user does the next step now."""
         self._blind_until = self._deaf_until = 0.0
+        self.written: Callable[[str], None] = lambda sender: None
+        """Called with the sender of each write when it arrives."""
         self.reached: Callable[[int, Request], Fault | None] = lambda number, request: None
         """Called before each write: returns its fault, None where the plan decides."""
         self._pending: list[Callable[[], None]] = []
@@ -101,6 +103,7 @@ class FaultPlan:
             raise Refused(503, "ServiceUnavailable", "this is simulated")
         if not request.writes or request.kind.ref.plural == "leases":
             return await handle(request)
+        self.written(request.machine.name)
         self.writes += 1
         self.wrote_at = self._world.now
         decided = self.reached(self.writes, request)

@@ -37,6 +37,13 @@ class Oracles:
         """Whether what serves must serve all the time."""
         objects.observers.append(self._observe)
 
+    def written(self, sender: str) -> None:
+        """Note a write of a process that lost the Lease; one that was sent before may be late."""
+        lease = next(iter(self._objects.all(LEASE)), None)
+        holder = lease.body["spec"].get("holderIdentity") if lease else ""
+        if holder not in ("", None, sender):
+            self.note(f"{sender} writes although {holder} has the Lease")
+
     def note(self, text: str) -> None:
         """Note a problem, once."""
         if not any(text in each for each in self.problems):
@@ -127,7 +134,8 @@ class Oracles:
         """Note an Enclave that goes while its Container's history lacks it."""
         place = (enclave.body["spec"]["container"]["name"], enclave.metadata["namespace"])
         container = self._objects.find(CONTAINER, *place)
-        if container is None or container.deleting:
+        uid = enclave.body["spec"]["container"]["uid"]
+        if container is None or container.deleting or container.metadata["uid"] != uid:
             return
         history = _status(container).get("history") or ()
         if all(each["enclave"] != enclave.metadata["name"] for each in history):
@@ -145,8 +153,11 @@ class Oracles:
             return
         service = self._objects.find(SERVICE, name, namespace)
         pods = [pod for pod in self._selected(service) if _healthy(pod)] if service else []
+        active = _status(container).get("activeEnclave")
         if not pods:
             self.note(f"{name} is Ready, and its Service selects no healthy Pod")
+        elif all(pod.metadata["name"] != active for pod in pods):
+            self.note(f"{name} is Ready, and its Service does not select {active}")
         elif old is None or not _is_ready(old):
             slices = self._objects.all(ENDPOINT_SLICE, namespace, f"{SERVICE_NAME}={name}")
             known = {a for s in slices for e in s.body["endpoints"] for a in e["addresses"]}

@@ -15,7 +15,16 @@ from tests.simulation.apiserver.store import Change
 from tests.simulation.choices import Choices
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Fault, FaultPlan
-from tests.simulation.lives import FILES, LIVES, Step, User, install, nothing_left, outcome
+from tests.simulation.lives import (
+    FILES,
+    LIVES,
+    MOST_WRITES,
+    Step,
+    User,
+    install,
+    nothing_left,
+    outcome,
+)
 from tests.simulation.machines import Deadlock, World
 from tests.simulation.operators import Operators, Releases, use_clocks_of
 from tests.simulation.oracles import Errors, Oracles
@@ -24,10 +33,10 @@ __all__ = ["EVERY", "REGRESSIONS", "Result", "Run", "freeze_memory", "replay", "
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 """Replay files of what was found, which run first."""
-EVERY = 5
+EVERY = 6
 """In `make simulate` each n-th fault is tried at a write."""
-STEP_SECONDS = 300.0
-"""Until a step of a life must be done, in virtual seconds."""
+STEP_SECONDS = 120.0
+"""Until a step of a life must be done, in virtual seconds: less than a resync or relist takes."""
 _FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 QUIET_SECONDS = 20.0
 """In the end nothing is written for so long, but the Lease."""
@@ -87,6 +96,7 @@ class Run:
         self.user = User(self.server.objects)
         self.plan = FaultPlan(self.server, lambda: self.operators, write=write, fault=fault)
         self.server.around = self.plan
+        self.plan.written = self.oracles.written
         self._tell = tell
         if tell is not None:
             self.server.objects.observers.append(self._story)
@@ -126,6 +136,9 @@ class Run:
             self.oracles.note(f"left behind: {self._left()}")
         if not self._until(self._is_quiet, timed=True):
             self.oracles.note("writes do not end when nothing is left to do")
+        most = MOST_WRITES[self.result.life]
+        if self.result.fault == Fault.NONE and self.plan.writes > most:
+            self.oracles.note(f"{self.plan.writes} writes, and {most} are enough")
         for each in self.operators.leftovers():
             self.oracles.note(each)
 
