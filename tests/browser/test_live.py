@@ -133,7 +133,7 @@ async def test_an_ended_session_leads_to_the_sign_in_once(
     other = await visitor.context.new_page()
     await other.goto(visitor.dashboard.address + "/session")
     requests = watched(page)
-    await other.get_by_role("main").get_by_role("button", name="Sign out").click()
+    await other.get_by_role("main").get_by_role("button", name="Sign out", exact=True).click()
     # Something changes, so that the page looks; without it the stream looks every 15 s.
     await world.change_organization(members=[{"user": ADMIN, "role": "Admin"}])
     await page.bring_to_front()

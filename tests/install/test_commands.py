@@ -41,6 +41,7 @@ LEFT_OUT = {
         "make ": BUILD,
         "kind create cluster": "tests/kind does it",
         "sed ": "tests/install/test_take_over.py installs in that way",
+        "kubectl delete ctr --all --all-namespaces": ENDS,
         "kubectl delete org --all": ENDS,
         "helm uninstall": ENDS,
         "kubectl delete crd": ENDS,

@@ -179,6 +179,7 @@ POLICIES = (
     "cloister-operator",
     "cloister-operator-cluster",
     "cloister-organizations",
+    "cloister-replaces",
     "cloister-secret-finalizers",
     "cloister-snapshots",
     "cloister-status",

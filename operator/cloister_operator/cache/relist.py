@@ -98,16 +98,19 @@ class Relister:
         """Remove from the store what a list no longer has; return how many objects."""
         version = int(page.resource_version)
         present = {
-            (item["metadata"].get("namespace") or "", item["metadata"]["name"]):
-                item["metadata"]["uid"]
+            (item["metadata"].get("namespace") or "", item["metadata"]["name"]): item["metadata"]
             for item in page.items
-        }  # fmt: skip
+        }
         missed = 0
         for entry in self._store.entries(ref):
+            found = present.get((entry.namespace, entry.name))
+            if found is not None and found["uid"] == entry.uid:
+                continue
+            # The event of another object by that name, which may not have arrived, must not count
+            # as older than the removal.
+            removed = version if found is None else int(found["resourceVersion"]) - 1
             # One that was created after the list has a newer version, and the store keeps it.
-            if present.get((entry.namespace, entry.name)) != entry.uid and self._store.remove(
-                ref, entry.namespace, entry.name, version
-            ):
+            if self._store.remove(ref, entry.namespace, entry.name, removed):
                 missed += 1
                 logger.info(
                     "%s %s/%s was deleted, and no watch reported it",

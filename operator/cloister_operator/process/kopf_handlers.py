@@ -160,9 +160,11 @@ def _login_handler(
             token = await kube.credentials.token()
             if token is not None:
                 request.headers["Authorization"] = f"Bearer {token}"
+            response = await handler(request)
+            # After the list: the comparison then lacks all that the list lacks.
             if (listed := listed_kind(lists, request.url)) is not None:
                 context.relister.request(listed)
-            return await handler(request)
+            return response
 
         session = aiohttp.ClientSession(
             connector=kube.connector(limit=0, ssl=kube.tls or True),

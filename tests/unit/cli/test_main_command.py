@@ -105,7 +105,7 @@ def test_a_command_runs() -> None:
 def test_help_survives_commands_that_cannot_be_loaded() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    assert "Validate, explain and measure" in result.output
+    assert "Validate, explain, measure and compare" in result.output
     assert "Broken." in result.output
 
 
