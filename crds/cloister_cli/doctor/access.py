@@ -130,6 +130,7 @@ NEEDED: Final[dict[str, tuple[Right, ...]]] = {
         Right(EVERYWHERE, "authentication.k8s.io", "tokenreviews", "create"),
         Right(ORGANIZATION, "", "secrets", "get create patch delete"),
         Right(ORGANIZATION, "", "configmaps", "get"),
+        Right(ORGANIZATION, "", "pods/log", "get"),
         Right(ORGANIZATION, "events.k8s.io", "events", "list create"),
         Right(SYSTEM, "", "configmaps", "list watch", "cloister-installation"),
     ),

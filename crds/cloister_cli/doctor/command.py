@@ -23,7 +23,7 @@ from cloister_cli.doctor.cluster import (
 from cloister_cli.main import with_extra
 from cloister_cli.verdict import printable
 from cloister_clients.findings import Finding, FindingLevel, failed, warned
-from cloister_clients.kube import ConfigError, KubeClient, KubeConfig, KubeError
+from cloister_clients.kube import ConfigError, Forbidden, KubeClient, KubeConfig, KubeError
 from cloister_clients.kube.kinds import NAMESPACE, NODE
 
 OPTIONS = (
@@ -147,8 +147,12 @@ async def diagnose(
         config, field_manager="cloister-doctor", user_agent="cloister-doctor"
     ) as client:
         findings = await check_cluster(config, client, namespace, names, lease=lease)
-    for program, path in settings.items():
+    named = {program: path for program, path in settings.items() if path is not None}
+    for program, path in named.items():
         findings += await check_program(program, path)
+    if not named:
+        remedy = "name the files with --operator-config and --api-config"
+        findings.append(warned("settings", "what they name was not checked", remedy))
     return findings
 
 
@@ -196,14 +200,27 @@ async def check_cluster(
         "restore": restore,
         "nodes": nodes,
     }
+    findings += await _run(checks)
+    return [*findings, check_clock(client)]
+
+
+async def _run(checks: Mapping[str, Callable[[], Awaitable[list[Finding]]]]) -> list[Finding]:
+    """Run checks by name; those that the account may not make are one finding."""
+    findings: list[Finding] = []
+    forbidden_checks = []
     for name, check in checks.items():
         try:
             findings += await check()
-        # One check that is forbidden must not hide the results of the others.
+        # One check that fails must not hide the results of the others.
+        except Forbidden:
+            forbidden_checks.append(name)
         except KubeError as error:
-            remedy = "run this as an administrator"
+            remedy = "run this again when the API server responds"
             findings.append(warned(name, f"it could not be checked: {error}", remedy))
-    return [*findings, check_clock(client)]
+    if forbidden_checks:
+        message = f"this account may not read what they need: {', '.join(forbidden_checks)}"
+        findings.append(warned("other checks", message, "run this as an administrator"))
+    return findings
 
 
 async def _organization(client: KubeClient) -> str | None:
@@ -223,12 +240,9 @@ async def _organization(client: KubeClient) -> str | None:
     return next(names, None)
 
 
-async def check_program(program: str, path: Path | None) -> list[Finding]:
+async def check_program(program: str, path: Path) -> list[Finding]:
     """Run the checks that a program brings of its own settings."""
     name = f"settings of the {program}"
-    if path is None:
-        remedy = f"name the file with --{program}-config"
-        return [warned(name, "what they name was not checked", remedy)]
     for entry in entry_points(group=GROUP, name=program):
         try:
             checks: Checks = entry.load()
