@@ -202,7 +202,7 @@ async def test_somebody_ends_another_session_of_theirs_and_nobody_elses(
         dashboard.signed_in("somebody-else@example.test") as stranger,
     ):
         page = (await one.get("/session")).text
-        assert "this one" in page
+        assert "This browser" in page
         (form,) = re.findall(r'action="(/session/end/[^"]+)"', page)
         assert (await stranger.post(form)).status_code == 404
         assert (await other.get("/organizations")).status_code == 200
