@@ -290,10 +290,9 @@ def test_a_certificate_renewal_and_a_killed_sidecar_keep_the_key(
 ) -> None:
     authority = api.authority
     before = verified(pages, installation, authority)
-    pid = sidecar(installation)
-    assert pid
+    pid = until_sync(lambda: sidecar(installation), within=120, what="the sidecar")
     os.kill(pid, signal.SIGKILL)
-    until_sync(lambda: sidecar(installation) not in {0, pid}, what="another sidecar")
+    until_sync(lambda: sidecar(installation) not in {0, pid}, within=120, what="another sidecar")
     after = renewed(pages, installation, authority, before.serial)
     assert after.key == before.key
     again = renewed(pages, installation, authority, after.serial)
